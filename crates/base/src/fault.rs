@@ -1,0 +1,87 @@
+/// Whether any byte of a request had left for the backend when it failed. A
+/// request of which nothing was sent can be repeated without harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Not a byte was handed to the kernel.
+    No,
+    /// Some bytes were; the backend may have executed it.
+    Maybe,
+}
+
+/// What went wrong on the way to a backend and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendFault {
+    /// The connection was refused, unreachable or not established in time.
+    Connect,
+    /// No reply within the pool's timeout.
+    Timeout,
+    /// The backend closed or reset the connection.
+    Closed,
+    /// The backend sent bytes that are not its protocol.
+    Protocol,
+    /// The backend refused our password or database.
+    Handshake,
+}
+
+/// Which bound of [`crate::Limits`] was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitFault {
+    /// More clients than `clients_max`.
+    Clients,
+    /// A client does not read its replies: `session_output_len_hard`.
+    SessionOutput,
+    /// A single request longer than `request_len_max`.
+    RequestLen,
+    /// A command with more arguments than `request_args_max`.
+    RequestArgs,
+}
+
+/// Why a request was not served, by who misbehaved. Small and `Copy`: it
+/// travels the data plane; text is added once, where it becomes a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer broke the protocol: answer, then close.
+    Client,
+    /// Understood and refused: answer, keep the connection.
+    Denied,
+    /// No backend may take the request now.
+    Unrouted,
+    /// A backend failed.
+    Backend {
+        /// How.
+        fault: BackendFault,
+        /// Whether it may have seen the request.
+        sent: Sent,
+    },
+    /// A bound was met.
+    Limit(LimitFault),
+}
+
+impl Fault {
+    /// Whether the same request may be sent again: always when nothing was
+    /// sent, else only when repeating it cannot change the outcome.
+    pub fn may_retry(self, idempotent: bool) -> bool {
+        match self {
+            Fault::Backend { sent: Sent::No, .. } => true,
+            Fault::Backend { sent: Sent::Maybe, fault } => {
+                idempotent && fault != BackendFault::Timeout
+            }
+            Fault::Client | Fault::Denied | Fault::Unrouted | Fault::Limit(_) => false,
+        }
+    }
+
+    /// The metric label for this fault.
+    pub fn label(self) -> &'static str {
+        match self {
+            Fault::Client => "client",
+            Fault::Denied => "denied",
+            Fault::Unrouted => "unrouted",
+            Fault::Backend { fault: BackendFault::Connect, .. } => "backend_connect",
+            Fault::Backend { fault: BackendFault::Timeout, .. } => "backend_timeout",
+            Fault::Backend { fault: BackendFault::Closed, .. } => "backend_closed",
+            Fault::Backend { fault: BackendFault::Protocol, .. } => "backend_protocol",
+            Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
+            Fault::Limit(_) => "limit",
+        }
+    }
+}

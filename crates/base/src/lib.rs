@@ -1,0 +1,18 @@
+//! The words every other crate speaks: slab keys, byte ranges, the clock
+//! value, limits and faults.
+//!
+//! Never does I/O, never reads a clock, depends on nothing. Read first:
+//! [`Key`] and [`Slab`] (how anything owned by a worker is named), [`Limits`]
+//! (every bound of the data plane) and [`Fault`] (whose fault an error is).
+
+mod fault;
+mod limits;
+mod range;
+mod slab;
+mod time;
+
+pub use fault::{BackendFault, Fault, LimitFault, Sent};
+pub use limits::Limits;
+pub use range::ByteRange;
+pub use slab::{Key, Slab};
+pub use time::{Clock, Time};

@@ -1,0 +1,71 @@
+/// Every bound of the data plane, in one place. All are per worker unless
+/// named otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients connected at once, per worker. Larger costs file descriptors
+    /// and under 1 KiB each; smaller refuses clients with an error reply.
+    pub clients_max: u32,
+    /// Longest argument of a request, in bytes (Redis: `proto-max-bulk-len`).
+    pub bulk_len_max: u32,
+    /// Most arguments of one request. Redis takes 1,048,576.
+    pub request_args_max: u32,
+    /// Longest whole request, in bytes. Must hold one `bulk_len_max`.
+    pub request_len_max: u32,
+    /// Longest inline request line, in bytes (Redis: 64 KiB).
+    pub inline_len_max: u32,
+    /// Longest reply accepted from a backend, in bytes.
+    pub reply_len_max: u32,
+    /// Deepest nesting accepted in a backend's reply.
+    pub reply_depth_max: u32,
+    /// Requests of one client in flight before its input is left unread.
+    /// Smaller starves deep pipelines; larger lets one client hold more
+    /// memory in undelivered replies.
+    pub session_in_flight_max: u32,
+    /// Undelivered reply bytes of one client above which its input is left
+    /// unread.
+    pub session_output_len_soft: u32,
+    /// Undelivered reply bytes of one client above which it is disconnected:
+    /// reached only when replies to requests already in flight are far larger
+    /// than those before them and the client does not read.
+    pub session_output_len_hard: u64,
+    /// Exchanges queued on one link before clients that need it are left
+    /// unread.
+    pub link_in_flight_max: u32,
+    /// Unsent bytes on one link before clients that need it are left unread.
+    pub link_output_len_max: u32,
+    /// Bytes read from one connection in a turn before others get theirs.
+    pub read_len_per_turn: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients_max: 100_000,
+            bulk_len_max: 512 << 20,
+            request_args_max: 1 << 20,
+            request_len_max: (512 << 20) + (64 << 20),
+            inline_len_max: 64 << 10,
+            reply_len_max: 1 << 30,
+            reply_depth_max: 16,
+            session_in_flight_max: 1024,
+            session_output_len_soft: 1 << 20,
+            session_output_len_hard: 1 << 30,
+            link_in_flight_max: 64 << 10,
+            link_output_len_max: 16 << 20,
+            read_len_per_turn: 256 << 10,
+        }
+    }
+}
+
+impl Limits {
+    /// What one client may pin beyond its own large request or reply: its
+    /// pipeline's replies up to the soft bound and one read's worth of input.
+    pub fn session_overhead_bytes(&self) -> u64 {
+        u64::from(self.session_output_len_soft) + u64::from(self.read_len_per_turn)
+    }
+
+    /// What `links` connections to backends may pin in unsent requests.
+    pub fn links_overhead_bytes(&self, links: usize) -> u64 {
+        links as u64 * u64::from(self.link_output_len_max)
+    }
+}

@@ -1,0 +1,51 @@
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment on the worker's monotonic clock, in nanoseconds from an arbitrary
+/// start. Read once per turn of the worker and passed down: nothing below the
+/// worker reads a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// Whole milliseconds since the clock's start.
+    pub fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// How long ago `earlier` was; zero when it lies in the future.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, rhs: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Time> for Time {
+    type Output = Duration;
+    fn sub(self, rhs: Time) -> Duration {
+        self.since(rhs)
+    }
+}
+
+/// Both clocks of one turn: the monotonic one for timeouts and latency, and
+/// the wall clock for expiry and replies such as `TIME`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Monotonic.
+    pub now: Time,
+    /// Microseconds since the Unix epoch.
+    pub unix_micros: u64,
+}
+
+impl Clock {
+    /// Milliseconds since the Unix epoch.
+    pub fn unix_millis(self) -> u64 {
+        self.unix_micros / 1_000
+    }
+}

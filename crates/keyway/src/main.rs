@@ -1,0 +1,2 @@
+//! Keyway: every key finds its slot.
+fn main() {}
