@@ -3,7 +3,7 @@ use keyway_net::Address;
 use keyway_proxy::LinkOptions;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::Store;
-use keyway_topology::{HealthBoard, ShardedPool};
+use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,8 +15,12 @@ pub struct Plan {
     pub limits: Limits,
     /// Listening sockets, in the order given to each worker's `Io`.
     pub listeners: Vec<ListenerPlan>,
-    /// Pools, by position.
+    /// Pools, by their position in the topology.
     pub pools: Vec<PoolPlan>,
+    /// Pools and servers as configured.
+    pub topology: Arc<Topology>,
+    /// Which servers may be used; shared by all workers.
+    pub health: Arc<HealthBoard>,
     /// Every client of the process.
     pub clients: Arc<ClientRegistry>,
     /// What the process knows about itself.
@@ -63,7 +67,28 @@ pub enum PoolKind {
         addresses: Vec<Address>,
         /// How links connect and wait.
         options: LinkOptions,
-        /// Which servers may be used, shared by all workers.
-        health: Arc<HealthBoard>,
     },
+}
+
+impl PoolKind {
+    /// A pool of servers, with what its links need to know.
+    pub fn sharded(pool: ShardedPool) -> Self {
+        let addresses = pool
+            .servers
+            .iter()
+            .map(|server| match &server.endpoint {
+                Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
+                Endpoint::Unix { path } => Address::Unix(path.clone()),
+            })
+            .collect();
+        let options = LinkOptions {
+            password: pool.password.as_ref().map(|password| password.expose().to_owned()),
+            database: pool.database,
+            timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
+            connect_timeout: pool.connect_timeout,
+            backoff_min: pool.reconnect_min,
+            backoff_max: pool.reconnect_max,
+        };
+        PoolKind::Sharded { pool, addresses, options }
+    }
 }

@@ -22,6 +22,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::{BusyPool, Identity, Join, Link, Session};
+use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub(crate) struct LinkSlot {
     pub(crate) link: Link,
     pub(crate) pool: u16,
     pub(crate) backend: u16,
+    pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
     /// Counts connections, so that an event of an earlier one is told apart.
     pub(crate) generation: u32,
@@ -40,8 +42,12 @@ pub(crate) struct LinkSlot {
     waiting: Vec<Key<Session>>,
     /// In `Plane::connects`.
     is_connecting: bool,
-    /// This worker has claimed the backend's return after an ejection.
-    is_rejoining: bool,
+    /// This worker's claim on the backend's return after an ejection.
+    rejoining: Option<RejoinClaim>,
+    /// Whether it ever stood: the next connection is a reconnection.
+    was_connected: bool,
+    /// Failures since it last worked: only the first is logged.
+    failures_logged: u32,
 }
 
 /// All of a worker but its sockets.
@@ -70,6 +76,8 @@ pub(crate) struct Plane {
     pub(crate) resumes: Vec<Key<Session>>,
     /// Clients to close, found by CLIENT KILL; they may be other workers'.
     pub(crate) kills: Vec<u64>,
+    /// The health board's epoch that the pools' rings are of.
+    health_epoch: u64,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -87,8 +95,8 @@ impl Core {
     pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
         let mut links = Vec::new();
         let mut pools = Vec::new();
-        for (index, pool) in plan.pools.iter().enumerate() {
-            pools.push(PoolState::new(index as u16, &pool.kind, &mut links));
+        for index in 0..plan.pools.len() {
+            pools.push(PoolState::new(&plan, index, &mut links));
         }
         let plane = Plane {
             plan,
@@ -103,6 +111,7 @@ impl Core {
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: Vec::new(),
+            health_epoch: 0,
             next_deadline: None,
             batch: 0,
             args: Vec::new(),
