@@ -53,7 +53,7 @@ pub struct ListenerPlan {
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
     pub name: String,
-    /// Password its clients must give, if any; else the pool's.
+    /// Password its clients must give, if any.
     pub password: Option<String>,
 }
 
@@ -61,8 +61,6 @@ pub struct ListenerPlan {
 pub struct PoolPlan {
     /// Its name in the configuration.
     pub name: String,
-    /// Password clients must give, if any.
-    pub password: Option<String>,
     /// Databases a client may select.
     pub databases: u32,
     /// Clients at once, over all workers; 0 for no bound but the process's.

@@ -40,7 +40,6 @@ const POLL_AGAIN_FROM: usize = 16;
 struct Client {
     socket: Socket,
     peer: Peer,
-    listener: u16,
 }
 
 /// One worker: a [`Core`] and its sockets.
@@ -243,7 +242,7 @@ impl<I: Io> Worker<I> {
         }
         let clock = self.core.clock();
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
-        let is_open = pool.password.is_none();
+        let is_open = place.password.is_none();
         let identity = Identity::new(id, is_open, clock.now);
         let entry = ClientEntry {
             addr: peer.to_string(),
@@ -265,12 +264,12 @@ impl<I: Io> Worker<I> {
     fn install(&mut self, client: Adopted) {
         let Adopted { socket, peer, pool, listener, identity } = client;
         let id = identity.id;
-        let key = self.core.add_session(pool, identity);
+        let key = self.core.add_session(pool, listener, identity);
         let index = key.index() as usize;
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);
         }
-        self.clients[index] = Some(Client { socket, peer, listener });
+        self.clients[index] = Some(Client { socket, peer });
         self.plan.clients.update(id, |entry| entry.worker = self.index);
         if self.io.watch(socket, Token(key.to_bits())) {
             // Bytes may have come before the socket was watched.
@@ -577,7 +576,8 @@ impl<I: Io> Worker<I> {
             }
             let identity = session.identity.clone();
             let pool = session.pool;
-            let Client { socket, peer, listener } = client;
+            let Client { socket, peer } = client;
+            let listener = session.listener;
             let adopted = Adopted { socket, peer, pool, listener, identity };
             self.io.release(socket);
             match to.post(Mail::Adopt(Box::new(adopted))) {

@@ -22,6 +22,8 @@ pub struct Session {
     pub busy: Option<Box<Busy>>,
     /// Position of the pool this client talks to.
     pub pool: u16,
+    /// Position of the listener it came through.
+    pub listener: u16,
     /// No more is read: the client half-closed, broke the protocol, or quit.
     /// The session ends when the last reply has left.
     pub closing: bool,
@@ -48,10 +50,11 @@ pub struct Session {
 
 impl Session {
     /// A new connection, at rest.
-    pub fn new(pool: u16, identity: Identity) -> Self {
+    pub fn new(pool: u16, listener: u16, identity: Identity) -> Self {
         Self {
             busy: None,
             pool,
+            listener,
             closing: false,
             ended: false,
             broken: false,

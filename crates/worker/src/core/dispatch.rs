@@ -181,7 +181,7 @@ impl Plane {
         let mut context = LocalContext {
             identity: &mut session.identity,
             clock: self.clock,
-            password: pool.password.as_deref(),
+            password: plan.listeners[session.listener as usize].password.as_deref(),
             databases: pool.databases,
             clients: &plan.clients,
             facts: &*plan.facts,

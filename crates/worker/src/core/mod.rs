@@ -137,10 +137,10 @@ impl Core {
     }
 
     /// Adds a client of a pool.
-    pub fn add_session(&mut self, pool: u16, identity: Identity) -> Key<Session> {
+    pub fn add_session(&mut self, pool: u16, listener: u16, identity: Identity) -> Key<Session> {
         let clients = &self.plane.cells.pool(pool as usize).clients;
         clients.connected.raise(1);
-        self.sessions.insert(Session::new(pool, identity))
+        self.sessions.insert(Session::new(pool, listener, identity))
     }
 
     /// Forgets a client; replies still on their way to it are dropped.
