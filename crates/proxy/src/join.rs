@@ -165,6 +165,11 @@ impl Join {
         })
     }
 
+    /// Whether a server answered with an error.
+    pub fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// Appends the one reply. `describe` appends what a fault means, for the
     /// backend at a position; `name` is that backend's name.
     pub fn write_reply<'a>(

@@ -1,9 +1,11 @@
+use crate::Mail;
 use keyway_base::Limits;
-use keyway_net::Address;
+use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::Store;
-use keyway_topology::{HealthBoard, ShardedPool};
+use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,16 +17,34 @@ pub struct Plan {
     pub limits: Limits,
     /// Listening sockets, in the order given to each worker's `Io`.
     pub listeners: Vec<ListenerPlan>,
-    /// Pools, by position.
+    /// Pools, by their position in the topology.
     pub pools: Vec<PoolPlan>,
+    /// Pools and servers as configured.
+    pub topology: Arc<Topology>,
+    /// Which servers may be used; shared by all workers.
+    pub health: Arc<HealthBoard>,
     /// Every client of the process.
     pub clients: Arc<ClientRegistry>,
     /// What the process knows about itself.
     pub facts: Arc<dyn Facts>,
     /// The next client's id.
     pub next_client_id: AtomicU64,
+    /// Mail to every worker, by index; filled as workers start.
+    pub mailers: Mutex<Vec<Mailer<Mail>>>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
+}
+
+impl Plan {
+    /// Asks every worker but `from` to close these clients. A mailbox that is
+    /// full misses it: `CLIENT KILL` is best effort across workers then.
+    pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {
+        for (index, mailer) in self.mailers.lock().iter().enumerate() {
+            if index != usize::from(from) {
+                let _ = mailer.post(Mail::Kill(ids.to_vec()));
+            }
+        }
+    }
 }
 
 /// A listening socket.
@@ -62,8 +82,29 @@ pub enum PoolKind {
         /// Address of each server.
         addresses: Vec<Address>,
         /// How links connect and wait.
-        options: LinkOptions,
-        /// Which servers may be used, shared by all workers.
-        health: Arc<HealthBoard>,
+        options: Arc<LinkOptions>,
     },
+}
+
+impl PoolKind {
+    /// A pool of servers, with what its links need to know.
+    pub fn sharded(pool: ShardedPool) -> Self {
+        let addresses = pool
+            .servers
+            .iter()
+            .map(|server| match &server.endpoint {
+                Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
+                Endpoint::Unix { path } => Address::Unix(path.clone()),
+            })
+            .collect();
+        let options = Arc::new(LinkOptions {
+            password: pool.password.as_ref().map(|password| password.expose().to_owned()),
+            database: pool.database,
+            timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
+            connect_timeout: pool.connect_timeout,
+            backoff_min: pool.reconnect_min,
+            backoff_max: pool.reconnect_max,
+        });
+        PoolKind::Sharded { pool, addresses, options }
+    }
 }

@@ -22,6 +22,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::{BusyPool, Identity, Join, Link, Session};
+use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub(crate) struct LinkSlot {
     pub(crate) link: Link,
     pub(crate) pool: u16,
     pub(crate) backend: u16,
+    pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
     /// Counts connections, so that an event of an earlier one is told apart.
     pub(crate) generation: u32,
@@ -40,8 +42,12 @@ pub(crate) struct LinkSlot {
     waiting: Vec<Key<Session>>,
     /// In `Plane::connects`.
     is_connecting: bool,
-    /// This worker has claimed the backend's return after an ejection.
-    is_rejoining: bool,
+    /// This worker's claim on the backend's return after an ejection.
+    rejoining: Option<RejoinClaim>,
+    /// Whether it ever stood: the next connection is a reconnection.
+    was_connected: bool,
+    /// Failures since it last worked: only the first is logged.
+    failures_logged: u32,
 }
 
 /// All of a worker but its sockets.
@@ -70,6 +76,8 @@ pub(crate) struct Plane {
     pub(crate) resumes: Vec<Key<Session>>,
     /// Clients to close, found by CLIENT KILL; they may be other workers'.
     pub(crate) kills: Vec<u64>,
+    /// The health board's epoch that the pools' rings are of.
+    health_epoch: u64,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -87,8 +95,8 @@ impl Core {
     pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
         let mut links = Vec::new();
         let mut pools = Vec::new();
-        for (index, pool) in plan.pools.iter().enumerate() {
-            pools.push(PoolState::new(index as u16, &pool.kind, &mut links));
+        for index in 0..plan.pools.len() {
+            pools.push(PoolState::new(&plan, index, &mut links));
         }
         let plane = Plane {
             plan,
@@ -103,6 +111,7 @@ impl Core {
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: Vec::new(),
+            health_epoch: 0,
             next_deadline: None,
             batch: 0,
             args: Vec::new(),
@@ -152,6 +161,77 @@ impl Core {
         self.sessions.get(key)
     }
 
+    /// Whether bytes of this client are to be read now. When not, what the
+    /// socket holds is noted as unread and looked at again when there is room.
+    #[inline]
+    pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        if session.paused {
+            session.unread = true;
+        }
+        !session.paused && !session.closing
+    }
+
+    /// Notes that the client's socket may hold unread bytes.
+    pub(crate) fn set_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = true;
+        }
+    }
+
+    /// Notes that the client's socket is about to be read.
+    pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = false;
+        }
+    }
+
+    /// The client's socket has room again.
+    pub(crate) fn on_client_writable(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.send_blocked {
+            session.send_blocked = false;
+            self.plane.mark_session_dirty(key, session);
+        }
+    }
+
+    /// A link has something to send.
+    pub(crate) fn mark_link_dirty(&mut self, index: LinkIndex) {
+        let Core { links, plane, .. } = self;
+        plane.mark_link_dirty(index, &mut links[index]);
+    }
+
+    /// Lets sessions go on that waited for room on a link.
+    #[inline]
+    pub(crate) fn release_waiting(&mut self, index: LinkIndex) {
+        let Core { sessions, links, plane } = self;
+        reply::release_waiting(sessions, plane, &mut links[index]);
+    }
+
+    /// What follows once a session's output was offered to its socket: buffers
+    /// of a session at rest go back to the pool, one with room again is
+    /// resumed, one at its end is to be closed for the reason returned.
+    #[inline]
+    pub(crate) fn after_flush(&mut self, key: Key<Session>) -> Option<CloseReason> {
+        let session = self.sessions.get_mut(key)?;
+        if session.is_overgrown(&self.plane.plan.limits) {
+            return Some(CloseReason::Limit);
+        }
+        let at_rest = session.is_at_rest();
+        if session.closing && (at_rest || session.has_delivered()) {
+            let reason = if session.broken { CloseReason::Client } else { CloseReason::Left };
+            return Some(reason);
+        }
+        if at_rest {
+            if let Some(busy) = session.busy.take() {
+                self.plane.busy_pool.give(busy);
+            }
+        } else if session.paused && session.is_waiting_for_itself(&self.plane.plan.limits) {
+            self.plane.mark_session_resuming(key, session);
+        }
+        None
+    }
+
     /// Runs the upkeep of the embedded stores: expiry and the like.
     pub fn tick(&mut self) {
         for pool in &self.plane.plan.pools {
@@ -196,7 +276,8 @@ impl Plane {
 
     fn note_deadline(&mut self, deadline: Option<Time>) {
         if let Some(deadline) = deadline {
-            self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+            self.next_deadline =
+                Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
         }
     }
 }
