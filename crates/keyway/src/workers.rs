@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{EpollIo, Listener, Mailbox, Mailer};
+use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer};
 use keyway_worker::{Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct Running {
 pub struct Workers {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
-    listeners: Vec<Listener>,
+    templates: Vec<ListenerTemplate>,
     running: Vec<Running>,
     count_max: usize,
     busy_samples: u32,
@@ -56,13 +56,13 @@ impl Workers {
         (count, count_max): (usize, usize),
         seed: u64,
     ) -> Result<Self> {
+        let templates = listeners.iter().map(Listener::template).collect::<std::io::Result<_>>()?;
         let running = Vec::new();
         let mut workers =
-            Self { plan, registry, listeners, running, count_max, busy_samples: 0, seed };
-        // The last one takes the bound sockets themselves, so that none of
-        // them is open without a worker that accepts from it.
-        for _ in 0..count {
-            workers.add()?;
+            Self { plan, registry, templates, running, count_max, busy_samples: 0, seed };
+        workers.add(listeners)?;
+        for _ in 1..count {
+            workers.add_sibling()?;
         }
         Ok(workers)
     }
@@ -72,14 +72,14 @@ impl Workers {
         self.running.len()
     }
 
-    fn add(&mut self) -> Result<()> {
+    fn add_sibling(&mut self) -> Result<()> {
+        let listeners =
+            self.templates.iter().map(ListenerTemplate::bind).collect::<Result<_, _>>()?;
+        self.add(listeners)
+    }
+
+    fn add(&mut self, listeners: Vec<Listener>) -> Result<()> {
         let index = self.running.len();
-        let mut listeners = Vec::new();
-        for listener in &mut self.listeners {
-            // The first worker takes the sockets bound at the start.
-            let next = listener.sibling()?;
-            listeners.push(if index == 0 { std::mem::replace(listener, next) } else { next });
-        }
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
         let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
@@ -122,7 +122,7 @@ impl Workers {
             return Ok(false);
         }
         self.busy_samples = 0;
-        self.add()?;
+        self.add_sibling()?;
         self.share_out();
         Ok(true)
     }
@@ -142,7 +142,7 @@ impl Workers {
 
     /// Tells every worker to stop accepting, answer and end; waits for them.
     pub fn drain(self) {
-        drop(self.listeners);
+        drop(self.templates);
         for worker in &self.running {
             let mut mail = Mail::Drain;
             while let Err(refused) = worker.mailer.post(mail) {

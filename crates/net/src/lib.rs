@@ -14,5 +14,5 @@ mod resolver;
 pub use address::{Address, AddressError, Peer};
 pub use epoll::EpollIo;
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
-pub use listener::{BindError, Listener, ListenerOptions};
+pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};

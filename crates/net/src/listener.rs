@@ -75,19 +75,18 @@ impl Listener {
         Ok(Self { socket, options: options.clone() })
     }
 
-    /// Another listening socket for the same address, for another worker of
-    /// this process.
+    /// How to listen on the same address again, for another worker of this
+    /// process. Holds no listening TCP socket of its own: the system would
+    /// send it clients that nobody accepts.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn sibling(&self) -> Result<Self, BindError> {
-        let socket = match self.local_addr() {
-            Some(addr) => bind_tcp(addr, self.options.backlog),
-            None => self.socket.try_clone(),
+    /// When no file descriptor is left.
+    pub fn template(&self) -> io::Result<ListenerTemplate> {
+        let unix = match self.local_addr() {
+            Some(_) => None,
+            None => Some(self.socket.try_clone()?),
         };
-        let socket = socket
-            .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
-        Ok(Self { socket, options: self.options.clone() })
+        Ok(ListenerTemplate { addr: self.local_addr(), unix, options: self.options.clone() })
     }
 
     /// The TCP address listened on, with the port the system chose if it was
@@ -102,6 +101,32 @@ impl Listener {
 
     pub(crate) fn tcp_keepalive(&self) -> bool {
         self.options.tcp_keepalive
+    }
+}
+
+/// How another worker listens where one does already; see
+/// [`Listener::template`].
+#[derive(Debug)]
+pub struct ListenerTemplate {
+    addr: Option<SocketAddr>,
+    unix: Option<Socket>,
+    options: ListenerOptions,
+}
+
+impl ListenerTemplate {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn bind(&self) -> Result<Listener, BindError> {
+        let socket = match (&self.unix, self.addr) {
+            (Some(socket), _) => socket.try_clone(),
+            (None, Some(addr)) => bind_tcp(addr, self.options.backlog),
+            (None, None) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        };
+        let socket = socket
+            .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
+        Ok(Listener { socket, options: self.options.clone() })
     }
 }
 
