@@ -38,7 +38,9 @@ impl Distribution {
 /// Built anew whenever a server is ejected or rejoins.
 ///
 /// Servers are named by their index in the slice the ring was built from, live
-/// or not. With no live server nothing is picked: as in twemproxy, requests are
+/// or not, but the order of that slice does not decide where a key goes: as
+/// twemproxy does, the ring arranges servers by [`Server::ring_name`], shorter
+/// ones first. With no live server nothing is picked: as in twemproxy, requests are
 /// then refused rather than sent to an ejected server.
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -64,7 +66,11 @@ impl Ring {
         live: impl Fn(usize) -> bool,
     ) -> Ring {
         assert!(servers.len() <= usize::from(u16::MAX), "more servers than an index can name");
-        let members: Vec<u16> = (0..servers.len() as u16).filter(|&i| live(i.into())).collect();
+        let mut members: Vec<u16> = (0..servers.len() as u16).filter(|&i| live(i.into())).collect();
+        members.sort_by_cached_key(|&member| {
+            let name = servers[usize::from(member)].ring_name();
+            (name.len(), name)
+        });
         let kind = match distribution {
             _ if members.is_empty() => Kind::Empty,
             Distribution::Ketama => Kind::Ketama(Points::build(servers, &members)),
@@ -157,7 +163,7 @@ impl Points {
     }
 }
 
-/// The points of every member, in the order of the servers.
+/// The points of every member, in the order of the members.
 fn place_points(servers: &[Server], members: &[u16]) -> Vec<Point> {
     let weight = |&member: &u16| servers[usize::from(member)].weight;
     let total_weight = members.iter().map(|member| u64::from(weight(member))).sum();
@@ -224,10 +230,21 @@ mod tests {
         texts.iter().map(|text| Server::parse(text).unwrap()).collect()
     }
 
+    /// The live servers by name, as twemproxy compares strings: the shorter one
+    /// is less, and bytes decide between those of one length.
+    fn reference_members(servers: &[Server], live: &[bool]) -> Vec<usize> {
+        let mut members: Vec<usize> = (0..servers.len()).filter(|&index| live[index]).collect();
+        members.sort_by(|&a, &b| {
+            let (a, b) = (servers[a].ring_name(), servers[b].ring_name());
+            a.len().cmp(&b.len()).then(a.as_bytes().cmp(b.as_bytes()))
+        });
+        members
+    }
+
     /// Twemproxy's procedure step by step: every point in one list, sorted,
     /// and the first that is not below the hash, else the first of all.
     fn reference_ketama(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
-        let members: Vec<usize> = (0..servers.len()).filter(|&index| live[index]).collect();
+        let members = reference_members(servers, live);
         let total_weight: u32 = members.iter().map(|&index| servers[index].weight).sum();
         let mut continuum = Vec::new();
         for &index in &members {
@@ -248,8 +265,8 @@ mod tests {
 
     /// One place per unit of weight.
     fn reference_modula(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
-        let places: Vec<u16> = (0..servers.len())
-            .filter(|&index| live[index])
+        let places: Vec<u16> = reference_members(servers, live)
+            .into_iter()
             .flat_map(|index| vec![index as u16; servers[index].weight as usize])
             .collect();
         (!places.is_empty()).then(|| places[hash as usize % places.len()])
@@ -308,6 +325,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn order_of_the_list_moves_no_key() {
+        let one = servers(&["a:1:2 beta", "b:1:3 d", "c:1:1 alpha"]);
+        let other = servers(&["b:1:3 d", "c:1:1 alpha", "a:1:2 beta"]);
+        for distribution in [Distribution::Ketama, Distribution::Modula] {
+            let one_ring = Ring::build(distribution, &one, |_| true);
+            let other_ring = Ring::build(distribution, &other, |_| true);
+            for hash in (0..u32::MAX).step_by(65_537) {
+                let one_server = &one[usize::from(one_ring.pick(hash, 0).unwrap())];
+                let other_server = &other[usize::from(other_ring.pick(hash, 0).unwrap())];
+                assert_eq!(one_server, other_server);
+            }
+        }
+        let modula = Ring::build(Distribution::Modula, &one, |_| true);
+        let picks: Vec<_> = (0..6).map(|hash| modula.pick(hash, 0).unwrap()).collect();
+        assert_eq!(picks, [1, 1, 1, 0, 0, 2]);
     }
 
     #[test]
