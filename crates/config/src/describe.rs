@@ -86,7 +86,7 @@ fn memory_comment(config: &Config) -> String {
         let bytes = format_size(bound.link_bytes);
         let _ = writeln!(
             text,
-            "  links: {bytes} of unsent requests per worker, on {} connections",
+            "  links: {bytes} of unsent requests per worker (connections: {})",
             bound.links
         );
     }
@@ -259,4 +259,40 @@ fn ejection_text(ejection: &Ejection) -> String {
         ejection.after_failures,
         format_duration(ejection.for_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_schema_is_described() {
+        let everything = include_str!("../tests/good/everything.toml");
+        let config = Config::from_str(everything, "everything.toml").unwrap();
+        let text = describe(&config);
+        for table in schema::TABLES {
+            for key in table.keys {
+                // It is described as the password of each listener it is for.
+                let elsewhere = key.name == "client_password";
+                assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_memory_bound_counts_stores_and_links() {
+        let everything = include_str!("../tests/good/everything.toml");
+        let config = Config::from_str(everything, "everything.toml").unwrap();
+        assert_eq!(
+            config.memory_bound(),
+            MemoryBound {
+                store_bytes: 1536 << 20,
+                stores_auto: 0,
+                links: 4 * 2 + 2,
+                link_bytes: 10 * (4 << 20),
+                session_bytes: (64 << 10) + (64 << 10),
+            }
+        );
+        assert_eq!(Config::default_store().memory_bound().stores_auto, 1);
+    }
 }

@@ -155,16 +155,18 @@ fn in_line_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
     errors
 }
 
-/// Text from a file as an error may show it: in quotes, on one line, not
+/// Text from a file as an error may show it: in quotes, its first line only (a
+/// string left open may reach over the next keys, and what they hide), not
 /// longer than a terminal takes, and never with what may be a password
 /// (`user:password@host`).
 pub(crate) fn quoted(text: &str) -> String {
     if text.contains('@') {
         return "the value (not shown: what stands before @ may be a password)".to_owned();
     }
-    let shown: String = text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
-    let ellipsis = if text.chars().nth(SHOWN_CHARS_MAX).is_some() { "…" } else { "" };
-    format!("\"{}{ellipsis}\"", shown.replace("\\'", "'"))
+    let line = text.split(['\r', '\n']).next().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    let cut = line.len() < text.len() || line.chars().nth(SHOWN_CHARS_MAX).is_some();
+    format!("\"{}{}\"", shown.replace("\\'", "'"), if cut { "…" } else { "" })
 }
 
 /// Longer texts are cut in messages: enough for any address, short enough to

@@ -80,3 +80,35 @@ fn read_file(path: &Path) -> Result<String, String> {
         format!("line {line} is not UTF-8")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Eviction, LogFormat, LogLevel, PoolKindConfig, StoreConfig, Workers};
+    use keyway_base::Limits;
+
+    #[test]
+    fn without_a_file_the_embedded_store_is_served() {
+        let config = Config::default_store();
+        assert_eq!(config.listeners[0].bind.to_string(), "tcp://127.0.0.1:6380");
+        let admin = config.server.admin.as_ref().map(|addr| addr.to_string());
+        assert_eq!(admin.as_deref(), Some("tcp://127.0.0.1:9380"));
+        assert_eq!(config.server.workers, Workers::Auto);
+        assert_eq!(config.server.log.format, LogFormat::Human);
+        assert_eq!(config.server.log.level, LogLevel::Info);
+        assert_eq!(
+            config.pool_of(&config.listeners[0]).kind,
+            PoolKindConfig::Store(StoreConfig {
+                memory_max: None,
+                eviction: Eviction::AllKeysS3Fifo,
+                databases: 16,
+            })
+        );
+        assert_eq!(config.warnings, []);
+    }
+
+    #[test]
+    fn default_limits_are_those_of_the_base_crate() {
+        assert_eq!(Config::default_store().limits, Limits::default());
+    }
+}

@@ -313,8 +313,8 @@ pub(crate) static LISTENER: Table = Table {
         key(
             "password_file",
             Path,
-            Unset("no password"),
-            "A file that holds the password; one newline at its end is ignored. Absolute path.",
+            Unset("no password, or the pool's `client_password`"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
         key(
             "mode",

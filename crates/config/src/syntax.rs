@@ -116,7 +116,7 @@ fn unquoted(found: &str, key: &str) -> Problem {
         let what = format!("{found} is not a value of TOML");
         return Problem::new(what, "write true or false, or a word in double quotes");
     }
-    let shown: String = found.chars().take(60).collect();
+    let shown: String = found.chars().take_while(|c| !c.is_control()).take(60).collect();
     let hint = if shown.len() == found.len() && !found.contains(['"', '\\']) {
         format!("write \"{found}\"")
     } else {

@@ -116,7 +116,9 @@ pub(crate) fn format_duration(duration: Duration) -> String {
 pub(crate) fn format_size(bytes: u64) -> String {
     let binary = SIZE_UNITS.iter().rev().filter(|(unit, _)| unit.contains('i'));
     let decimal = SIZE_UNITS.iter().rev().filter(|(unit, _)| !unit.contains('i'));
-    let (unit, factor) = largest_exact(bytes, binary.chain(decimal), "B");
+    let binary = largest_exact(bytes, binary, "B");
+    let decimal = largest_exact(bytes, decimal, "B");
+    let (unit, factor) = if binary.1 >= decimal.1 { binary } else { decimal };
     format!("{}{unit}", bytes / factor)
 }
 
@@ -151,6 +153,9 @@ mod tests {
         assert_eq!(parse_size("1GB"), Ok(1_000_000_000));
         assert_eq!(parse_size("1GiB"), Ok(1 << 30));
         assert_eq!(parse_size("0B"), Ok(0));
+        assert_eq!(format_size(80_000_000), "80MB");
+        assert_eq!(format_size(64 << 20), "64MiB");
+        assert_eq!(format_size(1001), "1001B");
     }
 
     #[test]

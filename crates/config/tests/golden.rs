@@ -1,7 +1,7 @@
 //! Files and what Keyway says about them. After a wanted change of messages,
 //! run with `BLESS=1` to write the expected files anew, and read the diff.
 
-use keyway_config::{Config, describe, reference};
+use keyway_config::{Config, describe, import, reference};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +70,37 @@ fn a_good_file_resolves_as_expected() {
         assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
         assert!(!format!("{config:?}").contains("hunter"), "{name} shows a secret in Debug");
         difference(&path.with_extension("resolved"), &text)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn a_twemproxy_file_becomes_a_valid_file_of_ours() {
+    let differences = files("import/good", "yml").into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let imported = import::twemproxy(&fs::read_to_string(&path).unwrap(), &name)
+            .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+        Config::from_str(&imported.toml, "imported.toml")
+            .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+        for note in &imported.notes {
+            let text = note.split_once(": ").map_or(note.as_str(), |(_, text)| text);
+            assert!(imported.toml.contains(text), "{name}: a note is not in the file: {note}");
+        }
+        difference(&path.with_extension("toml"), &imported.toml)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn every_mistake_in_a_twemproxy_file_is_told_with_its_line() {
+    let differences = files("import/bad", "yml").into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let errors = import::twemproxy(&fs::read_to_string(&path).unwrap(), &name)
+            .expect_err(&format!("{name} is accepted"));
+        assert!(errors.iter().all(|e| e.line >= 1 && !e.hint.is_empty()), "{name}: {errors:?}");
+        let text = lines(&errors);
+        assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
+        difference(&path.with_extension("err"), &text)
     });
     assert_none_differ(differences.collect());
 }

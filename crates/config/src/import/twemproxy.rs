@@ -6,7 +6,7 @@
 
 use super::Import;
 use super::yaml::{self, Content, Node, Place};
-use crate::address::{ListenAddr, parse_listen};
+use crate::address::{ListenAddr, parse_listen, parse_server};
 use crate::error::{ConfigError, Problem, any_of, nearest, quoted};
 use crate::model::Config;
 use crate::reader::{POOL_NAME_LEN_MAX, check_pool_name};
@@ -59,16 +59,13 @@ const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
 /// In place of "for ever" for connecting: some lost packets are made up for.
 const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
-/// The longest name of a ring point that twemproxy handles well, less room for
-/// the point's number.
-const RING_NAME_LEN_MAX: usize = 80;
-
 /// A value as written, by its form.
 enum Value {
     Text(String),
     Number(u64),
     Bool(bool),
-    Servers(Vec<(Place, Server)>),
+    Bind(Bind),
+    Servers(Vec<Server>),
 }
 
 /// One pool as twemproxy would read it.
@@ -79,10 +76,6 @@ struct Pool {
 }
 
 impl Pool {
-    fn place(&self, name: &str) -> Place {
-        self.values.get(name).map_or(self.place, |(place, _)| *place)
-    }
-
     fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name) {
             Some((_, Value::Text(text))) => Some(text),
@@ -101,7 +94,7 @@ impl Pool {
         matches!(self.values.get(name), Some((_, Value::Bool(true))))
     }
 
-    fn servers(&self) -> &[(Place, Server)] {
+    fn servers(&self) -> &[Server] {
         match self.values.get("servers") {
             Some((_, Value::Servers(servers))) => servers,
             _ => &[],
@@ -182,8 +175,8 @@ impl Importer<'_> {
             self.read_entry(key, value, pool_name, &mut values);
         }
         for required in ["listen", "servers"] {
-            let wrong_anyway = self.errors.len() > errors_before;
-            if !wrong_anyway && !values.contains_key(required) {
+            let is_there = |(key, _): &(Node, Node)| matches!(&key.content, Content::Scalar(name) if name == required);
+            if !pairs.iter().any(is_there) {
                 let what = format!("{required} is missing in pool {}", quoted(pool_name));
                 self.error(name.place, Problem::new(what, format!("add \"{required}:\"")));
             }
@@ -242,11 +235,7 @@ impl Importer<'_> {
         let mut names = BTreeSet::new();
         for item in items {
             let server = match &item.content {
-                Content::Scalar(text) => Server::parse(text).map_err(|error| {
-                    let reason = error.to_string();
-                    let (what, hint) = reason.split_once(": ").unwrap_or((&reason, hint));
-                    Problem::new(format!("{} {what}", quoted(text)), hint)
-                }),
+                Content::Scalar(text) => parse_server(text),
                 _ => Err(Problem::new("this is not a server", hint)),
             };
             let server = server.and_then(|server| {
@@ -256,7 +245,7 @@ impl Importer<'_> {
                 if names.insert(name) { Ok(server) } else { Err(Problem::new(what, hint)) }
             });
             match server {
-                Ok(server) => servers.push((item.place, server)),
+                Ok(server) => servers.push(server),
                 Err(mut problem) => {
                     problem.what =
                         format!("servers in pool {}: {}", quoted(pool_name), problem.what);
@@ -278,10 +267,8 @@ impl Importer<'_> {
         }
         let name = self.pool_name(&pool.name, &mut notes);
         let Some(bind) = self.convert_listen(pool, &mut notes) else { return };
-        let tables = [
-            listener_table(pool, &name, &bind, &mut notes),
-            pool_table(pool, &name, &mut notes, |place, problem| self.error(place, problem)),
-        ];
+        let tables =
+            [listener_table(pool, &name, bind, &mut notes), pool_table(pool, &name, &mut notes)];
         self.write_pool(pool, &name, &notes, &tables.concat());
     }
 
@@ -315,23 +302,18 @@ impl Importer<'_> {
         name
     }
 
-    fn convert_listen(&mut self, pool: &Pool, notes: &mut Vec<String>) -> Option<Bind> {
-        let place = pool.place("listen");
-        let bind = match parse_bind(pool.text("listen").unwrap_or_default(), notes) {
-            Ok(bind) => bind,
-            Err(mut problem) => {
-                problem.what = format!("listen in pool {}: {}", quoted(&pool.name), problem.what);
-                self.error(place, problem);
-                return None;
-            }
-        };
+    fn convert_listen<'v>(&mut self, pool: &'v Pool, notes: &mut Vec<String>) -> Option<&'v Bind> {
+        let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return None };
+        if bind.was_localhost {
+            notes.push("localhost became 127.0.0.1".to_owned());
+        }
         let taken = self.listeners.iter().find(|(_, other)| other.clashes_with(&bind.addr));
         if let Some((other_place, other)) = taken {
             let what = format!("{} is taken: line {} has {other}", bind.addr, other_place.line);
-            self.error(place, Problem::new(what, "give one of the two another port or path"));
+            self.error(*place, Problem::new(what, "give one of the two another port or path"));
             return None;
         }
-        self.listeners.push((place, bind.addr.clone()));
+        self.listeners.push((*place, bind.addr.clone()));
         Some(bind)
     }
 
@@ -391,11 +373,17 @@ fn read_scalar(name: &str, form: Form, value: &Node) -> Result<Value, Problem> {
         },
         Form::Number => {
             let digits = text.bytes().all(|b| b.is_ascii_digit());
-            let number = text.parse::<i32>().ok().filter(|_| digits);
-            let hint = format!("write digits only, up to {}", i32::MAX);
-            let number =
-                number.ok_or_else(|| Problem::new(format!("{} is not a number", shown()), hint))?;
-            Ok(Value::Number(u64::from(number.unsigned_abs())))
+            let number = text.parse::<i32>().ok().filter(|_| digits).ok_or_else(|| {
+                let hint = format!("write digits only, up to {}", i32::MAX);
+                Problem::new(format!("{} is not a number", shown()), hint)
+            })?;
+            match (name, number) {
+                ("server_connections", 0) => Err(Problem::new("0 is too small", "write 1 or more")),
+                ("redis_db", 65_536..) => {
+                    Err(Problem::new(format!("{number} is too large"), "write at most 65535"))
+                }
+                _ => Ok(Value::Number(u64::from(number.unsigned_abs()))),
+            }
         }
         Form::Text | Form::Servers => read_text(name, text),
     }
@@ -414,6 +402,7 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
         }
     };
     match name {
+        "listen" => return parse_bind(text).map(Value::Bind),
         "hash" => known(Hash::ALL.iter().map(|hash| hash.name()).collect())?,
         "distribution" => known(Distribution::ALL.iter().map(|d| d.name()).collect())?,
         "hash_tag" if !text.is_empty() => {
@@ -436,16 +425,21 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
 struct Bind {
     addr: ListenAddr,
     mode: Option<u32>,
+    was_localhost: bool,
 }
 
 /// Reads `HOST:PORT`, `/PATH` or `/PATH MODE`.
-fn parse_bind(text: &str, notes: &mut Vec<String>) -> Result<Bind, Problem> {
+fn parse_bind(text: &str) -> Result<Bind, Problem> {
     if text.starts_with('/') {
         let (path, mode) = match text.rsplit_once(' ') {
             None => (text, None),
             Some((path, mode)) => (path, Some(parse_mode(mode)?)),
         };
-        return Ok(Bind { addr: parse_listen(&format!("unix://{path}"))?, mode });
+        return Ok(Bind {
+            addr: parse_listen(&format!("unix://{path}"))?,
+            mode,
+            was_localhost: false,
+        });
     }
     let hint = "write \"IP:PORT\" or \"/PATH\"";
     let (host, port) = text
@@ -454,15 +448,12 @@ fn parse_bind(text: &str, notes: &mut Vec<String>) -> Result<Bind, Problem> {
     if port == "0" {
         return Err(Problem::new(format!("{} has port 0", quoted(text)), hint));
     }
-    if host == "localhost" {
-        notes.push("localhost became 127.0.0.1".to_owned());
-    }
     let listen = if host.parse::<std::net::Ipv6Addr>().is_ok() {
         format!("tcp://[{host}]:{port}")
     } else {
         format!("tcp://{host}:{port}")
     };
-    Ok(Bind { addr: parse_listen(&listen)?, mode: None })
+    Ok(Bind { addr: parse_listen(&listen)?, mode: None, was_localhost: host == "localhost" })
 }
 
 fn parse_mode(text: &str) -> Result<u32, Problem> {
@@ -495,12 +486,12 @@ fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>)
         entry("mode", &format!("\"{mode:04o}\""));
     }
     if let ListenAddr::Tcp(_) = bind.addr {
-        entry("tcp_keepalive", if pool.bool("tcpkeepalive") { "\"300s\"" } else { "\"off\"" });
-    }
-    if pool.bool("tcpkeepalive") {
-        notes.push(
-            "tcpkeepalive probes after 300s of silence, not after the system's 2 hours".into(),
-        );
+        let keepalive = pool.bool("tcpkeepalive");
+        entry("tcp_keepalive", if keepalive { "\"300s\"" } else { "\"off\"" });
+        if keepalive {
+            let note = "tcpkeepalive probes after 300s of silence, not the system's 2 hours";
+            notes.push(note.to_owned());
+        }
     }
     if pool.bool("reuseport") {
         notes.push("reuseport has no counterpart: workers of one process share the port".into());
@@ -509,30 +500,18 @@ fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>)
     text
 }
 
-fn pool_table(
-    pool: &Pool,
-    name: &str,
-    notes: &mut Vec<String>,
-    mut error: impl FnMut(Place, Problem),
-) -> String {
+fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
     let mut text = format!("[pool.{}]\nkind = \"sharded\"\n", key(name));
-    placement(pool, notes, &mut text);
+    placement(pool, &mut text);
     let mut entry = |name: &str, value: &str| {
         let _ = writeln!(text, "{name} = {value}");
     };
     let (timeout, connect_timeout) = timeouts(pool, notes);
     entry("timeout", &string(&format_duration(timeout)));
     entry("connect_timeout", &string(&format_duration(connect_timeout)));
-    match pool.number("server_connections") {
-        Some(0) => {
-            let what = format!("server_connections in pool {} is 0", quoted(&pool.name));
-            error(pool.place("server_connections"), Problem::new(what, "write at least 1"));
-        }
-        Some(count) => {
-            let count = clamp("server_connections", count, (1, 64), notes);
-            entry("server_connections", &count.to_string());
-        }
-        None => {}
+    if let Some(count) = pool.number("server_connections") {
+        let count = clamp("server_connections", count, (1, 64), notes);
+        entry("server_connections", &count.to_string());
     }
     if pool.bool("preconnect") {
         entry("preconnect", "true");
@@ -547,10 +526,6 @@ fn pool_table(
         );
     }
     if let Some(database) = pool.number("redis_db") {
-        if database > 65_535 {
-            let what = format!("redis_db in pool {} is {database}", quoted(&pool.name));
-            error(pool.place("redis_db"), Problem::new(what, "write at most 65535"));
-        }
         entry("database", &database.to_string());
     }
     if let Some(ejection) = ejection(pool, notes) {
@@ -568,33 +543,10 @@ fn pool_table(
 }
 
 /// What decides where a key goes.
-fn placement(pool: &Pool, notes: &mut Vec<String>, text: &mut String) {
+fn placement(pool: &Pool, text: &mut String) {
     let distribution = pool.text("distribution").unwrap_or(Distribution::Ketama.name());
-    let mut servers: Vec<&Server> = pool.servers().iter().map(|(_, server)| server).collect();
-    if distribution == Distribution::Modula.name() {
-        // twemproxy sorts servers by name, the short before the long, and
-        // modula counts them in that order.
-        let before: Vec<&Server> = servers.clone();
-        servers.sort_by_key(|server| {
-            let name = server.ring_name().into_owned();
-            (name.len(), name)
-        });
-        if servers != before {
-            notes.push(
-                "servers are in the order twemproxy counts them in (by length of name, then by \
-                 name), which decides where keys are: keep it"
-                    .into(),
-            );
-        }
-    }
-    if servers.iter().any(|server| server.ring_name().len() > RING_NAME_LEN_MAX) {
-        notes.push(format!(
-            "a server's name is longer than {RING_NAME_LEN_MAX} bytes: twemproxy does not place \
-             keys by so long a name reliably, so keys may move"
-        ));
-    }
     text.push_str("servers = [\n");
-    for server in servers {
+    for server in pool.servers() {
         let _ = writeln!(text, "  {},", string(&server.to_string()));
     }
     let _ = writeln!(text, "]");
