@@ -89,8 +89,8 @@ pub struct ShardedPool {
     pub distribution: Distribution,
     /// Which part of the key is hashed; the whole key when `None`.
     pub hash_tag: Option<HashTag>,
-    /// The servers, 1 to 65,535, in the order configured: `modula` depends on
-    /// it.
+    /// The servers, 1 to 65,535, in the order configured, which does not affect
+    /// placement.
     pub servers: Vec<Server>,
     /// How long a request may wait for its reply once sent; `Duration::MAX`
     /// for ever.

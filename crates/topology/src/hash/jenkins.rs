@@ -75,6 +75,23 @@ fn lookup3(key: &[u8], initial_value: u32) -> u32 {
 mod tests {
     use super::*;
 
+    /// The check of SMHasher: the hashes of `[]`, `[0]`, `[0, 1]`, ... under
+    /// falling seeds, hashed once more.
+    #[test]
+    fn published_verification_value_holds() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let hashes: Vec<u8> = (0..256usize)
+            .flat_map(|len| lookup3(&bytes[..len], 256 - len as u32).to_le_bytes())
+            .collect();
+        assert_eq!(lookup3(&hashes, 0), 0x3d83_917a);
+    }
+
+    #[test]
+    fn initial_value_is_thirteen() {
+        assert_eq!(jenkins(b""), 0xdead_beef + 13);
+        assert_eq!(jenkins(b"key"), lookup3(b"key", 13));
+    }
+
     #[test]
     fn vectors_of_lookup3_hold() {
         for (key, initial_value, hash) in [
