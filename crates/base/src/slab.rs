@@ -54,6 +54,14 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
+/// Generations count in 30 bits, so that a key fits a word with two bits left
+/// for whoever carries it (a socket's token). Zero is never used.
+const GENERATION_MAX: u32 = (1 << 30) - 1;
+
+fn next_generation(generation: u32) -> u32 {
+    if generation == GENERATION_MAX { 1 } else { generation + 1 }
+}
+
 struct Entry<T> {
     generation: u32,
     value: Option<T>,
@@ -134,7 +142,7 @@ impl<T> Slab<T> {
             return None;
         }
         let value = entry.value.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = next_generation(entry.generation);
         self.vacant.push(key.index);
         Some(value)
     }
@@ -157,7 +165,7 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     #[test]
     fn stale_key_never_reaches_the_successor() {
@@ -175,7 +183,7 @@ mod tests {
     #[test]
     fn slab_agrees_with_a_map() {
         let mut slab = Slab::new();
-        let mut model: HashMap<u64, u32> = HashMap::new();
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
         let mut keys = Vec::new();
         let mut state = 7u64;
         for step in 0..20_000u32 {
