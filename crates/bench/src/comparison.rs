@@ -90,7 +90,9 @@ fn measure_rows(options: &Options, session: &mut Session) -> Result<Vec<RowResul
         if systems.is_empty() {
             continue;
         }
-        for row in options.selection.rows(side) {
+        for mut row in options.selection.rows(side) {
+            // Targets are Keyway's.
+            row.target = row.target.filter(|_| !options.self_check);
             let scratch = &session.scratch;
             let rounds = options.rounds;
             results.push(run_row(row, &mut systems, rounds, &window, scratch, &mut progress)?);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::clock;
 use crate::error::Error;
@@ -30,12 +30,15 @@ pub struct Memory {
     pub after_deep: Option<u64>,
     /// Bytes 2 s after those clients left.
     pub later: Option<u64>,
-    /// Connections of the next two figures.
+    /// Connections of the next three figures.
     pub connections: usize,
     /// Bytes per connection that has not sent anything.
     pub per_fresh_connection: f64,
-    /// Bytes per connection after one GET on each, all at once.
+    /// Bytes per connection after one GET on each, one after the other.
     pub per_used_connection: f64,
+    /// Bytes per connection after one more GET on each, all of them waiting
+    /// before the first is read: as bad as it gets.
+    pub per_connection_used_at_once: f64,
 }
 
 /// Measures fresh processes of `kind`.
@@ -44,14 +47,15 @@ pub struct Memory {
 /// Whatever keeps the process from starting or answering.
 pub fn measure_memory(site: &Site<'_>, kind: Kind) -> Result<Memory, Error> {
     let (after_start, after_deep, later) = deep_pipelines(site, kind)?;
-    let (connections, per_fresh_connection, per_used_connection) = idle_connections(site, kind)?;
+    let (connections, [fresh, used, used_at_once]) = idle_connections(site, kind)?;
     Ok(Memory {
         after_start,
         after_deep,
         later,
         connections,
-        per_fresh_connection,
-        per_used_connection,
+        per_fresh_connection: fresh,
+        per_used_connection: used,
+        per_connection_used_at_once: used_at_once,
     })
 }
 
@@ -72,19 +76,27 @@ fn deep_pipelines(site: &Site<'_>, kind: Kind) -> Result<(u64, Option<u64>, Opti
     Ok((after_start, Some(after_deep), Some(resident_bytes(system.pid())?)))
 }
 
-fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, f64, f64), Error> {
+/// The number of connections, and bytes for each: fresh, used in turn, used at
+/// once.
+fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, [f64; 3]), Error> {
     let count = IDLE_CONNECTIONS.min(raise_descriptor_limit() as usize);
-    let system = site.start(kind)?;
+    let mut system = site.start(kind)?;
     clock::pause(SETTLE / 4)?;
     let before = resident_bytes(system.pid())?;
-    let per_connection = |bytes: u64| bytes.saturating_sub(before) as f64 / count as f64;
+    let per_connection = |system: &System| {
+        let bytes = resident_bytes(system.pid())?.saturating_sub(before);
+        Ok::<f64, Error>(bytes as f64 / count as f64)
+    };
     let requests = Requests::random(Work::Get, Dataset::SMALL, 1);
     let mut loader = Loader::connect(system.addr, count, 1, &requests)?;
     wait_until_accepted(&system, count)?;
-    let fresh = resident_bytes(system.pid())?;
-    loader.run(Limit::Requests(count as u64))?;
-    let used = resident_bytes(system.pid())?;
-    Ok((count, per_connection(fresh), per_connection(used)))
+    let fresh = per_connection(&system)?;
+    loader.run_in_turn()?;
+    let used = per_connection(&system)?;
+    system.signal(Signal::STOP)?;
+    loader.run_at_once(|| system.signal(Signal::CONT))?;
+    let used_at_once = per_connection(&system)?;
+    Ok((count, [fresh, used, used_at_once]))
 }
 
 /// A connection is open for the client before the system has accepted it.

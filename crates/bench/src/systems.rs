@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
+
 use crate::error::Error;
 use crate::plan::Side;
 use crate::process::{Child, CommandLine, Scratch, free_port, is_running, version_of};
@@ -154,6 +156,14 @@ impl System {
         self.child.as_mut()
     }
 
+    /// Sends `signal`, if this run started the process.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the process is gone.
+    pub fn signal(&mut self, signal: Signal) -> Result<(), Error> {
+        self.child.as_mut().map_or(Ok(()), |child| child.signal(signal))
+    }
+
     /// Fails when the process is gone, with the last of what it said.
     ///
     /// # Errors
@@ -219,13 +229,18 @@ impl Site<'_> {
         let config = |text: String| self.scratch.write(&format!("{tag}.conf"), &text);
         Ok(match kind {
             Kind::Redis | Kind::RedisAgain => redis_args(line, port, self.scratch),
-            Kind::Keyway => line.arg("serve").arg(config(keyway_proxy(port, self.backends))?),
-            Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port))?),
+            Kind::Keyway => {
+                line.arg("serve").arg(config(keyway_proxy(port, free_port()?, self.backends))?)
+            }
+            Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port, free_port()?))?),
             Kind::Predixy => line.arg(config(predixy(port, self.backends))?),
             Kind::Nutcracker | Kind::NutcrackerAgain | Kind::NutcrackerSmall => {
                 let line = line.arg("-c").arg(config(nutcracker(port, self.backends))?);
                 let line = line.args(["-a", "127.0.0.1", "-s", &free_port()?.to_string()]);
-                let line = line.arg("-p").arg(self.scratch.path(&format!("{tag}.pid")));
+                // At the default level 5 it looks up the client's address for
+                // every request, in case a log line wants it.
+                let line =
+                    line.args(["-v", "4", "-p"]).arg(self.scratch.path(&format!("{tag}.pid")));
                 match kind {
                     Kind::NutcrackerSmall => line.args(["-m", "512"]),
                     _ => line,
@@ -265,7 +280,7 @@ fn nutcracker(port: u16, backends: &[u16]) -> String {
     text
 }
 
-fn keyway_proxy(port: u16, backends: &[u16]) -> String {
+fn keyway_proxy(port: u16, admin: u16, backends: &[u16]) -> String {
     let servers: Vec<String> = backends
         .iter()
         .enumerate()
@@ -273,19 +288,21 @@ fn keyway_proxy(port: u16, backends: &[u16]) -> String {
         .collect();
     format!(
         "{}kind = \"sharded\"\nhash = \"fnv1a_64\"\ndistribution = \"ketama\"\nservers = [{}]\n",
-        keyway_head(port),
+        keyway_head(port, admin),
         servers.join(", ")
     )
 }
 
-fn keyway_store(port: u16) -> String {
-    format!("{}kind = \"store\"\n", keyway_head(port))
+fn keyway_store(port: u16, admin: u16) -> String {
+    format!("{}kind = \"store\"\n", keyway_head(port, admin))
 }
 
-fn keyway_head(port: u16) -> String {
+/// One worker, and metrics as in production.
+fn keyway_head(port: u16, admin: u16) -> String {
     format!(
-        "workers = 1\n\n[[listener]]\nbind = \"tcp://127.0.0.1:{port}\"\nprotocol = \"redis\"\n\
-         pool = \"bench\"\n\n[pool.bench]\n"
+        "[server]\nworkers = 1\nadmin = \"tcp://127.0.0.1:{admin}\"\n\n[[listener]]\n\
+         bind = \"tcp://127.0.0.1:{port}\"\nprotocol = \"redis\"\npool = \"bench\"\n\n\
+         [pool.bench]\n"
     )
 }
 
@@ -303,4 +320,36 @@ fn predixy(port: u16, backends: &[u16]) -> String {
     }
     text.push_str("}\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use keyway_config::{Config, PoolKindConfig, ShardedConfig, Workers};
+
+    use super::*;
+
+    #[test]
+    fn keyway_accepts_its_configuration_and_runs_one_worker() {
+        for text in [keyway_proxy(7000, 7001, &[7002, 7003]), keyway_store(7000, 7001)] {
+            let config = Config::from_str(&text, "bench.toml").unwrap();
+            assert_eq!(config.server.workers, Workers::Between { min: 1, max: 1 }, "{text}");
+        }
+    }
+
+    #[test]
+    fn keyway_has_the_same_servers_under_the_same_hash_as_nutcracker() {
+        let nutcracker = nutcracker(7000, &[7002, 7003]);
+        let imported = keyway_config::import::twemproxy(&nutcracker, "nutcracker.yml").unwrap();
+        let ours = keyway_proxy(7000, 7001, &[7002, 7003]);
+        let placement = |text: &str| {
+            let config = Config::from_str(text, "bench.toml").unwrap();
+            match &config.pools[0].kind {
+                PoolKindConfig::Sharded(ShardedConfig { pool, .. }) => {
+                    format!("{:?} {:?} {:?}", pool.hash, pool.distribution, pool.servers)
+                }
+                PoolKindConfig::Store(_) => "store".to_owned(),
+            }
+        };
+        assert_eq!(placement(&imported.toml), placement(&ours));
+    }
 }

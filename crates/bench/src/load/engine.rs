@@ -26,8 +26,11 @@ pub enum Limit<'a> {
     /// After this many requests, rounded up to whole batches.
     Requests(u64),
     /// When the function says so; it is asked after every turn of the loop.
-    Until(&'a mut dyn FnMut() -> Result<bool, Error>),
+    Until(Stop<'a>),
 }
+
+/// Says when to stop sending.
+pub type Stop<'a> = &'a mut dyn FnMut() -> Result<bool, Error>;
 
 /// What a run sent and got. Every request has its reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +46,16 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// What was counted after `before`.
+    fn since(self, before: &Totals) -> Totals {
+        Totals {
+            requests: self.requests - before.requests,
+            errors: self.errors - before.errors,
+            missing: self.missing - before.missing,
+            first_error: self.first_error,
+        }
+    }
+
     /// Refuses answers that are not what the work calls for: every key exists,
     /// so an error or a null means that something else was measured.
     ///
@@ -149,7 +162,43 @@ impl<'a> Loader<'a> {
     /// [`Error::Load`] when a connection breaks, the system falls silent or
     /// answers out of protocol; whatever `limit` fails with. Error replies are
     /// no failure here: see [`Totals::check`].
-    pub fn run(&mut self, mut limit: Limit<'_>) -> Result<Totals, Error> {
+    pub fn run(&mut self, limit: Limit<'_>) -> Result<Totals, Error> {
+        let before = self.send_first(&limit)?;
+        self.finish(limit, &before)
+    }
+
+    /// Sends one request on each connection, each after the reply to the one
+    /// before it.
+    ///
+    /// # Errors
+    /// As [`Loader::run`].
+    pub fn run_in_turn(&mut self) -> Result<Totals, Error> {
+        let before = self.totals();
+        for index in 0..self.connections.len() {
+            self.batches_left = 1;
+            self.start_batch(index)?;
+            self.drain(None)?;
+        }
+        Ok(self.totals().since(&before))
+    }
+
+    /// Sends one request on each connection before `answer` is called, which
+    /// lets the system answer: it has all of them at once.
+    ///
+    /// # Errors
+    /// As [`Loader::run`], and what `answer` fails with.
+    pub fn run_at_once(
+        &mut self,
+        answer: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Totals, Error> {
+        let limit = Limit::Requests((self.connections.len() * self.depth) as u64);
+        let before = self.send_first(&limit)?;
+        answer()?;
+        self.finish(limit, &before)
+    }
+
+    /// Starts a run; returns what was counted before it.
+    fn send_first(&mut self, limit: &Limit<'_>) -> Result<Totals, Error> {
         let before = self.totals();
         self.batches_left = match limit {
             Limit::Requests(requests) => requests.div_ceil(self.depth as u64),
@@ -158,22 +207,29 @@ impl<'a> Loader<'a> {
         for index in 0..self.connections.len() {
             self.start_batch(index)?;
         }
+        Ok(before)
+    }
+
+    fn finish(&mut self, limit: Limit<'_>, before: &Totals) -> Result<Totals, Error> {
+        match limit {
+            Limit::Requests(_) => self.drain(None)?,
+            Limit::Until(stop) => self.drain(Some(stop))?,
+        }
+        Ok(self.totals().since(before))
+    }
+
+    /// Sends what may still be sent, until `stop`, and waits for the replies.
+    fn drain(&mut self, mut stop: Option<Stop<'_>>) -> Result<(), Error> {
         let mut last_reply = clock::now();
         while self.busy > 0 {
             self.turn(&mut last_reply)?;
-            if let Limit::Until(stop) = &mut limit {
+            if let Some(stop) = &mut stop {
                 if stop()? {
                     self.batches_left = 0;
                 }
             }
         }
-        let after = self.totals();
-        Ok(Totals {
-            requests: after.requests - before.requests,
-            errors: after.errors - before.errors,
-            missing: after.missing - before.missing,
-            first_error: after.first_error,
-        })
+        Ok(())
     }
 
     fn totals(&self) -> Totals {
@@ -323,6 +379,20 @@ mod tests {
         assert_eq!(totals, Totals { requests: 300, ..Totals::default() });
         let again = loader.run(Limit::Requests(1)).unwrap();
         assert_eq!(again.requests, 3, "whole batches");
+    }
+
+    #[test]
+    fn a_turn_each_is_one_request_per_connection() {
+        let requests = gets();
+        let mut loader = Loader::connect(serve(b"+OK\r\n"), 9, 1, &requests).unwrap();
+        assert_eq!(loader.run_in_turn().unwrap().requests, 9);
+        let mut answered = false;
+        let totals = loader.run_at_once(|| {
+            answered = true;
+            Ok(())
+        });
+        let totals = totals.unwrap();
+        assert_eq!((totals.requests, answered), (9, true));
     }
 
     #[test]

@@ -126,15 +126,26 @@ impl Child {
         self.inner.try_wait().map_err(Error::io(&self.program))
     }
 
+    /// Sends `signal`; a process that has ended gets none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the signal cannot be sent.
+    pub fn signal(&mut self, signal: Signal) -> Result<(), Error> {
+        let is_running = self.ended()?.is_none();
+        match Pid::from_raw(self.pid() as i32).filter(|_| is_running) {
+            Some(pid) => {
+                kill_process(pid, signal).map_err(|errno| Error::io(&self.program)(errno.into()))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Sends `signal`, waits for the end, and returns how it ended.
     ///
     /// # Errors
     /// [`Error::Ended`] when the process had to be killed.
     pub fn end_with(&mut self, signal: Signal) -> Result<ExitStatus, Error> {
-        let is_running = self.ended()?.is_none();
-        if let Some(pid) = Pid::from_raw(self.pid() as i32).filter(|_| is_running) {
-            kill_process(pid, signal).map_err(|errno| Error::io(&self.program)(errno.into()))?;
-        }
+        self.signal(signal)?;
         let mut status = None;
         clock::wait_until(END_PATIENCE, || {
             status = self.ended()?;
@@ -202,15 +213,23 @@ pub fn run_to_end(line: &CommandLine, scratch: &Scratch, name: &str) -> Result<S
     }
 }
 
-/// The first line `program FLAG` prints, on either stream; none when the
-/// program is not there or prints nothing.
+/// The version in the first line `program FLAG` prints, on either stream, or
+/// that line when it holds none; none when the program is not there or prints
+/// nothing.
 pub fn version_of(program: &Path, flag: &str) -> Option<String> {
     let program = find_program(program)?;
     let output = Command::new(program).arg(flag).stdin(Stdio::null()).output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().next()?.trim();
-    (!line.is_empty()).then(|| line.to_owned())
+    (!line.is_empty()).then(|| version_in(line).unwrap_or(line).to_owned())
+}
+
+/// The first word with a digit and a dot, from its first digit on; a word with
+/// a slash is a path.
+fn version_in(line: &str) -> Option<&str> {
+    let words = line.split_whitespace().filter(|word| !word.contains('/') && word.contains('.'));
+    words.filter_map(|word| Some(&word[word.find(|c: char| c.is_ascii_digit())?..])).next()
 }
 
 /// A loopback port nobody listens on. Another process may take it before it is
@@ -316,6 +335,19 @@ mod tests {
         let error = Child::start(&CommandLine::new("/no/such/program"), &scratch, "none");
         assert!(matches!(error, Err(Error::Start { .. })));
         assert_eq!(version_of(Path::new("no-such-program"), "--version"), None);
+    }
+
+    #[test]
+    fn versions_are_read_as_their_programs_print_them() {
+        for (line, version) in [
+            ("This is nutcracker-0.5.0", Some("0.5.0")),
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0", Some("7.0.15")),
+            ("/opt/x-1.2/predixy predixy-1.0.5", Some("1.0.5")),
+            ("keyway 0.1.0 (abc)", Some("0.1.0")),
+            ("unknown", None),
+        ] {
+            assert_eq!(version_in(line), version, "{line}");
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn memory(memory: &Memory) -> Value {
         "connections": memory.connections,
         "bytes_per_fresh_connection": memory.per_fresh_connection,
         "bytes_per_used_connection": memory.per_used_connection,
+        "bytes_per_connection_used_at_once": memory.per_connection_used_at_once,
     })
 }
 

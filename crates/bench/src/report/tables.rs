@@ -164,24 +164,29 @@ fn push_memory(out: &mut String, figures: &BySystem<Memory>) {
     let connections = connections.unwrap_or(0);
     push(out, "\n### Resident memory\n");
     let head = "| system | after start | after 50 clients x depth 75 | 2 s after they left | ";
-    let idle = format!("{connections} idle connections | the same, used once |");
+    let idle = format!("{connections} connections | used once each | used all at once |");
     push(out, &format!("{head}{idle}"));
-    push(out, "| --- | ---: | ---: | ---: | ---: | ---: |");
+    push(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for (name, figure) in figures {
         let line = match figure {
             Ok(memory) => format!(
-                "{} | {} | {} | {:.0} B each | {:.0} B each",
+                "{} | {} | {} | {:.0} B each | {:.0} B each | {:.0} B each",
                 mebibytes(Some(memory.after_start)),
                 mebibytes(memory.after_deep),
                 mebibytes(memory.later),
                 memory.per_fresh_connection,
-                memory.per_used_connection
+                memory.per_used_connection,
+                memory.per_connection_used_at_once
             ),
-            Err(_) => "failed | - | - | - | -".into(),
+            Err(_) => "failed | - | - | - | - | -".into(),
         };
         push(out, &format!("| {name} | {line} |"));
     }
-    push(out, "\nRSS of fresh processes; a connection is used by one GET, all at once.");
+    push(
+        out,
+        "\nRSS of fresh processes, idle when it is read. Connections are used by one GET each:",
+    );
+    push(out, "first one after the other, then all of them waiting before the first is read.");
 }
 
 fn mebibytes(bytes: Option<u64>) -> String {
