@@ -157,7 +157,7 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     #[test]
     fn stale_key_never_reaches_the_successor() {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn slab_agrees_with_a_map() {
         let mut slab = Slab::new();
-        let mut model: HashMap<u64, u32> = HashMap::new();
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
         let mut keys = Vec::new();
         let mut state = 7u64;
         for step in 0..20_000u32 {

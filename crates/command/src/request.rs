@@ -1,3 +1,4 @@
+use crate::{Command, Condition, Handling, lookup};
 use keyway_base::ByteRange;
 
 /// The arguments of one request (the command name is argument 0), as ranges
@@ -58,4 +59,169 @@ impl std::ops::Index<usize> for Args<'_> {
     fn index(&self, index: usize) -> &[u8] {
         self.ranges[index].of(self.buf)
     }
+}
+
+/// A command with its arguments, known to exist and to have a right number of
+/// them.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The command, or the subcommand where there is one.
+    pub command: &'static Command,
+    /// Its arguments, from the command's name on.
+    pub args: Args<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// The request that `args` make.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is no such command or subcommand, or the number
+    /// of arguments is wrong for it.
+    #[inline]
+    pub fn resolve(args: Args<'a>) -> Result<Request<'a>, Refusal> {
+        let Some(name) = args.get(0) else { return Err(Refusal::Empty) };
+        let Some(mut command) = lookup(name) else { return Err(Refusal::Unknown) };
+        if !command.subcommands.is_empty() {
+            if let Some(name) = args.get(1) {
+                command = match command.subcommand(name) {
+                    Some(subcommand) => subcommand,
+                    None => return Err(Refusal::UnknownSubcommand(command)),
+                };
+            }
+        }
+        if !command.accepts(args.len()) {
+            return Err(Refusal::Arity(command));
+        }
+        Ok(Request { command, args })
+    }
+
+    /// What a sharded pool does with this request: the command's handling,
+    /// unless its arguments break the condition on it.
+    #[inline]
+    pub fn handling(&self) -> Handling {
+        match self.command.condition {
+            None => self.command.handling,
+            Some(condition) if self.holds(condition) => self.command.handling,
+            Some(condition) => Handling::Refused(condition.reason()),
+        }
+    }
+
+    /// Whether the arguments fulfil `condition`. Arguments too wrong to tell
+    /// pass: a server answers them with its own error.
+    #[cold]
+    fn holds(&self, condition: Condition) -> bool {
+        match condition {
+            Condition::HasKeys => self.args.get(2) != Some(b"0"),
+            Condition::NotBlocking => !self.blocks(),
+            Condition::NoPatterns => !self.reads_by_pattern(),
+        }
+    }
+
+    /// Whether an XREAD or XREADGROUP has the BLOCK option.
+    pub fn blocks(&self) -> bool {
+        let mut index = 1;
+        while let Some(word) = self.args.get(index) {
+            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+            if is(b"block") {
+                return true;
+            }
+            index += match () {
+                () if is(b"streams") => return false,
+                () if is(b"group") => 3,
+                () if is(b"count") => 2,
+                () => 1,
+            };
+        }
+        false
+    }
+
+    /// Whether a SORT reads keys it does not name: a BY pattern with a star,
+    /// or a GET pattern other than `#`.
+    fn reads_by_pattern(&self) -> bool {
+        let mut index = 2;
+        while let Some(word) = self.args.get(index) {
+            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+            let value = self.args.get(index + 1).unwrap_or_default();
+            index += match () {
+                () if is(b"by") && value.contains(&b'*') => return true,
+                () if is(b"get") && value != b"#" => return true,
+                () if is(b"by") || is(b"get") || is(b"store") => 2,
+                () if is(b"limit") => 3,
+                () => 1,
+            };
+        }
+        false
+    }
+}
+
+/// Why arguments make no request. The connection stays: each is answered with
+/// an error reply.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// There is no command name.
+    Empty,
+    /// No such command.
+    Unknown,
+    /// The container has no such subcommand.
+    UnknownSubcommand(&'static Command),
+    /// The number of arguments is wrong for the command.
+    Arity(&'static Command),
+}
+
+/// Redis cuts the name, and all arguments together, to this many bytes.
+const ECHO_LEN_MAX: usize = 128;
+
+impl Refusal {
+    /// Appends the error line with which Redis 7 answers `args`, CRLF
+    /// included.
+    pub fn write_error(&self, args: Args, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"-ERR ");
+        let start = out.len();
+        match self {
+            Refusal::Empty => out.extend_from_slice(b"empty command"),
+            Refusal::Unknown => write_unknown(args, out),
+            Refusal::UnknownSubcommand(container) => {
+                out.extend_from_slice(b"unknown subcommand '");
+                push_text(args.get(1).unwrap_or_default(), ECHO_LEN_MAX, out);
+                out.extend_from_slice(b"'. Try ");
+                out.extend(container.name.bytes().map(|byte| byte.to_ascii_uppercase()));
+                out.extend_from_slice(b" HELP.");
+            }
+            Refusal::Arity(command) => {
+                out.extend_from_slice(b"wrong number of arguments for '");
+                out.extend_from_slice(command.name.as_bytes());
+                out.extend_from_slice(b"' command");
+            }
+        }
+        for byte in &mut out[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_unknown(args: Args, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"unknown command '");
+    push_text(args.get(0).unwrap_or_default(), ECHO_LEN_MAX, out);
+    out.extend_from_slice(b"', with args beginning with: ");
+    let start = out.len();
+    for arg in args.from(1) {
+        let written = out.len() - start;
+        if written >= ECHO_LEN_MAX {
+            break;
+        }
+        out.push(b'\'');
+        push_text(arg, ECHO_LEN_MAX - written, out);
+        out.extend_from_slice(b"' ");
+    }
+}
+
+/// Appends `text` up to its first NUL, where the C string in Redis's error
+/// ends, and at most `len_max` bytes of it.
+fn push_text(text: &[u8], len_max: usize, out: &mut Vec<u8>) {
+    let text = &text[..text.len().min(len_max)];
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    out.extend_from_slice(&text[..end]);
 }

@@ -1,1 +1,21 @@
-//! (crate under construction)
+//! RESP, the Redis protocol: requests and replies are framed over `&[u8]` and
+//! composed into a `Vec<u8>`.
+//!
+//! Never does I/O, never keeps a byte: a frame is ranges into the caller's
+//! buffer, and an incomplete one is no error but a count of bytes still
+//! needed, so that a large value is not scanned again at every read. Read
+//! first: [`parse_request`], [`frame_reply`] and the module [`reply`].
+//!
+//! Source of the protocol facts: the RESP specification at redis.io and the
+//! behaviour of redis-server 7.0.
+#![forbid(unsafe_code)]
+
+mod digits;
+mod frame;
+mod inline;
+pub mod reply;
+mod request;
+
+pub use digits::parse_integer;
+pub use frame::{Framing, FramingFault, Kind, frame_reply};
+pub use request::{ParseLimits, Parsed, RequestFault, parse_request};

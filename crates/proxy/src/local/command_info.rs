@@ -1,0 +1,1 @@
+//! COMMAND and its subcommands.

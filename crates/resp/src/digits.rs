@@ -1,0 +1,128 @@
+//! Integers on the wire. A plain digit loop: lengths have one to three digits,
+//! where wider loads only add set-up.
+
+/// Outcome of reading a decimal line `[+-]digits\r\n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// The number, and the position one past its `\n`.
+    Number(i64, usize),
+    /// The line is not whole yet.
+    Partial,
+    /// Not a number, or not ended by `\r\n`.
+    Invalid,
+}
+
+/// Longest decimal line ever accepted: sign and 19 digits. Anything longer
+/// without its `\r` is refused at once instead of being waited for.
+const LINE_LEN_MAX: usize = 21;
+
+/// Reads the decimal line that starts at `at`.
+#[inline]
+pub(crate) fn number_line(buf: &[u8], at: usize) -> Line {
+    let mut pos = at;
+    let negative = match buf.get(pos) {
+        Some(b'-') => {
+            pos += 1;
+            true
+        }
+        Some(_) => false,
+        None => return Line::Partial,
+    };
+    let digits = pos;
+    let mut value: u64 = 0;
+    loop {
+        let Some(&byte) = buf.get(pos) else {
+            return if pos - at > LINE_LEN_MAX { Line::Invalid } else { Line::Partial };
+        };
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if pos - digits >= 19 {
+            return Line::Invalid;
+        }
+        value = value * 10 + u64::from(digit);
+        pos += 1;
+    }
+    if pos == digits || buf[pos] != b'\r' {
+        return Line::Invalid;
+    }
+    match buf.get(pos + 1) {
+        Some(b'\n') => {}
+        Some(_) => return Line::Invalid,
+        None => return Line::Partial,
+    }
+    match (i64::try_from(value), negative) {
+        (Ok(value), false) => Line::Number(value, pos + 2),
+        (Ok(value), true) => Line::Number(-value, pos + 2),
+        (Err(_), _) => Line::Invalid,
+    }
+}
+
+/// Reads a whole argument as a signed 64-bit decimal, the way Redis does: no
+/// blanks, no plus sign, no leading zeros but `0` itself. `None` when it is
+/// anything else or does not fit.
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, text),
+    };
+    if digits.is_empty() || digits.len() > 19 || (digits[0] == b'0' && text.len() > 1) {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    if negative {
+        if value == 1 << 63 {
+            return Some(i64::MIN);
+        }
+        i64::try_from(value).ok().map(|value| -value)
+    } else {
+        i64::try_from(value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_redis_reads_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("01", None),
+            ("-0", None),
+            ("1e3", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn endless_digits_are_refused_before_their_line_ends() {
+        let line = [b'1'; 64];
+        assert_eq!(number_line(&line, 0), Line::Invalid);
+        assert_eq!(number_line(b"12", 0), Line::Partial);
+        assert_eq!(number_line(b"12\r", 0), Line::Partial);
+        assert_eq!(number_line(b"12\r\n", 0), Line::Number(12, 4));
+        assert_eq!(number_line(b"12\rx", 0), Line::Invalid);
+        assert_eq!(number_line(b"-\r\n", 0), Line::Invalid);
+    }
+}

@@ -1,0 +1,91 @@
+//! Composing RESP2 replies, and requests sent to backends: each function
+//! appends one element to `out`.
+
+/// `+text\r\n`. `text` must hold no line end.
+pub fn simple(out: &mut Vec<u8>, text: &str) {
+    line(out, b'+', text.as_bytes());
+}
+
+/// `-text\r\n`, where `text` starts with the error's code (`ERR ...`). Line
+/// ends in `text` become blanks, so that no text can break the framing.
+pub fn error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    out.extend(text.bytes().map(|byte| if byte == b'\r' || byte == b'\n' { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `:value\r\n`.
+#[inline]
+pub fn integer(out: &mut Vec<u8>, value: i64) {
+    let mut digits = itoa::Buffer::new();
+    line(out, b':', digits.format(value).as_bytes());
+}
+
+/// `$len\r\nbytes\r\n`.
+#[inline]
+pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    bulk_header(out, bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `$len\r\n`: the head of a bulk whose bytes and `\r\n` the caller appends.
+#[inline]
+pub fn bulk_header(out: &mut Vec<u8>, len: usize) {
+    length(out, b'$', len);
+}
+
+/// `*len\r\n`: the head of an array whose elements the caller appends.
+#[inline]
+pub fn array(out: &mut Vec<u8>, len: usize) {
+    length(out, b'*', len);
+}
+
+/// The null bulk, `$-1\r\n`.
+#[inline]
+pub fn null(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"$-1\r\n");
+}
+
+/// The null array, `*-1\r\n`.
+pub fn null_array(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"*-1\r\n");
+}
+
+#[inline]
+fn length(out: &mut Vec<u8>, kind: u8, len: usize) {
+    if len < 10 {
+        out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']);
+    } else {
+        let mut digits = itoa::Buffer::new();
+        line(out, kind, digits.format(len).as_bytes());
+    }
+}
+
+#[inline]
+fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_look_as_the_specification_says() {
+        let mut out = Vec::new();
+        array(&mut out, 12);
+        simple(&mut out, "OK");
+        error(&mut out, "ERR a\r\nb");
+        integer(&mut out, i64::MIN);
+        bulk(&mut out, b"");
+        bulk(&mut out, b"0123456789");
+        null(&mut out);
+        null_array(&mut out);
+        let expected: &[u8] = b"*12\r\n+OK\r\n-ERR a  b\r\n:-9223372036854775808\r\n$0\r\n\r\n\
+            $10\r\n0123456789\r\n$-1\r\n*-1\r\n";
+        assert_eq!(out, expected);
+    }
+}

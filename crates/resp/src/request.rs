@@ -1,0 +1,323 @@
+//! Requests: an array of bulk strings, or an inline line.
+
+use crate::digits::{Line, number_line};
+use crate::inline;
+use keyway_base::{ByteRange, Limits};
+
+/// Bounds on one request.
+#[derive(Clone, Copy, Debug)]
+pub struct ParseLimits {
+    /// Most arguments.
+    pub args_max: u32,
+    /// Longest argument, in bytes.
+    pub bulk_len_max: u32,
+    /// Longest whole request, in bytes.
+    pub request_len_max: u32,
+    /// Longest inline line, in bytes.
+    pub inline_len_max: u32,
+}
+
+impl ParseLimits {
+    /// For a client that may send anything `limits` allow.
+    pub fn of(limits: &Limits) -> Self {
+        Self {
+            args_max: limits.request_args_max,
+            bulk_len_max: limits.bulk_len_max,
+            request_len_max: limits.request_len_max,
+            inline_len_max: limits.inline_len_max,
+        }
+    }
+
+    /// For a client that has not given its password yet: enough for AUTH and
+    /// HELLO, too little to make us hold its bytes. Redis's own figures.
+    pub fn unauthenticated(self) -> Self {
+        Self { args_max: 10, bulk_len_max: 16 << 10, ..self }
+    }
+}
+
+/// Outcome of [`parse_request`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A whole request of `consumed` bytes; its arguments are ranges into
+    /// those bytes. No argument at all (`*0`) asks for nothing: skip it.
+    Ready {
+        /// Bytes of the request.
+        consumed: usize,
+    },
+    /// A whole inline line of `consumed` bytes. Its canonical array form was
+    /// written to the `inline` buffer and the arguments are ranges into that.
+    Inline {
+        /// Bytes of the line with its end.
+        consumed: usize,
+    },
+    /// Not whole: no use looking again before the buffer holds `at_least`.
+    NeedMore {
+        /// Total buffer length worth parsing again, in bytes.
+        at_least: usize,
+    },
+}
+
+/// Why bytes are not a request. The connection cannot be put in step again:
+/// answer and close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFault {
+    /// The array's count is not a number or too large.
+    MultibulkLength,
+    /// An element does not start with `$`.
+    ExpectedBulk {
+        /// The byte found instead.
+        got: u8,
+    },
+    /// A bulk's length is not a number, negative or too large.
+    BulkLength,
+    /// A bulk is not followed by `\r\n`.
+    BulkEnd,
+    /// More arguments than a client without its password may send.
+    UnauthenticatedMultibulk,
+    /// A longer argument than a client without its password may send.
+    UnauthenticatedBulk,
+    /// The whole request is longer than the bound.
+    TooLong,
+    /// An inline line longer than the bound.
+    InlineTooLong,
+    /// An inline line with a quote left open.
+    InlineQuotes,
+}
+
+impl RequestFault {
+    /// Appends the error reply, in Redis's words where Redis has some.
+    pub fn write_error(self, out: &mut Vec<u8>) {
+        let text = match self {
+            Self::MultibulkLength => "invalid multibulk length",
+            Self::ExpectedBulk { got } => {
+                out.extend_from_slice(b"-ERR Protocol error: expected '$', got '");
+                out.push(if (b' '..0x7f).contains(&got) { got } else { b'?' });
+                out.extend_from_slice(b"'\r\n");
+                return;
+            }
+            Self::BulkLength => "invalid bulk length",
+            Self::BulkEnd => "bulk string without its line end",
+            Self::UnauthenticatedMultibulk => "unauthenticated multibulk length",
+            Self::UnauthenticatedBulk => "unauthenticated bulk length",
+            Self::TooLong => "request longer than request_len_max",
+            Self::InlineTooLong => "too big inline request",
+            Self::InlineQuotes => "unbalanced quotes in request",
+        };
+        out.extend_from_slice(b"-ERR Protocol error: ");
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Fewest bytes an argument takes on the wire: `$0\r\n\r\n`.
+const ARG_LEN_MIN: usize = 6;
+
+/// Reads one request from the start of `buf`. `args` is cleared and filled;
+/// `inline` is written only for an inline line. `unauthenticated` tells which
+/// words to use when a bound is met.
+#[inline]
+pub fn parse_request(
+    buf: &[u8],
+    limits: &ParseLimits,
+    args: &mut Vec<ByteRange>,
+    inline: &mut Vec<u8>,
+) -> Result<Parsed, RequestFault> {
+    args.clear();
+    match buf.first() {
+        Some(b'*') => parse_array(buf, limits, args),
+        Some(_) => inline::parse(buf, limits, args, inline),
+        None => Ok(Parsed::NeedMore { at_least: 1 }),
+    }
+}
+
+#[inline]
+fn parse_array(
+    buf: &[u8],
+    limits: &ParseLimits,
+    args: &mut Vec<ByteRange>,
+) -> Result<Parsed, RequestFault> {
+    let (count, mut pos) = match number_line(buf, 1) {
+        Line::Number(count, next) => (count, next),
+        Line::Partial => return Ok(Parsed::NeedMore { at_least: buf.len() + 1 }),
+        Line::Invalid => return Err(RequestFault::MultibulkLength),
+    };
+    if count <= 0 {
+        return Ok(Parsed::Ready { consumed: pos });
+    }
+    if count > i64::from(limits.args_max) {
+        return Err(too_many(limits));
+    }
+    for left in (1..=count as usize).rev() {
+        match buf.get(pos) {
+            Some(b'$') => {}
+            Some(&got) => return Err(RequestFault::ExpectedBulk { got }),
+            None => return need(buf, pos + left * ARG_LEN_MIN, limits),
+        }
+        let (len, start) = match number_line(buf, pos + 1) {
+            Line::Number(len, start) => (len, start),
+            Line::Partial => return need(buf, pos + left * ARG_LEN_MIN, limits),
+            Line::Invalid => return Err(RequestFault::BulkLength),
+        };
+        if len < 0 || len > i64::from(limits.bulk_len_max) {
+            return Err(too_long(len, limits));
+        }
+        let end = start + len as usize;
+        let Some(line_end) = buf.get(end..end + 2) else {
+            return need(buf, end + 2 + (left - 1) * ARG_LEN_MIN, limits);
+        };
+        if line_end != b"\r\n" {
+            return Err(RequestFault::BulkEnd);
+        }
+        args.push(ByteRange::new(start, end));
+        pos = end + 2;
+    }
+    if pos > limits.request_len_max as usize {
+        return Err(RequestFault::TooLong);
+    }
+    Ok(Parsed::Ready { consumed: pos })
+}
+
+/// A request that is still on its way, unless it is known to be too long.
+#[cold]
+fn need(buf: &[u8], at_least: usize, limits: &ParseLimits) -> Result<Parsed, RequestFault> {
+    if at_least > limits.request_len_max as usize {
+        return Err(RequestFault::TooLong);
+    }
+    Ok(Parsed::NeedMore { at_least: at_least.max(buf.len() + 1) })
+}
+
+#[cold]
+fn too_many(limits: &ParseLimits) -> RequestFault {
+    if limits.args_max <= 10 {
+        RequestFault::UnauthenticatedMultibulk
+    } else {
+        RequestFault::MultibulkLength
+    }
+}
+
+#[cold]
+fn too_long(len: i64, limits: &ParseLimits) -> RequestFault {
+    if len >= 0 && limits.args_max <= 10 {
+        RequestFault::UnauthenticatedBulk
+    } else {
+        RequestFault::BulkLength
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Limits;
+
+    type Outcome = Result<(Vec<Vec<u8>>, usize), RequestFault>;
+
+    fn limits() -> ParseLimits {
+        ParseLimits::of(&Limits::default())
+    }
+
+    /// `None` while the request is not whole.
+    fn parse(buf: &[u8], limits: &ParseLimits) -> Option<Outcome> {
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        match parse_request(buf, limits, &mut args, &mut inline) {
+            Err(fault) => Some(Err(fault)),
+            Ok(Parsed::NeedMore { at_least }) => {
+                assert!(at_least > buf.len(), "a parser that waits must wait for more");
+                None
+            }
+            Ok(Parsed::Ready { consumed }) => {
+                Some(Ok((args.iter().map(|a| a.of(buf).to_vec()).collect(), consumed)))
+            }
+            Ok(Parsed::Inline { consumed }) => {
+                Some(Ok((args.iter().map(|a| a.of(&inline).to_vec()).collect(), consumed)))
+            }
+        }
+    }
+
+    fn vectors() -> Vec<(Vec<u8>, Outcome)> {
+        let ok = |args: &[&[u8]], len: usize| Ok((args.iter().map(|a| a.to_vec()).collect(), len));
+        let v = |bytes: &[u8], outcome: Outcome| (bytes.to_vec(), outcome);
+        vec![
+            v(b"*1\r\n$4\r\nPING\r\n", ok(&[b"PING"], 14)),
+            v(b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n", ok(&[b"GET", b"a\r\n"], 22)),
+            v(b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ok(&[b"GET", b""], 19)),
+            v(b"*0\r\n", ok(&[], 4)),
+            v(b"*-1\r\n", ok(&[], 5)),
+            v(b"*abc\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*1048577\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*99999999999999999999\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*1\r\n:1\r\n", Err(RequestFault::ExpectedBulk { got: b':' })),
+            v(b"*1\r\n*1\r\n$1\r\na\r\n", Err(RequestFault::ExpectedBulk { got: b'*' })),
+            v(b"*1\r\n$-1\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$x\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$68719476736\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$1\r\nabc", Err(RequestFault::BulkEnd)),
+            v(b"PING\r\n", ok(&[b"PING"], 6)),
+            v(b"  SET a  b \n", ok(&[b"SET", b"a", b"b"], 12)),
+            v(b"\r\n", ok(&[], 2)),
+            v(
+                b"SET k \"a b\\x41\\n\\\"\" 'c\\'d'\r\n",
+                ok(&[b"SET", b"k", b"a bA\n\"", b"c'd"], 28),
+            ),
+            v(b"SET k \"a\r\n", Err(RequestFault::InlineQuotes)),
+            v(b"SET k \"a\"b\r\n", Err(RequestFault::InlineQuotes)),
+        ]
+    }
+
+    #[test]
+    fn vectors_hold_whole_and_followed_by_another_request() {
+        for (bytes, expected) in vectors() {
+            assert_eq!(parse(&bytes, &limits()), Some(expected.clone()), "{:?}", bytes);
+            let mut followed = bytes.clone();
+            followed.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            assert_eq!(parse(&followed, &limits()), Some(expected), "{:?} followed", bytes);
+        }
+    }
+
+    #[test]
+    fn every_prefix_of_a_valid_request_waits_and_no_prefix_changes_the_verdict() {
+        for (bytes, expected) in vectors() {
+            for split in 0..bytes.len() {
+                match (parse(&bytes[..split], &limits()), &expected) {
+                    (None, _) => {}
+                    (Some(early), expected) => {
+                        assert!(expected.is_err(), "{:?} cut at {split} was taken whole", bytes);
+                        assert_eq!(&early, expected, "{:?} cut at {split}", bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn waiting_hint_never_exceeds_the_request() {
+        let mut bytes = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n".to_vec();
+        bytes.resize(bytes.len() + 100_000, b'x');
+        bytes.extend_from_slice(b"\r\n");
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        for split in 0..40 {
+            match parse_request(&bytes[..split], &limits(), &mut args, &mut inline) {
+                Ok(Parsed::NeedMore { at_least }) => assert!(at_least <= bytes.len()),
+                other => panic!("cut at {split}: {other:?}"),
+            }
+        }
+        let hint = parse_request(&bytes[..40], &limits(), &mut args, &mut inline);
+        assert_eq!(hint, Ok(Parsed::NeedMore { at_least: bytes.len() }));
+    }
+
+    #[test]
+    fn a_client_without_its_password_is_held_to_less() {
+        let limits = limits().unauthenticated();
+        let fault = |bytes: &[u8]| parse(bytes, &limits).unwrap().unwrap_err();
+        assert_eq!(fault(b"*11\r\n"), RequestFault::UnauthenticatedMultibulk);
+        assert_eq!(fault(b"*1\r\n$16385\r\n"), RequestFault::UnauthenticatedBulk);
+        assert_eq!(fault(b"*1\r\n$-5\r\n"), RequestFault::BulkLength);
+    }
+
+    #[test]
+    fn a_request_beyond_the_bound_is_refused_before_it_arrives() {
+        let limits = ParseLimits { request_len_max: 1000, ..limits() };
+        assert_eq!(parse(b"*1\r\n$1001\r\n", &limits), Some(Err(RequestFault::TooLong)));
+        let line = vec![b'a'; limits.inline_len_max as usize + 1];
+        assert_eq!(parse(&line, &limits), Some(Err(RequestFault::InlineTooLong)));
+    }
+}
