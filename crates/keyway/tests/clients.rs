@@ -26,7 +26,7 @@ fn setup() -> std::sync::Arc<Setup> {
         let pools = vec![
             Pool::store("local"),
             Pool::over("main", &servers),
-            Pool::over("secret", &servers).with("password", &format!("{PASSWORD:?}")),
+            Pool::over("secret", &servers).with("client_password", &format!("{PASSWORD:?}")),
         ];
         Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), _servers: servers }
     })

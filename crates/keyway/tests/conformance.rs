@@ -24,7 +24,7 @@ impl Systems {
     }
 
     fn store(&self) -> Target {
-        Target::new("store", self.keyway.address(0), &["keyless", "keyway"])
+        Target::new("store", self.keyway.address(0), &["keyless", "databases", "keyway"])
     }
 
     fn sharded(&self) -> Target {

@@ -104,7 +104,7 @@ fn a_backend_that_hangs_before_its_handshake_is_given_up() {
     let backend = ScriptedBackend::start(|_| Action::Silence);
     let keyway = Keyway::start(
         KEYWAY,
-        KeywayConfig::new(vec![pool(&[backend.address()]).with("backend_password", "\"secret\"")]),
+        KeywayConfig::new(vec![pool(&[backend.address()]).with("password", "\"secret\"")]),
     );
     let mut client = keyway.client(0);
     client.set_reply_within(Duration::from_secs(5));

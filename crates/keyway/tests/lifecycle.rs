@@ -129,7 +129,7 @@ fn a_port_in_use_ends_the_start_and_is_named() {
     let address = taken.local_addr().expect("its address").to_string();
     let directory = TempDir::new();
     let text = format!(
-        "[[listener]]\nbind = \"tcp://{address}\"\nprotocol = \"redis\"\npool = \"local\"\n\n\
+        "[server]\nadmin = \"off\"\n\n[[listener]]\nbind = \"tcp://{address}\"\nprotocol = \"redis\"\npool = \"local\"\n\n\
          [pool.local]\nkind = \"store\"\n"
     );
     let file = directory.write("taken.toml", text);

@@ -22,7 +22,7 @@ fn setup() -> std::sync::Arc<Setup> {
         let pools = vec![
             Pool::store("local"),
             Pool::over("main", &servers),
-            Pool::store("secret").with("password", "\"sesame\""),
+            Pool::store("secret").with_listener("password", "\"sesame\""),
         ];
         Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), _servers: servers }
     })
@@ -152,8 +152,10 @@ fn replies_switched_off_stay_off_for_this_connection_alone() {
 #[test]
 fn a_client_beyond_the_limit_is_refused_with_a_reason() {
     let _watch = watchdog(Duration::from_secs(30), "client limit");
-    let pool = Pool::store("local").with("clients_max", "10");
-    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "1")
+        .with_tables("[limits]\nclients_max = 10");
+    let keyway = Keyway::start(KEYWAY, config);
     let mut inside: Vec<Client> = Vec::new();
     // The connection that waited for readiness may still be counted.
     wait_until("ten are inside", Duration::from_secs(10), || {
