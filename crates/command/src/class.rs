@@ -67,3 +67,41 @@ impl Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup;
+
+    #[test]
+    fn classes_stand_in_the_order_of_their_discriminants_under_labels_of_their_own() {
+        for (index, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, index);
+            assert_eq!(Class::ALL.iter().filter(|it| it.label() == class.label()).count(), 1);
+        }
+    }
+
+    #[test]
+    fn well_known_commands_are_counted_where_one_looks_for_them() {
+        for (name, class) in [
+            ("get", Class::Read),
+            ("set", Class::Write),
+            ("mget", Class::ReadMany),
+            ("exists", Class::ReadMany),
+            ("mset", Class::WriteMany),
+            ("del", Class::WriteMany),
+            ("eval", Class::Script),
+            ("fcall_ro", Class::Script),
+            ("ping", Class::Connection),
+            ("auth", Class::Connection),
+            ("multi", Class::Connection),
+            ("subscribe", Class::Connection),
+            ("info", Class::Admin),
+            ("config", Class::Admin),
+            ("zunionstore", Class::Write),
+            ("sort_ro", Class::Read),
+        ] {
+            assert_eq!(lookup(name.as_bytes()).unwrap().class, class, "{name}");
+        }
+    }
+}

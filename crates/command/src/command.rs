@@ -219,6 +219,18 @@ pub struct Docs {
     pub help: &'static [&'static str],
 }
 
+impl Docs {
+    /// Nothing to tell.
+    pub(crate) const NONE: Docs = Docs {
+        doc_flags: &[],
+        deprecated_since: "",
+        replaced_by: "",
+        history: &[],
+        arguments: &[],
+        help: &[],
+    };
+}
+
 /// One argument, or a group of them, in a command's syntax.
 #[derive(Debug)]
 pub struct Argument {
@@ -239,6 +251,20 @@ pub struct Argument {
     pub flags: &'static [&'static str],
     /// The parts of a `oneof` or a `block`.
     pub arguments: &'static [Argument],
+}
+
+impl Argument {
+    /// An argument of which nothing is told.
+    pub(crate) const NONE: Argument = Argument {
+        name: "",
+        kind: "",
+        token: None,
+        key_spec_index: None,
+        since: "",
+        deprecated_since: "",
+        flags: &[],
+        arguments: &[],
+    };
 }
 
 #[cfg(test)]

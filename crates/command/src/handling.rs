@@ -305,3 +305,68 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Swapdb
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMMANDS, Command, Flags, KeyFlags};
+
+    fn all() -> impl Iterator<Item = &'static Command> {
+        COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands))
+    }
+
+    fn goes_to_servers(command: &Command) -> bool {
+        matches!(command.handling, Handling::Forward | Handling::Split(_))
+    }
+
+    #[test]
+    fn only_commands_with_keys_go_to_servers() {
+        for command in all().filter(|command| goes_to_servers(command)) {
+            let is_key = |spec: &crate::KeySpec| !spec.flags.contains(KeyFlags::NOT_KEY);
+            assert!(command.key_specs.iter().any(is_key), "{}", command.name);
+            assert!(!command.flags.contains(Flags::ADMIN), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn no_command_that_blocks_goes_to_servers_without_a_condition() {
+        for command in all().filter(|command| command.flags.contains(Flags::BLOCKING)) {
+            let checked = command.condition == Some(Condition::NotBlocking);
+            assert!(!goes_to_servers(command) || checked, "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_command_that_may_lack_keys_goes_to_servers_only_with_keys() {
+        for command in all().filter(|command| command.flags.contains(Flags::NO_MANDATORY_KEYS)) {
+            assert_eq!(command.condition, Some(Condition::HasKeys), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_command_that_splits_is_its_keys_and_nothing_else() {
+        for command in all() {
+            let Handling::Split(split) = command.handling else { continue };
+            assert!(command.keys_in_range, "{}", command.name);
+            let keys = (command.first_key, command.last_key, command.key_step);
+            assert_eq!(keys, (1, -1, i16::from(split.args_per_key)), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_line_that_says_what_to_do() {
+        for command in all() {
+            let Handling::Refused(reason) = command.handling else { continue };
+            assert!(reason.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{reason}");
+            assert!(reason.len() < 200 && !reason.ends_with('.'), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_store_serves_two_families() {
+        let served: Vec<_> = all().filter(|command| store_serves(command.verb)).collect();
+        assert_eq!(served.iter().filter(|command| command.group == "string").count(), 22);
+        assert_eq!(served.iter().filter(|command| command.group == "bitmap").count(), 7);
+        assert_eq!(served.len(), 59);
+    }
+}

@@ -1,6 +1,6 @@
 //! Which arguments of a request are keys.
 
-use crate::{Args, BeginSearch, Command, FindKeys, KeyFlags, KeySpec, Request, Verb};
+use crate::{Args, BeginSearch, Command, FindKeys, Flags, KeyFlags, KeySpec, Request, Verb};
 
 /// Why the keys of a request cannot be told: its arguments are wrong, and a
 /// server would refuse it too.
@@ -10,6 +10,8 @@ pub enum KeysFault {
     BadCount,
     /// More keys announced than there are arguments.
     TooMany,
+    /// No keys announced to a command that needs one.
+    ZeroCount,
     /// A command that needs a key has none.
     None,
 }
@@ -20,6 +22,7 @@ impl KeysFault {
         match self {
             KeysFault::BadCount => "value is not an integer or out of range",
             KeysFault::TooMany => "Number of keys can't be greater than number of args",
+            KeysFault::ZeroCount => "numkeys should be greater than 0",
             KeysFault::None => "syntax error",
         }
     }
@@ -102,7 +105,7 @@ impl Request<'_> {
                 }
             }
         }
-        let may_have_none = self.command.flags.contains(crate::Flags::NO_MANDATORY_KEYS)
+        let may_have_none = self.command.flags.contains(Flags::NO_MANDATORY_KEYS)
             || self.command.key_specs.iter().all(|spec| spec.flags.contains(KeyFlags::NOT_KEY));
         if count == 0 && !may_have_none { Err(KeysFault::None) } else { Ok(()) }
     }
@@ -137,7 +140,8 @@ fn spec_keys(spec: &KeySpec, request: &Request, visit: Visit<'_>) -> Result<(), 
         FindKeys::KeyNum { key_num_index, first_key, key_step } => {
             let count = key_count(args, begin + key_num_index as usize)?;
             if count == 0 {
-                return Ok(());
+                let may_be_zero = request.command.flags.contains(Flags::NO_MANDATORY_KEYS);
+                return if may_be_zero { Ok(()) } else { Err(KeysFault::ZeroCount) };
             }
             let first = begin + first_key as usize;
             (first, first.saturating_add((count - 1).saturating_mul(key_step as usize)), key_step)
@@ -245,13 +249,14 @@ fn sort_keys(args: Args, visit: Visit<'_>) {
     }
 }
 
-/// MIGRATE's one key or, when that is empty, all arguments behind KEYS.
+/// MIGRATE's one key or, when that is empty, all arguments behind KEYS. Both
+/// together are an error, and give none.
 fn migrate_keys(args: Args, visit: Visit<'_>) {
     let flags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
     let mut index = 6;
     while let Some(word) = args.get(index) {
         let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-        if is(b"keys") {
+        if is(b"keys") && index + 1 < args.len() {
             if args[3].is_empty() {
                 (index + 1..args.len()).for_each(|key| visit(key, flags));
             }
@@ -266,4 +271,120 @@ fn migrate_keys(args: Args, visit: Visit<'_>) {
         };
     }
     visit(3, flags);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMMANDS, Handling};
+    use keyway_base::ByteRange;
+    use proptest::prelude::*;
+
+    /// Calls `check` with the request that the words of `line` make.
+    fn with_request<T>(words: &[&[u8]], check: impl FnOnce(Request) -> T) -> Option<T> {
+        let buf = words.concat();
+        let mut end = 0;
+        let range = |word: &&[u8]| {
+            end += word.len();
+            ByteRange::new(end - word.len(), end)
+        };
+        let ranges: Vec<_> = words.iter().map(range).collect();
+        Request::resolve(Args::new(&buf, &ranges)).ok().map(check)
+    }
+
+    fn keys_of(line: &str) -> Result<Vec<u32>, KeysFault> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        with_request(&words, |request| {
+            let mut keys = vec![77];
+            request.keys(&mut keys).map(|()| keys)
+        })
+        .expect("the line is a request")
+    }
+
+    #[test]
+    fn keys_are_found_by_place_by_count_and_by_keyword() {
+        assert_eq!(keys_of("GET k"), Ok(vec![1]));
+        assert_eq!(keys_of("MSET a 1 b 2"), Ok(vec![1, 3]));
+        assert_eq!(keys_of("EVAL s 2 a b c"), Ok(vec![3, 4]));
+        assert_eq!(keys_of("EVAL s 0 a"), Ok(vec![]));
+        assert_eq!(keys_of("ZUNIONSTORE d 2 a b"), Ok(vec![1, 3, 4]));
+        assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), Ok(vec![4, 5]));
+        assert_eq!(keys_of("SORT k LIMIT 0 1 STORE d"), Ok(vec![1, 6]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d"), Ok(vec![1, 7]));
+        assert_eq!(keys_of("PING"), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_wrong_count_of_keys_is_a_fault() {
+        for count in ["x", "-1", "01", "+1", "1.0", "18446744073709551617"] {
+            assert_eq!(keys_of(&format!("EVAL s {count} a")), Err(KeysFault::BadCount), "{count}");
+        }
+        assert_eq!(keys_of("EVAL s 2 a"), Err(KeysFault::TooMany));
+        assert_eq!(keys_of("EVAL s 999999999 a"), Err(KeysFault::TooMany));
+        assert_eq!(keys_of("ZUNIONSTORE d 0 a"), Err(KeysFault::ZeroCount));
+        assert_eq!(keys_of("XREAD COUNT 1 a"), Err(KeysFault::None));
+    }
+
+    #[test]
+    fn the_arity_of_a_command_with_keys_in_range_reaches_its_first_key() {
+        let all = || COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
+        for command in all().filter(|command| command.keys_in_range) {
+            assert!(command.first_key > 0 && command.key_step > 0, "{}", command.name);
+            assert!(command.arity.abs() > command.first_key, "{}", command.name);
+        }
+    }
+
+    fn word() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::sample::select(vec![
+                "STREAMS",
+                "store",
+                "keys",
+                "limit",
+                "get",
+                "by",
+                "block",
+                "count",
+                "group",
+                "overflow",
+                "0",
+                "1",
+                "2",
+                "-1",
+                "3",
+                "99",
+                "4294967296",
+                "9223372036854775807",
+                "",
+            ])
+            .prop_map(|word| word.as_bytes().to_vec()),
+            prop::collection::vec(any::<u8>(), 0..4),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_give_keys_among_them_or_a_fault(
+            index in 0..COMMANDS.len(),
+            subcommand in any::<prop::sample::Index>(),
+            words in prop::collection::vec(word(), 0..14),
+        ) {
+            let command = &COMMANDS[index];
+            let mut line: Vec<&[u8]> = vec![command.name.as_bytes()];
+            if !command.subcommands.is_empty() {
+                line.push(subcommand.get(command.subcommands).last_name().as_bytes());
+            }
+            line.extend(words.iter().map(Vec::as_slice));
+            with_request(&line, |request| {
+                let mut keys = Vec::new();
+                let found = request.keys(&mut keys);
+                assert!(keys.iter().all(|key| (1..line.len()).contains(&(*key as usize))));
+                assert_eq!(request.first_key(), keys.first().map(|key| *key as usize));
+                assert!(found.is_ok() || keys.is_empty());
+                if found.is_ok() && request.handling() == Handling::Forward {
+                    assert!(!keys.is_empty(), "a forwarded request has a key");
+                }
+            });
+        }
+    }
 }

@@ -760,10 +760,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for Access List Control commands ",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CAT [<category>]",
@@ -795,6 +791,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &ACL_SUBCOMMANDS,
     }.command(),
@@ -811,14 +808,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Append a value to a key",
         complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -832,13 +826,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "cluster", since: "3.0.0",
         summary: "Sent by cluster clients after an -ASK redirect",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -852,16 +840,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Authenticate to the server",
         complexity: "O(N) where N is the number of passwords defined for the user",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "Added ACL style (username and password)."),
             ],
             arguments: &[
-                Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "6.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "password", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "username", kind: "string", since: "6.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "password", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -875,13 +861,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Asynchronously rewrite the append-only file",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -895,15 +875,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Asynchronously save the dataset to disk",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.2.2", "Added the `SCHEDULE` option."),
             ],
             arguments: &[
-                Argument { name: "schedule", kind: "pure-token", token: Some("SCHEDULE"), key_spec_index: None, since: "3.2.2", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "schedule", kind: "pure-token", token: Some("SCHEDULE"), since: "3.2.2", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -920,16 +898,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Count set bits in a string",
         complexity: "O(N)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `BYTE|BIT` option."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "index", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "end", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "index_unit", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "byte", kind: "pure-token", token: Some("BYTE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "bit", kind: "pure-token", token: Some("BIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "index", kind: "block", flags: &["optional"], arguments: &[Argument { name: "start", kind: "integer", ..Argument::NONE }, Argument { name: "end", kind: "integer", ..Argument::NONE }, Argument { name: "index_unit", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "byte", kind: "pure-token", token: Some("BYTE"), ..Argument::NONE }, Argument { name: "bit", kind: "pure-token", token: Some("BIT"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -946,14 +922,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Perform arbitrary bitfield integer operations on strings",
         complexity: "O(1) for each subcommand specified",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "operation", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[Argument { name: "encoding_offset", kind: "block", token: Some("GET"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "encoding", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "write", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "wrap_sat_fail", kind: "oneof", token: Some("OVERFLOW"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "wrap", kind: "pure-token", token: Some("WRAP"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sat", kind: "pure-token", token: Some("SAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "fail", kind: "pure-token", token: Some("FAIL"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "write_operation", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "encoding_offset_value", kind: "block", token: Some("SET"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "encoding", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "encoding_offset_increment", kind: "block", token: Some("INCRBY"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "encoding", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "increment", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "operation", kind: "oneof", flags: &["optional", "multiple"], arguments: &[Argument { name: "encoding_offset", kind: "block", token: Some("GET"), arguments: &[Argument { name: "encoding", kind: "string", ..Argument::NONE }, Argument { name: "offset", kind: "integer", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "write", kind: "block", arguments: &[Argument { name: "wrap_sat_fail", kind: "oneof", token: Some("OVERFLOW"), flags: &["optional"], arguments: &[Argument { name: "wrap", kind: "pure-token", token: Some("WRAP"), ..Argument::NONE }, Argument { name: "sat", kind: "pure-token", token: Some("SAT"), ..Argument::NONE }, Argument { name: "fail", kind: "pure-token", token: Some("FAIL"), ..Argument::NONE }], ..Argument::NONE }, Argument { name: "write_operation", kind: "oneof", arguments: &[Argument { name: "encoding_offset_value", kind: "block", token: Some("SET"), arguments: &[Argument { name: "encoding", kind: "string", ..Argument::NONE }, Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "value", kind: "integer", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "encoding_offset_increment", kind: "block", token: Some("INCRBY"), arguments: &[Argument { name: "encoding", kind: "string", ..Argument::NONE }, Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "increment", kind: "integer", ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -970,14 +943,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD",
         complexity: "O(1) for each subcommand specified",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "encoding_offset", kind: "block", token: Some("GET"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple", "multiple_token"], arguments: &[Argument { name: "encoding", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "encoding_offset", kind: "block", token: Some("GET"), flags: &["optional", "multiple", "multiple_token"], arguments: &[Argument { name: "encoding", kind: "string", ..Argument::NONE }, Argument { name: "offset", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -995,15 +965,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Perform bitwise operations between strings",
         complexity: "O(N)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "operation", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destkey", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "operation", kind: "string", ..Argument::NONE },
+                Argument { name: "destkey", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1020,17 +987,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Find first bit set or clear in a string",
         complexity: "O(N)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `BYTE|BIT` option."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "bit", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "index", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "end_index", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "end", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "index_unit", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "byte", kind: "pure-token", token: Some("BYTE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "bit", kind: "pure-token", token: Some("BIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "bit", kind: "integer", ..Argument::NONE },
+                Argument { name: "index", kind: "block", flags: &["optional"], arguments: &[Argument { name: "start", kind: "integer", ..Argument::NONE }, Argument { name: "end_index", kind: "block", flags: &["optional"], arguments: &[Argument { name: "end", kind: "integer", ..Argument::NONE }, Argument { name: "index_unit", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "byte", kind: "pure-token", token: Some("BYTE"), ..Argument::NONE }, Argument { name: "bit", kind: "pure-token", token: Some("BIT"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1048,17 +1013,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Pop an element from a list, push it to another list and return it; or block until one is available",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "wherefrom", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "whereto", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "wherefrom", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "whereto", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1075,17 +1037,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Pop elements from a list, or block until one is available",
         complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "where", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "where", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1102,16 +1061,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and get the first element in a list, or block until one is available",
         complexity: "O(N) where N is the number of provided keys.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "`timeout` is interpreted as a double instead of an integer."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1128,16 +1085,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and get the last element in a list, or block until one is available",
         complexity: "O(N) where N is the number of provided keys.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "`timeout` is interpreted as a double instead of an integer."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1156,16 +1111,17 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`BLMOVE` with the `RIGHT` and `LEFT` arguments",
+            deprecated_since: "6.2.0",
+            replaced_by: "`BLMOVE` with the `RIGHT` and `LEFT` arguments",
             history: &[
                 ("6.0.0", "`timeout` is interpreted as a double instead of an integer."),
             ],
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1182,17 +1138,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return members with scores in a sorted set or block until one is available",
         complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "where", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "where", kind: "oneof", arguments: &[Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1209,16 +1162,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return the member with the highest score from one or more sorted sets, or block until one is available",
         complexity: "O(log(N)) with N being the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "`timeout` is interpreted as a double instead of an integer."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1235,16 +1186,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return the member with the lowest score from one or more sorted sets, or block until one is available",
         complexity: "O(log(N)) with N being the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "`timeout` is interpreted as a double instead of an integer."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "timeout", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "timeout", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1259,10 +1208,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for client connection commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CACHING (YES|NO)",
@@ -1313,6 +1258,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &CLIENT_SUBCOMMANDS,
     }.command(),
@@ -1326,13 +1272,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "cluster", since: "3.0.0",
         summary: "A container for cluster commands",
         complexity: "Depends on subcommand.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &CLUSTER_SUBCOMMANDS,
     }.command(),
     Entry {
@@ -1346,10 +1286,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get array of Redis command details",
         complexity: "O(N) where N is the total number of Redis commands",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "(no subcommand)",
@@ -1373,6 +1309,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &COMMAND_SUBCOMMANDS,
     }.command(),
@@ -1387,10 +1324,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for server configuration commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET <pattern>",
@@ -1404,6 +1337,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &CONFIG_SUBCOMMANDS,
     }.command(),
@@ -1421,16 +1355,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Copy a key",
         complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination-db", kind: "integer", token: Some("DB"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "destination-db", kind: "integer", token: Some("DB"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1444,13 +1375,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Return the number of keys in the selected database",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -1465,10 +1390,7 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "Depends on subcommand.",
         docs: &Docs {
             doc_flags: &["syscmd"],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1485,13 +1407,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Decrement the integer value of a key by one",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1508,14 +1427,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Decrement the integer value of a key by the given number",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "decrement", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "decrement", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1532,13 +1448,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Delete a key",
         complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1552,13 +1465,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "transactions", since: "2.0.0",
         summary: "Discard all commands issued after MULTI",
         complexity: "O(N), when N is the number of queued commands",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -1574,13 +1481,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return a serialized version of the value stored at the specified key.",
         complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1595,13 +1499,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Echo the given string",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "message", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "message", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1618,16 +1519,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Execute a Lua script server side",
         complexity: "Depends on the script that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "script", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "script", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1644,16 +1542,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Execute a read-only Lua script server side",
         complexity: "Depends on the script that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "script", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "script", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1670,16 +1565,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Execute a Lua script server side",
         complexity: "Depends on the script that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "sha1", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "sha1", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1696,16 +1588,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Execute a read-only Lua script server side",
         complexity: "Depends on the script that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "sha1", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "sha1", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1719,13 +1608,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "transactions", since: "1.2.0",
         summary: "Execute all commands issued after MULTI",
         complexity: "Depends on commands in the transaction",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -1741,15 +1624,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine if a key exists",
         complexity: "O(N) where N is the number of keys to check.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.0.3", "Accepts multiple `key` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1766,17 +1647,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set a key's time to live in seconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "seconds", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "seconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1793,17 +1672,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the expiration for a key as a UNIX timestamp",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unix-time-seconds", kind: "unix-time", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "unix-time-seconds", kind: "unix-time", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1820,13 +1697,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the expiration Unix timestamp for a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1841,15 +1715,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Start a coordinated failover between this server and one of its replicas.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "target", kind: "block", token: Some("TO"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "host", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "port", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "force", kind: "pure-token", token: Some("FORCE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "abort", kind: "pure-token", token: Some("ABORT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "milliseconds", kind: "integer", token: Some("TIMEOUT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "target", kind: "block", token: Some("TO"), flags: &["optional"], arguments: &[Argument { name: "host", kind: "string", ..Argument::NONE }, Argument { name: "port", kind: "integer", ..Argument::NONE }, Argument { name: "force", kind: "pure-token", token: Some("FORCE"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "abort", kind: "pure-token", token: Some("ABORT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", token: Some("TIMEOUT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1866,16 +1737,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Invoke a function",
         complexity: "Depends on the function that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "function", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "function", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1892,16 +1760,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Invoke a read-only function",
         complexity: "Depends on the function that is executed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "function", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "function", kind: "string", ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1916,16 +1781,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove all keys from all databases",
         complexity: "O(N) where N is the total number of keys in all databases",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
                 ("6.2.0", "Added the `SYNC` flushing mode modifier."),
             ],
             arguments: &[
-                Argument { name: "async", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), key_spec_index: None, since: "4.0.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "async", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), since: "4.0.0", ..Argument::NONE }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), since: "6.2.0", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1940,16 +1803,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove all keys from the current database",
         complexity: "O(N) where N is the number of keys in the selected database",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
                 ("6.2.0", "Added the `SYNC` flushing mode modifier."),
             ],
             arguments: &[
-                Argument { name: "async", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), key_spec_index: None, since: "4.0.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "async", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), since: "4.0.0", ..Argument::NONE }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), since: "6.2.0", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -1964,10 +1825,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for function commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "LOAD [REPLACE] <FUNCTION CODE>",
@@ -2010,6 +1867,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &FUNCTION_SUBCOMMANDS,
     }.command(),
@@ -2026,18 +1884,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add one or more geospatial items in the geospatial index represented using a sorted set",
         complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `CH`, `NX` and `XX` options."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "change", kind: "pure-token", token: Some("CH"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "longitude_latitude_member", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "longitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "latitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "change", kind: "pure-token", token: Some("CH"), since: "6.2.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "longitude_latitude_member", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "longitude", kind: "double", ..Argument::NONE }, Argument { name: "latitude", kind: "double", ..Argument::NONE }, Argument { name: "member", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2054,16 +1910,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Returns the distance between two members of a geospatial index",
         complexity: "O(log(N))",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member1", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member2", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member1", kind: "string", ..Argument::NONE },
+                Argument { name: "member2", kind: "string", ..Argument::NONE },
+                Argument { name: "unit", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2080,14 +1933,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Returns members of a geospatial index as standard geohash strings",
         complexity: "O(log(N)) for each member requested, where N is the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2104,14 +1954,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Returns longitude and latitude of members of a geospatial index",
         complexity: "O(N) where N is the number of members requested.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2131,26 +1978,27 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
+            deprecated_since: "6.2.0",
+            replaced_by: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
             history: &[
                 ("6.2.0", "Added the `ANY` option for `COUNT`."),
                 ("7.0.0", "Added support for uppercase unit names."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "longitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "latitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "radius", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "key", kind: "key", token: Some("STORE"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "key", kind: "key", token: Some("STOREDIST"), key_spec_index: Some(2), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "longitude", kind: "double", ..Argument::NONE },
+                Argument { name: "latitude", kind: "double", ..Argument::NONE },
+                Argument { name: "radius", kind: "double", ..Argument::NONE },
+                Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "key", kind: "key", token: Some("STORE"), key_spec_index: Some(1), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "key", kind: "key", token: Some("STOREDIST"), key_spec_index: Some(2), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2168,23 +2016,24 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`GEOSEARCH` with the `BYRADIUS` argument",
+            deprecated_since: "6.2.0",
+            replaced_by: "`GEOSEARCH` with the `BYRADIUS` argument",
             history: &[
                 ("6.2.0", "Added the `ANY` option for `COUNT`."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "longitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "latitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "radius", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "longitude", kind: "double", ..Argument::NONE },
+                Argument { name: "latitude", kind: "double", ..Argument::NONE },
+                Argument { name: "radius", kind: "double", ..Argument::NONE },
+                Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2204,24 +2053,25 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+            deprecated_since: "6.2.0",
+            replaced_by: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
             history: &[
                 ("7.0.0", "Added support for uppercase unit names."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "radius", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "key", kind: "key", token: Some("STORE"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "key", kind: "key", token: Some("STOREDIST"), key_spec_index: Some(2), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
+                Argument { name: "radius", kind: "double", ..Argument::NONE },
+                Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "key", kind: "key", token: Some("STORE"), key_spec_index: Some(1), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "key", kind: "key", token: Some("STOREDIST"), key_spec_index: Some(2), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2239,20 +2089,20 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "radius", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
+                Argument { name: "radius", kind: "double", ..Argument::NONE },
+                Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2269,22 +2119,20 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle.",
         complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added support for uppercase unit names."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "from", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "member", kind: "string", token: Some("FROMMEMBER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "longitude_latitude", kind: "block", token: Some("FROMLONLAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "longitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "latitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
-                Argument { name: "by", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "circle", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "radius", kind: "double", token: Some("BYRADIUS"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }, Argument { name: "box", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "width", kind: "double", token: Some("BYBOX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "height", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "from", kind: "oneof", arguments: &[Argument { name: "member", kind: "string", token: Some("FROMMEMBER"), ..Argument::NONE }, Argument { name: "longitude_latitude", kind: "block", token: Some("FROMLONLAT"), arguments: &[Argument { name: "longitude", kind: "double", ..Argument::NONE }, Argument { name: "latitude", kind: "double", ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "by", kind: "oneof", arguments: &[Argument { name: "circle", kind: "block", arguments: &[Argument { name: "radius", kind: "double", token: Some("BYRADIUS"), ..Argument::NONE }, Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }, Argument { name: "box", kind: "block", arguments: &[Argument { name: "width", kind: "double", token: Some("BYBOX"), ..Argument::NONE }, Argument { name: "height", kind: "double", ..Argument::NONE }, Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withcoord", kind: "pure-token", token: Some("WITHCOORD"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withdist", kind: "pure-token", token: Some("WITHDIST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withhash", kind: "pure-token", token: Some("WITHHASH"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2302,21 +2150,19 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Query a sorted set representing a geospatial index to fetch members inside an area of a box or a circle, and store the result in another key.",
         complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added support for uppercase unit names."),
             ],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "from", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "member", kind: "string", token: Some("FROMMEMBER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "longitude_latitude", kind: "block", token: Some("FROMLONLAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "longitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "latitude", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
-                Argument { name: "by", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "circle", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "radius", kind: "double", token: Some("BYRADIUS"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }, Argument { name: "box", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "width", kind: "double", token: Some("BYBOX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "height", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unit", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "km", kind: "pure-token", token: Some("KM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] }] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "storedist", kind: "pure-token", token: Some("STOREDIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "source", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "from", kind: "oneof", arguments: &[Argument { name: "member", kind: "string", token: Some("FROMMEMBER"), ..Argument::NONE }, Argument { name: "longitude_latitude", kind: "block", token: Some("FROMLONLAT"), arguments: &[Argument { name: "longitude", kind: "double", ..Argument::NONE }, Argument { name: "latitude", kind: "double", ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "by", kind: "oneof", arguments: &[Argument { name: "circle", kind: "block", arguments: &[Argument { name: "radius", kind: "double", token: Some("BYRADIUS"), ..Argument::NONE }, Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }, Argument { name: "box", kind: "block", arguments: &[Argument { name: "width", kind: "double", token: Some("BYBOX"), ..Argument::NONE }, Argument { name: "height", kind: "double", ..Argument::NONE }, Argument { name: "unit", kind: "oneof", arguments: &[Argument { name: "m", kind: "pure-token", token: Some("M"), ..Argument::NONE }, Argument { name: "km", kind: "pure-token", token: Some("KM"), ..Argument::NONE }, Argument { name: "ft", kind: "pure-token", token: Some("FT"), ..Argument::NONE }, Argument { name: "mi", kind: "pure-token", token: Some("MI"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), ..Argument::NONE }, Argument { name: "any", kind: "pure-token", token: Some("ANY"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "storedist", kind: "pure-token", token: Some("STOREDIST"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2333,13 +2179,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the value of a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2356,14 +2199,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Returns the bit value at offset in the string value stored at key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "offset", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2380,13 +2220,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the value of a key and delete the key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2403,14 +2240,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the value of a key and optionally set its expiration",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "expiration", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "persist", kind: "pure-token", token: Some("PERSIST"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "expiration", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), ..Argument::NONE }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), ..Argument::NONE }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), ..Argument::NONE }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), ..Argument::NONE }, Argument { name: "persist", kind: "pure-token", token: Some("PERSIST"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2427,15 +2261,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get a substring of the string stored at a key",
         complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "end", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "end", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2453,13 +2284,13 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`SET` with the `!GET` argument",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`SET` with the `!GET` argument",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2476,16 +2307,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Delete one or more hash fields",
         complexity: "O(N) where N is the number of fields to be removed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple `field` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2500,15 +2329,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Handshake with Redis",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context."),
             ],
             arguments: &[
-                Argument { name: "arguments", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "protover", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "username_password", kind: "block", token: Some("AUTH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "password", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "clientname", kind: "string", token: Some("SETNAME"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "arguments", kind: "block", flags: &["optional"], arguments: &[Argument { name: "protover", kind: "integer", ..Argument::NONE }, Argument { name: "username_password", kind: "block", token: Some("AUTH"), flags: &["optional"], arguments: &[Argument { name: "username", kind: "string", ..Argument::NONE }, Argument { name: "password", kind: "string", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "clientname", kind: "string", token: Some("SETNAME"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2525,14 +2352,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine if a hash field exists",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2549,14 +2373,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the value of a hash field",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2573,13 +2394,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get all the fields and values in a hash",
         complexity: "O(N) where N is the size of the hash.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2596,15 +2414,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the integer value of a hash field by the given number",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "increment", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
+                Argument { name: "increment", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2621,15 +2436,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the float value of a hash field by the given amount",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "increment", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
+                Argument { name: "increment", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2646,13 +2458,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get all the fields in a hash",
         complexity: "O(N) where N is the size of the hash.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2669,13 +2478,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the number of fields in a hash",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2692,14 +2498,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the values of all the given hash fields",
         complexity: "O(N) where N is the number of fields being requested.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2717,13 +2520,13 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N) where N is the number of fields being set.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "4.0.0", replaced_by: "`HSET` with multiple field-value pairs",
-            history: &[],
+            deprecated_since: "4.0.0",
+            replaced_by: "`HSET` with multiple field-value pairs",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2740,14 +2543,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get one or multiple random fields from a hash",
         complexity: "O(N) where N is the number of fields returned",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "options", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "withvalues", kind: "pure-token", token: Some("WITHVALUES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "options", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", ..Argument::NONE }, Argument { name: "withvalues", kind: "pure-token", token: Some("WITHVALUES"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2764,16 +2564,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Incrementally iterate hash fields and associated values",
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "cursor", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "cursor", kind: "integer", ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2790,16 +2587,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the string value of a hash field",
         complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Accepts multiple `field` and `value` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2816,15 +2611,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the value of a hash field, only if the field does not exist",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2841,14 +2633,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the length of the value of a hash field",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "field", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2865,13 +2654,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get all the values in a hash",
         complexity: "O(N) where N is the size of the hash.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2888,13 +2674,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the integer value of a key by one",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2911,14 +2694,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the integer value of a key by the given amount",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "increment", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "increment", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2935,14 +2715,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the float value of a key by the given amount",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "increment", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "increment", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2957,15 +2734,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get information and statistics about the server",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added support for taking multiple section arguments."),
             ],
             arguments: &[
-                Argument { name: "section", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "section", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -2980,13 +2755,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Find all keys matching the given pattern",
         complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "pattern", kind: "pattern", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "pattern", kind: "pattern", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3000,13 +2772,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Get the UNIX time stamp of the last successful save to disk",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -3020,10 +2786,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for latency diagnostics commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "DOCTOR",
@@ -3043,6 +2805,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &LATENCY_SUBCOMMANDS,
     }.command(),
@@ -3059,18 +2822,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Find longest common substring",
         complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key1", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key2", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "len", kind: "pure-token", token: Some("LEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "idx", kind: "pure-token", token: Some("IDX"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "len", kind: "integer", token: Some("MINMATCHLEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withmatchlen", kind: "pure-token", token: Some("WITHMATCHLEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key1", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "key2", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "len", kind: "pure-token", token: Some("LEN"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "idx", kind: "pure-token", token: Some("IDX"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "len", kind: "integer", token: Some("MINMATCHLEN"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withmatchlen", kind: "pure-token", token: Some("WITHMATCHLEN"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3087,14 +2847,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get an element from a list by its index",
         complexity: "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "index", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "index", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3111,16 +2868,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Insert an element before or after another element in a list",
         complexity: "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "where", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "before", kind: "pure-token", token: Some("BEFORE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "after", kind: "pure-token", token: Some("AFTER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "pivot", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "where", kind: "oneof", arguments: &[Argument { name: "before", kind: "pure-token", token: Some("BEFORE"), ..Argument::NONE }, Argument { name: "after", kind: "pure-token", token: Some("AFTER"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "pivot", kind: "string", ..Argument::NONE },
+                Argument { name: "element", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3137,13 +2891,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the length of a list",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3161,16 +2912,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Pop an element from a list, push it to another list and return it",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "wherefrom", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "whereto", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "wherefrom", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "whereto", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3187,16 +2935,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Pop elements from a list",
         complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "where", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "where", kind: "oneof", arguments: &[Argument { name: "left", kind: "pure-token", token: Some("LEFT"), ..Argument::NONE }, Argument { name: "right", kind: "pure-token", token: Some("RIGHT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3211,13 +2956,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Display some computer art and the Redis version",
         complexity: "",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "version", kind: "integer", token: Some("VERSION"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "version", kind: "integer", token: Some("VERSION"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3234,16 +2976,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and get the first elements in a list",
         complexity: "O(N) where N is the number of elements returned",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `count` argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", since: "6.2.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3260,17 +3000,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return the index of matching elements on a list",
         complexity: "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "rank", kind: "integer", token: Some("RANK"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "num-matches", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "len", kind: "integer", token: Some("MAXLEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", ..Argument::NONE },
+                Argument { name: "rank", kind: "integer", token: Some("RANK"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "num-matches", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "len", kind: "integer", token: Some("MAXLEN"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3287,16 +3024,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Prepend one or multiple elements to a list",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple `element` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3313,16 +3048,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Prepend an element to a list, only if the list exists",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Accepts multiple `element` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3339,15 +3072,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get a range of elements from a list",
         complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "stop", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "stop", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3364,15 +3094,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove elements from a list",
         complexity: "O(N+M) where N is the length of the list and M is the number of elements removed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", ..Argument::NONE },
+                Argument { name: "element", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3389,15 +3116,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the value of an element in a list by its index",
         complexity: "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "index", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "index", kind: "integer", ..Argument::NONE },
+                Argument { name: "element", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3414,15 +3138,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Trim a list to the specified range",
         complexity: "O(N) where N is the number of elements to be removed by the operation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "stop", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "stop", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3437,10 +3158,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for memory diagnostics commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "DOCTOR",
@@ -3457,6 +3174,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &MEMORY_SUBCOMMANDS,
     }.command(),
@@ -3473,13 +3191,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the values of all the given keys",
         complexity: "O(N) where N is the number of keys to retrieve.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3497,8 +3212,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Atomically transfer a key from a Redis instance to another one.",
         complexity: "This command actually executes a DUMP+DEL in the source instance, and a RESTORE in the target instance. See the pages of these commands for time complexity. Also an O(N) data transfer between the two instances is performed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.0.0", "Added the `COPY` and `REPLACE` options."),
                 ("3.0.6", "Added the `KEYS` option."),
@@ -3506,17 +3219,17 @@ pub static COMMANDS: [Command; 240] = [
                 ("6.0.0", "Added the `AUTH2` option."),
             ],
             arguments: &[
-                Argument { name: "host", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "port", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key_or_empty_string", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "empty_string", kind: "pure-token", token: Some(""), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "destination-db", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "timeout", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "copy", kind: "pure-token", token: Some("COPY"), key_spec_index: None, since: "3.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "3.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "authentication", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "password", kind: "string", token: Some("AUTH"), key_spec_index: None, since: "4.0.7", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "username_password", kind: "block", token: Some("AUTH2"), key_spec_index: None, since: "6.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "password", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
-                Argument { name: "key", kind: "key", token: Some("KEYS"), key_spec_index: Some(1), since: "3.0.6", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "host", kind: "string", ..Argument::NONE },
+                Argument { name: "port", kind: "integer", ..Argument::NONE },
+                Argument { name: "key_or_empty_string", kind: "oneof", arguments: &[Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE }, Argument { name: "empty_string", kind: "pure-token", token: Some(""), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "destination-db", kind: "integer", ..Argument::NONE },
+                Argument { name: "timeout", kind: "integer", ..Argument::NONE },
+                Argument { name: "copy", kind: "pure-token", token: Some("COPY"), since: "3.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), since: "3.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "authentication", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "password", kind: "string", token: Some("AUTH"), since: "4.0.7", flags: &["optional"], ..Argument::NONE }, Argument { name: "username_password", kind: "block", token: Some("AUTH2"), since: "6.0.0", flags: &["optional"], arguments: &[Argument { name: "username", kind: "string", ..Argument::NONE }, Argument { name: "password", kind: "string", ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "key", kind: "key", token: Some("KEYS"), key_spec_index: Some(1), since: "3.0.6", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3531,10 +3244,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for module commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "LIST",
@@ -3548,6 +3257,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &MODULE_SUBCOMMANDS,
     }.command(),
@@ -3561,13 +3271,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Listen for all requests received by the server in real time",
         complexity: "",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -3583,14 +3287,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Move a key to another database",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "db", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "db", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3607,13 +3308,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set multiple keys to multiple values",
         complexity: "O(N) where N is the number of keys to set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3630,13 +3328,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set multiple keys to multiple values, only if none of the keys exist",
         complexity: "O(N) where N is the number of keys to set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3650,13 +3345,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "transactions", since: "1.2.0",
         summary: "Mark the start of a transaction block",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -3670,10 +3359,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for object introspection commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "ENCODING <key>",
@@ -3691,6 +3376,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &OBJECT_SUBCOMMANDS,
     }.command(),
@@ -3707,13 +3393,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove the expiration from a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3730,17 +3413,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set a key's time to live in milliseconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "milliseconds", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3757,17 +3438,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the expiration for a key as a UNIX timestamp specified in milliseconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "unix-time-milliseconds", kind: "unix-time", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "unix-time-milliseconds", kind: "unix-time", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "7.0.0", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3784,13 +3463,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the expiration Unix timestamp for a key in milliseconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3807,14 +3483,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Adds the specified elements to the specified HyperLogLog.",
         complexity: "O(1) to add every element.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3831,13 +3504,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).",
         complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3855,13 +3525,11 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "N/A",
         docs: &Docs {
             doc_flags: &["syscmd"],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "subcommand", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "subcommand", kind: "string", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3879,14 +3547,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Merge N different HyperLogLogs into a single one.",
         complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destkey", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "sourcekey", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "destkey", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "sourcekey", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3902,10 +3567,7 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "N/A",
         docs: &Docs {
             doc_flags: &["syscmd"],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3920,13 +3582,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Ping the server",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "message", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "message", kind: "string", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3943,15 +3602,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the value and expiration in milliseconds of a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "milliseconds", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3966,13 +3622,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Listen for messages published to channels matching the given patterns",
         complexity: "O(N) where N is the number of patterns the client is already subscribed to.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "pattern", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "pattern", kind: "pattern", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "pattern", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "pattern", kind: "pattern", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -3987,14 +3640,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Internal command used for replication",
         complexity: "",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "replicationid", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "replicationid", kind: "string", ..Argument::NONE },
+                Argument { name: "offset", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4011,15 +3661,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the time to live for a key in milliseconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.8.0", "Added the -2 reply."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4034,14 +3682,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Post a message to a channel",
         complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "channel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "message", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "channel", kind: "string", ..Argument::NONE },
+                Argument { name: "message", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4056,10 +3701,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for Pub/Sub commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CHANNELS [<pattern>]",
@@ -4076,6 +3717,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &PUBSUB_SUBCOMMANDS,
     }.command(),
@@ -4090,13 +3732,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Stop listening for messages posted to channels matching the given patterns",
         complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "pattern", kind: "pattern", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "pattern", kind: "pattern", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4110,13 +3749,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "connection", since: "1.0.0",
         summary: "Close the connection",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4129,13 +3762,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "generic", since: "1.0.0",
         summary: "Return a random key from the keyspace",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4148,13 +3775,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "cluster", since: "3.0.0",
         summary: "Enables read queries for a connection to a cluster replica node",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4167,13 +3788,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "cluster", since: "3.0.0",
         summary: "Disables read queries for a connection to a cluster replica node",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4190,14 +3805,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Rename a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "newkey", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "newkey", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4215,16 +3827,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Rename a key, only if the new key does not exist",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.2.0", "The command no longer returns an error when source and destination names are the same."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "newkey", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "newkey", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4240,10 +3850,7 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["syscmd"],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4258,13 +3865,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Make the server a replica of another instance, or promote it as master.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "args", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "host-port", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "host", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "port", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "no-one", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "no", kind: "pure-token", token: Some("NO"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "one", kind: "pure-token", token: Some("ONE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
+                Argument { name: "args", kind: "oneof", arguments: &[Argument { name: "host-port", kind: "block", arguments: &[Argument { name: "host", kind: "string", ..Argument::NONE }, Argument { name: "port", kind: "integer", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "no-one", kind: "block", arguments: &[Argument { name: "no", kind: "pure-token", token: Some("NO"), ..Argument::NONE }, Argument { name: "one", kind: "pure-token", token: Some("ONE"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4278,13 +3882,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "connection", since: "6.2.0",
         summary: "Reset the connection",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4300,23 +3898,21 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Create a key using the provided serialized value, previously obtained using DUMP.",
         complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.0.0", "Added the `REPLACE` modifier."),
                 ("5.0.0", "Added the `ABSTTL` modifier."),
                 ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "ttl", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "serialized-value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "3.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "absttl", kind: "pure-token", token: Some("ABSTTL"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "seconds", kind: "integer", token: Some("IDLETIME"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "frequency", kind: "integer", token: Some("FREQ"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "ttl", kind: "integer", ..Argument::NONE },
+                Argument { name: "serialized-value", kind: "string", ..Argument::NONE },
+                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), since: "3.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "absttl", kind: "pure-token", token: Some("ABSTTL"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "seconds", kind: "integer", token: Some("IDLETIME"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "frequency", kind: "integer", token: Some("FREQ"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4334,22 +3930,21 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
         docs: &Docs {
             doc_flags: &["syscmd"],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.0.0", "Added the `REPLACE` modifier."),
                 ("5.0.0", "Added the `ABSTTL` modifier."),
                 ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "ttl", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "serialized-value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "3.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "absttl", kind: "pure-token", token: Some("ABSTTL"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "seconds", kind: "integer", token: Some("IDLETIME"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "frequency", kind: "integer", token: Some("FREQ"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "ttl", kind: "integer", ..Argument::NONE },
+                Argument { name: "serialized-value", kind: "string", ..Argument::NONE },
+                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), since: "3.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "absttl", kind: "pure-token", token: Some("ABSTTL"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "seconds", kind: "integer", token: Some("IDLETIME"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "frequency", kind: "integer", token: Some("FREQ"), since: "5.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4363,13 +3958,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "2.8.12",
         summary: "Return the role of the instance in the context of replication",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4385,16 +3974,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and get the last elements in a list",
         complexity: "O(N) where N is the number of elements returned",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `count` argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", since: "6.2.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4413,13 +4000,13 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`LMOVE` with the `RIGHT` and `LEFT` arguments",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`LMOVE` with the `RIGHT` and `LEFT` arguments",
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4436,16 +4023,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Append one or multiple elements to a list",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple `element` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4462,16 +4047,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Append an element to a list, only if the list exists",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Accepts multiple `element` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "element", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "element", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4488,16 +4071,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add one or more members to a set",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple `member` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4511,13 +4092,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Synchronously save the dataset to disk",
         complexity: "O(N) where N is the total number of keys in all databases",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -4531,18 +4106,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Incrementally iterate the keys space",
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "Added the `TYPE` subcommand."),
             ],
             arguments: &[
-                Argument { name: "cursor", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "type", kind: "string", token: Some("TYPE"), key_spec_index: None, since: "6.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "cursor", kind: "integer", ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "type", kind: "string", token: Some("TYPE"), since: "6.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4559,13 +4132,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the number of members in a set",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4580,10 +4150,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for Lua scripts management commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "DEBUG (YES|SYNC|NO)",
@@ -4603,6 +4169,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &SCRIPT_SUBCOMMANDS,
     }.command(),
@@ -4619,13 +4186,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Subtract multiple sets",
         complexity: "O(N) where N is the total number of elements in all given sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4643,14 +4207,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Subtract multiple sets and store the resulting set in a key",
         complexity: "O(N) where N is the total number of elements in all given sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4665,13 +4226,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Change the selected database for the current connection",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "index", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "index", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4688,8 +4246,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the string value of a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
                 ("6.0.0", "Added the `KEEPTTL` option."),
@@ -4697,13 +4253,13 @@ pub static COMMANDS: [Command; 240] = [
                 ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "2.6.12", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "get", kind: "pure-token", token: Some("GET"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "expiration", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), key_spec_index: None, since: "2.6.12", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), key_spec_index: None, since: "2.6.12", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "keepttl", kind: "pure-token", token: Some("KEEPTTL"), key_spec_index: None, since: "6.0.0", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "2.6.12", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "get", kind: "pure-token", token: Some("GET"), since: "6.2.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "expiration", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), since: "2.6.12", ..Argument::NONE }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), since: "2.6.12", ..Argument::NONE }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), since: "6.2.0", ..Argument::NONE }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), since: "6.2.0", ..Argument::NONE }, Argument { name: "keepttl", kind: "pure-token", token: Some("KEEPTTL"), since: "6.0.0", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4720,15 +4276,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Sets or clears the bit at offset in the string value stored at key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "offset", kind: "integer", ..Argument::NONE },
+                Argument { name: "value", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4745,15 +4298,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the value and expiration of a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "seconds", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "seconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4770,14 +4320,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Set the value of a key, only if the key does not exist",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4794,15 +4341,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Overwrite part of a string at key starting at the specified offset",
         complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "offset", kind: "integer", ..Argument::NONE },
+                Argument { name: "value", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4817,18 +4361,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Synchronously save the dataset to disk and then shut down the server",
         complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
             ],
             arguments: &[
-                Argument { name: "nosave_save", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nosave", kind: "pure-token", token: Some("NOSAVE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "save", kind: "pure-token", token: Some("SAVE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "now", kind: "pure-token", token: Some("NOW"), key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "force", kind: "pure-token", token: Some("FORCE"), key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "abort", kind: "pure-token", token: Some("ABORT"), key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "nosave_save", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "nosave", kind: "pure-token", token: Some("NOSAVE"), ..Argument::NONE }, Argument { name: "save", kind: "pure-token", token: Some("SAVE"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "now", kind: "pure-token", token: Some("NOW"), since: "7.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "force", kind: "pure-token", token: Some("FORCE"), since: "7.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "abort", kind: "pure-token", token: Some("ABORT"), since: "7.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4845,13 +4387,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sets",
         complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4868,15 +4407,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sets and return the cardinality of the result",
         complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "limit", kind: "integer", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "limit", kind: "integer", token: Some("LIMIT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4894,14 +4430,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sets and store the resulting set in a key",
         complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4918,14 +4451,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine if a given value is a member of a set",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4941,12 +4471,12 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "5.0.0", replaced_by: "`REPLICAOF`",
-            history: &[],
+            deprecated_since: "5.0.0",
+            replaced_by: "`REPLICAOF`",
             arguments: &[
-                Argument { name: "args", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "host-port", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "host", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "port", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "no-one", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "no", kind: "pure-token", token: Some("NO"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "one", kind: "pure-token", token: Some("ONE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }] },
+                Argument { name: "args", kind: "oneof", arguments: &[Argument { name: "host-port", kind: "block", arguments: &[Argument { name: "host", kind: "string", ..Argument::NONE }, Argument { name: "port", kind: "integer", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "no-one", kind: "block", arguments: &[Argument { name: "no", kind: "pure-token", token: Some("NO"), ..Argument::NONE }, Argument { name: "one", kind: "pure-token", token: Some("ONE"), ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -4961,10 +4491,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for slow log commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET [<count>]",
@@ -4979,6 +4505,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &SLOWLOG_SUBCOMMANDS,
     }.command(),
@@ -4995,13 +4522,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get all the members in a set",
         complexity: "O(N) where N is the set cardinality.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5018,14 +4542,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Returns the membership associated with the given elements for a set",
         complexity: "O(N) where N is the number of elements being checked for membership",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5043,15 +4564,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Move a member from one set to another",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "source", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "source", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5070,19 +4588,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Sort the elements in a list, set or sorted set",
         complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("BY"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "pattern", kind: "pattern", token: Some("GET"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional", "multiple", "multiple_token"], arguments: &[] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "sorting", kind: "pure-token", token: Some("ALPHA"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "destination", kind: "key", token: Some("STORE"), key_spec_index: Some(2), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("BY"), key_spec_index: Some(1), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("GET"), key_spec_index: Some(1), flags: &["optional", "multiple", "multiple_token"], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "sorting", kind: "pure-token", token: Some("ALPHA"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "destination", kind: "key", token: Some("STORE"), key_spec_index: Some(2), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5100,18 +4615,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Sort the elements in a list, set or sorted set. Read-only variant of SORT.",
         complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("BY"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "pattern", kind: "pattern", token: Some("GET"), key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["optional", "multiple", "multiple_token"], arguments: &[] },
-                Argument { name: "order", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "sorting", kind: "pure-token", token: Some("ALPHA"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("BY"), key_spec_index: Some(1), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("GET"), key_spec_index: Some(1), flags: &["optional", "multiple", "multiple_token"], ..Argument::NONE },
+                Argument { name: "order", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "asc", kind: "pure-token", token: Some("ASC"), ..Argument::NONE }, Argument { name: "desc", kind: "pure-token", token: Some("DESC"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "sorting", kind: "pure-token", token: Some("ALPHA"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5128,16 +4640,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return one or multiple random members from a set",
         complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("3.2.0", "Added the `count` argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "3.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", since: "3.2.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5154,14 +4664,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Post a message to a shard channel",
         complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "shardchannel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "message", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "shardchannel", kind: "string", ..Argument::NONE },
+                Argument { name: "message", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5178,16 +4685,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get one or multiple random members from a set",
         complexity: "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.6.0", "Added the optional `count` argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "2.6.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", since: "2.6.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5204,16 +4709,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove one or more members from a set",
         complexity: "O(N) where N is the number of members to be removed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple `member` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5230,16 +4733,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Incrementally iterate Set elements",
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "cursor", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "cursor", kind: "integer", ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5256,13 +4756,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Listen for messages published to the given shard channels",
         complexity: "O(N) where N is the number of shard channels to subscribe to.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "shardchannel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "shardchannel", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5279,13 +4776,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the length of the value stored in a key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5300,13 +4794,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Listen for messages published to the given channels",
         complexity: "O(N) where N is the number of channels to subscribe to.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "channel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "channel", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5324,14 +4815,14 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "2.0.0", replaced_by: "`GETRANGE`",
-            history: &[],
+            deprecated_since: "2.0.0",
+            replaced_by: "`GETRANGE`",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "end", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "end", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5348,13 +4839,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add multiple sets",
         complexity: "O(N) where N is the total number of elements in all given sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5372,14 +4860,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add multiple sets and store the resulting set in a key",
         complexity: "O(N) where N is the total number of elements in all given sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5396,13 +4881,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Stop listening for messages posted to the given shard channels",
         complexity: "O(N) where N is the number of clients already subscribed to a shard channel.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "shardchannel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "shardchannel", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5417,14 +4899,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Swaps two Redis databases",
         complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "index1", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "index2", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "index1", kind: "integer", ..Argument::NONE },
+                Argument { name: "index2", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5438,13 +4917,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "1.0.0",
         summary: "Internal command used for replication",
         complexity: "",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -5457,13 +4930,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "server", since: "2.6.0",
         summary: "Return the current server time",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -5479,13 +4946,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Alters the last access time of a key(s). Returns the number of existing keys specified.",
         complexity: "O(N) where N is the number of keys that will be touched.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5502,15 +4966,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the time to live for a key in seconds",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.8.0", "Added the -2 reply."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5527,13 +4989,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine the type stored at key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5550,13 +5009,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.",
         complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5571,13 +5027,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Stop listening for messages posted to the given channels",
         complexity: "O(N) where N is the number of clients already subscribed to a channel.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "channel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "channel", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5591,13 +5044,7 @@ pub static COMMANDS: [Command; 240] = [
         group: "transactions", since: "2.2.0",
         summary: "Forget about all watched keys",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -5611,14 +5058,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Wait for the synchronous replication of all the write commands sent in the context of the current connection",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numreplicas", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "timeout", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "numreplicas", kind: "integer", ..Argument::NONE },
+                Argument { name: "timeout", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5635,13 +5079,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
         complexity: "O(1) for every key.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5658,15 +5099,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Marks a pending message as correctly processed, effectively removing it from the pending entries list of the consumer group. Return value of the command is the number of messages successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.",
         complexity: "O(1) for each message ID processed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "group", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "group", kind: "string", ..Argument::NONE },
+                Argument { name: "id", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5683,20 +5121,18 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Appends a new entry to a stream",
         complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."),
                 ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "nomkstream", kind: "pure-token", token: Some("NOMKSTREAM"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "trim", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "strategy", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "maxlen", kind: "pure-token", token: Some("MAXLEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "minid", kind: "pure-token", token: Some("MINID"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "operator", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "equal", kind: "pure-token", token: Some("="), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "approximately", kind: "pure-token", token: Some("~"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "threshold", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: Some("LIMIT"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
-                Argument { name: "id_or_auto", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "auto_id", kind: "pure-token", token: Some("*"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "field_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "nomkstream", kind: "pure-token", token: Some("NOMKSTREAM"), since: "6.2.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "trim", kind: "block", flags: &["optional"], arguments: &[Argument { name: "strategy", kind: "oneof", arguments: &[Argument { name: "maxlen", kind: "pure-token", token: Some("MAXLEN"), ..Argument::NONE }, Argument { name: "minid", kind: "pure-token", token: Some("MINID"), since: "6.2.0", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "operator", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "equal", kind: "pure-token", token: Some("="), ..Argument::NONE }, Argument { name: "approximately", kind: "pure-token", token: Some("~"), ..Argument::NONE }], ..Argument::NONE }, Argument { name: "threshold", kind: "string", ..Argument::NONE }, Argument { name: "count", kind: "integer", token: Some("LIMIT"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "id_or_auto", kind: "oneof", arguments: &[Argument { name: "auto_id", kind: "pure-token", token: Some("*"), ..Argument::NONE }, Argument { name: "id", kind: "string", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "field_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5713,21 +5149,19 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Changes (or acquires) ownership of messages in a consumer group, as if the messages were delivered to the specified consumer.",
         complexity: "O(1) if COUNT is small.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from the PEL"),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "group", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "consumer", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min-idle-time", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "justid", kind: "pure-token", token: Some("JUSTID"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "group", kind: "string", ..Argument::NONE },
+                Argument { name: "consumer", kind: "string", ..Argument::NONE },
+                Argument { name: "min-idle-time", kind: "string", ..Argument::NONE },
+                Argument { name: "start", kind: "string", ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "justid", kind: "pure-token", token: Some("JUSTID"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5744,23 +5178,20 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Changes (or acquires) ownership of a message in a consumer group, as if the message was delivered to the specified consumer.",
         complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "group", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "consumer", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min-idle-time", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "ms", kind: "integer", token: Some("IDLE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("TIME"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("RETRYCOUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "force", kind: "pure-token", token: Some("FORCE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "justid", kind: "pure-token", token: Some("JUSTID"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "id", kind: "string", token: Some("LASTID"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "group", kind: "string", ..Argument::NONE },
+                Argument { name: "consumer", kind: "string", ..Argument::NONE },
+                Argument { name: "min-idle-time", kind: "string", ..Argument::NONE },
+                Argument { name: "id", kind: "string", flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "ms", kind: "integer", token: Some("IDLE"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("TIME"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("RETRYCOUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "force", kind: "pure-token", token: Some("FORCE"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "justid", kind: "pure-token", token: Some("JUSTID"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "id", kind: "string", token: Some("LASTID"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5777,14 +5208,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Removes the specified entries from the stream. Returns the number of items actually deleted, that may be different from the number of IDs passed in case certain IDs do not exist.",
         complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "id", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5799,10 +5227,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for consumer groups commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CREATE <key> <groupname> <id|$> [option]",
@@ -5822,6 +5246,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &XGROUP_SUBCOMMANDS,
     }.command(),
@@ -5836,10 +5261,6 @@ pub static COMMANDS: [Command; 240] = [
         summary: "A container for stream introspection commands",
         complexity: "Depends on subcommand.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
             help: &[
                 "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CONSUMERS <key> <groupname>",
@@ -5851,6 +5272,7 @@ pub static COMMANDS: [Command; 240] = [
                 "HELP",
                 "    Prints this help.",
             ],
+            ..Docs::NONE
         },
         subcommands: &XINFO_SUBCOMMANDS,
     }.command(),
@@ -5867,13 +5289,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return the number of entries in a stream",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5890,17 +5309,15 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return information and entries from a stream consumer group pending entries list, that are messages fetched but never acknowledged.",
         complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `IDLE` option and exclusive range intervals."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "group", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "filters", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "min-idle-time", kind: "integer", token: Some("IDLE"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "start", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "end", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "consumer", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "group", kind: "string", ..Argument::NONE },
+                Argument { name: "filters", kind: "block", flags: &["optional"], arguments: &[Argument { name: "min-idle-time", kind: "integer", token: Some("IDLE"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }, Argument { name: "start", kind: "string", ..Argument::NONE }, Argument { name: "end", kind: "string", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }, Argument { name: "consumer", kind: "string", flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5917,18 +5334,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return a range of elements in a stream, with IDs matching the specified IDs interval",
         complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added exclusive ranges."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "end", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "string", ..Argument::NONE },
+                Argument { name: "end", kind: "string", ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5945,15 +5360,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.",
         complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means that XREAD-ing with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay O(M) time in order to serve the M clients blocked on the stream getting new data.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "milliseconds", kind: "integer", token: Some("BLOCK"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "streams", kind: "block", token: Some("STREAMS"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] }, Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] }] },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", token: Some("BLOCK"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "streams", kind: "block", token: Some("STREAMS"), arguments: &[Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE }, Argument { name: "id", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5970,17 +5382,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return new entries from a stream using a consumer group, or access the history of the pending entries for a given consumer. Can block.",
         complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "group_consumer", kind: "block", token: Some("GROUP"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "group", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "consumer", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "milliseconds", kind: "integer", token: Some("BLOCK"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "noack", kind: "pure-token", token: Some("NOACK"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "streams", kind: "block", token: Some("STREAMS"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] }, Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] }] },
+                Argument { name: "group_consumer", kind: "block", token: Some("GROUP"), arguments: &[Argument { name: "group", kind: "string", ..Argument::NONE }, Argument { name: "consumer", kind: "string", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", token: Some("BLOCK"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "noack", kind: "pure-token", token: Some("NOACK"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "streams", kind: "block", token: Some("STREAMS"), arguments: &[Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE }, Argument { name: "id", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -5997,18 +5406,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return a range of elements in a stream, with IDs matching the specified IDs interval, in reverse order (from greater to smaller IDs) compared to XRANGE",
         complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added exclusive ranges."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "end", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "end", kind: "string", ..Argument::NONE },
+                Argument { name: "start", kind: "string", ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6025,18 +5432,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "An internal command for replicating stream values",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "last-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "entries_added", kind: "integer", token: Some("ENTRIESADDED"), key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "max_deleted_entry_id", kind: "string", token: Some("MAXDELETEDID"), key_spec_index: None, since: "7.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "last-id", kind: "string", ..Argument::NONE },
+                Argument { name: "entries_added", kind: "integer", token: Some("ENTRIESADDED"), since: "7.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "max_deleted_entry_id", kind: "string", token: Some("MAXDELETEDID"), since: "7.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6053,16 +5458,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Trims the stream to (approximately if '~' is passed) a certain size",
         complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "trim", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "strategy", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "maxlen", kind: "pure-token", token: Some("MAXLEN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "minid", kind: "pure-token", token: Some("MINID"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "operator", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "equal", kind: "pure-token", token: Some("="), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "approximately", kind: "pure-token", token: Some("~"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "threshold", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: Some("LIMIT"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "trim", kind: "block", arguments: &[Argument { name: "strategy", kind: "oneof", arguments: &[Argument { name: "maxlen", kind: "pure-token", token: Some("MAXLEN"), ..Argument::NONE }, Argument { name: "minid", kind: "pure-token", token: Some("MINID"), since: "6.2.0", ..Argument::NONE }], ..Argument::NONE }, Argument { name: "operator", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "equal", kind: "pure-token", token: Some("="), ..Argument::NONE }, Argument { name: "approximately", kind: "pure-token", token: Some("~"), ..Argument::NONE }], ..Argument::NONE }, Argument { name: "threshold", kind: "string", ..Argument::NONE }, Argument { name: "count", kind: "integer", token: Some("LIMIT"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6079,22 +5482,20 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add one or more members to a sorted set, or update its score if it already exists",
         complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple elements."),
                 ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
                 ("6.2.0", "Added the `GT` and `LT` options."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "condition", kind: "oneof", token: None, key_spec_index: None, since: "3.0.2", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "comparison", kind: "oneof", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "gt", kind: "pure-token", token: Some("GT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "change", kind: "pure-token", token: Some("CH"), key_spec_index: None, since: "3.0.2", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "increment", kind: "pure-token", token: Some("INCR"), key_spec_index: None, since: "3.0.2", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "score_member", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "score", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", since: "3.0.2", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "comparison", kind: "oneof", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "change", kind: "pure-token", token: Some("CH"), since: "3.0.2", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "increment", kind: "pure-token", token: Some("INCR"), since: "3.0.2", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "score_member", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "score", kind: "double", ..Argument::NONE }, Argument { name: "member", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6111,13 +5512,10 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the number of members in a sorted set",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6134,15 +5532,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Count the members in a sorted set with scores within the given values",
         complexity: "O(log(N)) with N being the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "double", ..Argument::NONE },
+                Argument { name: "max", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6159,15 +5554,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Subtract multiple sorted sets",
         complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6185,15 +5577,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Subtract multiple sorted sets and store the resulting sorted set in a new key",
         complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6210,15 +5599,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Increment the score of a member in a sorted set",
         complexity: "O(log(N)) where N is the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "increment", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "increment", kind: "integer", ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6235,17 +5621,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sorted sets",
         complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), ..Argument::NONE }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6262,15 +5645,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sorted sets and return the cardinality of the result",
         complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "limit", kind: "integer", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "limit", kind: "integer", token: Some("LIMIT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6288,17 +5668,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Intersect multiple sorted sets and store the resulting sorted set in a new key",
         complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), ..Argument::NONE }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6315,15 +5692,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Count the number of members in a sorted set between a given lexicographical range",
         complexity: "O(log(N)) with N being the number of elements in the sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "string", ..Argument::NONE },
+                Argument { name: "max", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6340,16 +5714,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return members with scores in a sorted set",
         complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "where", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "where", kind: "oneof", arguments: &[Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6366,14 +5737,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the score associated with the given members in a sorted set",
         complexity: "O(N) where N is the number of members being requested.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6390,14 +5758,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return members with the highest scores in a sorted set",
         complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6414,14 +5779,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove and return members with the lowest scores in a sorted set",
         complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6438,14 +5800,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get one or multiple random elements from a sorted set",
         complexity: "O(N) where N is the number of elements returned",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "options", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "options", kind: "block", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", ..Argument::NONE }, Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6462,21 +5821,19 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Return a range of members in a sorted set",
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "stop", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "sortby", kind: "oneof", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "byscore", kind: "pure-token", token: Some("BYSCORE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "bylex", kind: "pure-token", token: Some("BYLEX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "rev", kind: "pure-token", token: Some("REV"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "string", ..Argument::NONE },
+                Argument { name: "stop", kind: "string", ..Argument::NONE },
+                Argument { name: "sortby", kind: "oneof", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "byscore", kind: "pure-token", token: Some("BYSCORE"), ..Argument::NONE }, Argument { name: "bylex", kind: "pure-token", token: Some("BYLEX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "rev", kind: "pure-token", token: Some("REV"), since: "6.2.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6494,15 +5851,15 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`ZRANGE` with the `BYLEX` argument",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `BYLEX` argument",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "string", ..Argument::NONE },
+                Argument { name: "max", kind: "string", ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6520,18 +5877,19 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`ZRANGE` with the `BYSCORE` argument",
+            deprecated_since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `BYSCORE` argument",
             history: &[
                 ("2.0.0", "Added the `WITHSCORES` modifier."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "2.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "double", ..Argument::NONE },
+                Argument { name: "max", kind: "double", ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), since: "2.0.0", flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6549,19 +5907,16 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Store a range of members from sorted set into another key",
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "dst", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "src", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "sortby", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "byscore", kind: "pure-token", token: Some("BYSCORE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "bylex", kind: "pure-token", token: Some("BYLEX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "rev", kind: "pure-token", token: Some("REV"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "dst", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "src", kind: "key", key_spec_index: Some(1), ..Argument::NONE },
+                Argument { name: "min", kind: "string", ..Argument::NONE },
+                Argument { name: "max", kind: "string", ..Argument::NONE },
+                Argument { name: "sortby", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "byscore", kind: "pure-token", token: Some("BYSCORE"), ..Argument::NONE }, Argument { name: "bylex", kind: "pure-token", token: Some("BYLEX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "rev", kind: "pure-token", token: Some("REV"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6578,14 +5933,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine the index of a member in a sorted set",
         complexity: "O(log(N))",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6602,16 +5954,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove one or more members from a sorted set",
         complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.4.0", "Accepts multiple elements."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6628,15 +5978,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove all members in a sorted set between the given lexicographical range",
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "string", ..Argument::NONE },
+                Argument { name: "max", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6653,15 +6000,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove all members in a sorted set within the given indexes",
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "stop", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "stop", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6678,15 +6022,12 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Remove all members in a sorted set within the given scores",
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "min", kind: "double", ..Argument::NONE },
+                Argument { name: "max", kind: "double", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6704,15 +6045,15 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` argument",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `REV` argument",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "start", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "stop", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "start", kind: "integer", ..Argument::NONE },
+                Argument { name: "stop", kind: "integer", ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6730,15 +6071,15 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` and `BYLEX` arguments",
-            history: &[],
+            deprecated_since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `REV` and `BYLEX` arguments",
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "max", kind: "string", ..Argument::NONE },
+                Argument { name: "min", kind: "string", ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6756,18 +6097,19 @@ pub static COMMANDS: [Command; 240] = [
         complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
+            deprecated_since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
             history: &[
                 ("2.1.6", "`min` and `max` can be exclusive."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "max", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "min", kind: "double", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "max", kind: "double", ..Argument::NONE },
+                Argument { name: "min", kind: "double", ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "offset_count", kind: "block", token: Some("LIMIT"), flags: &["optional"], arguments: &[Argument { name: "offset", kind: "integer", ..Argument::NONE }, Argument { name: "count", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6784,14 +6126,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Determine the index of a member in a sorted set, with scores ordered from high to low",
         complexity: "O(log(N))",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6808,16 +6147,13 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Incrementally iterate sorted sets elements and associated scores",
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "cursor", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "cursor", kind: "integer", ..Argument::NONE },
+                Argument { name: "pattern", kind: "pattern", token: Some("MATCH"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6834,14 +6170,11 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Get the score associated with the given member in a sorted set",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "member", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "member", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6858,17 +6191,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add multiple sorted sets",
         complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), ..Argument::NONE }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "withscores", kind: "pure-token", token: Some("WITHSCORES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6886,17 +6216,14 @@ pub static COMMANDS: [Command; 240] = [
         summary: "Add multiple sorted sets and store the resulting sorted set in a new key",
         complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "destination", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "numkeys", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(1), since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
-                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
-                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "destination", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "numkeys", kind: "integer", ..Argument::NONE },
+                Argument { name: "key", kind: "key", key_spec_index: Some(1), flags: &["multiple"], ..Argument::NONE },
+                Argument { name: "weight", kind: "integer", token: Some("WEIGHTS"), flags: &["optional", "multiple"], ..Argument::NONE },
+                Argument { name: "aggregate", kind: "oneof", token: Some("AGGREGATE"), flags: &["optional"], arguments: &[Argument { name: "sum", kind: "pure-token", token: Some("SUM"), ..Argument::NONE }, Argument { name: "min", kind: "pure-token", token: Some("MIN"), ..Argument::NONE }, Argument { name: "max", kind: "pure-token", token: Some("MAX"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6914,13 +6241,10 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "List the ACL categories or the commands inside a category",
         complexity: "O(1) since the categories and commands are a fixed set.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "categoryname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "categoryname", kind: "string", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6935,13 +6259,10 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "Remove the specified ACL users and the associated rules",
         complexity: "O(1) amortized time considering the typical user.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "username", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6956,15 +6277,12 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "Returns whether the user can execute the given command without executing the command.",
         complexity: "O(1).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "command", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "username", kind: "string", ..Argument::NONE },
+                Argument { name: "command", kind: "string", ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -6979,13 +6297,10 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "Generate a pseudorandom secure password to use for ACL users",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "bits", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "bits", kind: "integer", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7000,16 +6315,14 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "Get the rules for a specific ACL user",
         complexity: "O(N). Where N is the number of password, command and pattern rules that the user has.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added Pub/Sub channel patterns."),
                 ("7.0.0", "Added selectors and changed the format of key and channel patterns from a list to their rule representation."),
             ],
             arguments: &[
-                Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "username", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7023,13 +6336,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7042,13 +6349,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "List the current ACL rules in ACL config file format",
         complexity: "O(N). Where N is the number of configured users.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7061,13 +6362,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "Reload the ACLs from the configured ACL file",
         complexity: "O(N). Where N is the number of configured users.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7081,13 +6376,10 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "List latest events denied because of ACLs in place",
         complexity: "O(N) with N being the number of entries shown.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "operation", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "reset", kind: "pure-token", token: Some("RESET"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "operation", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", ..Argument::NONE }, Argument { name: "reset", kind: "pure-token", token: Some("RESET"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7101,13 +6393,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "Save the current ACL rules in the configured ACL file",
         complexity: "O(N). Where N is the number of configured users.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7121,17 +6407,15 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         summary: "Modify or create the rules for a specific ACL user",
         complexity: "O(N). Where N is the number of rules provided.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added Pub/Sub channel patterns."),
                 ("7.0.0", "Added selectors and key based permissions."),
             ],
             arguments: &[
-                Argument { name: "username", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "rule", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "username", kind: "string", ..Argument::NONE },
+                Argument { name: "rule", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7145,13 +6429,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "List the username of all the configured ACL rules",
         complexity: "O(N). Where N is the number of configured users.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7164,13 +6442,7 @@ static ACL_SUBCOMMANDS: [Command; 13] = [
         group: "server", since: "6.0.0",
         summary: "Return the name of the user associated to the current connection",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
 ];
@@ -7187,13 +6459,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Instruct the server about tracking or not keys in the next request",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "mode", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "yes", kind: "pure-token", token: Some("YES"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "no", kind: "pure-token", token: Some("NO"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "mode", kind: "oneof", arguments: &[Argument { name: "yes", kind: "pure-token", token: Some("YES"), ..Argument::NONE }, Argument { name: "no", kind: "pure-token", token: Some("NO"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7207,13 +6476,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "2.6.9",
         summary: "Get the current connection name",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7226,13 +6489,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "6.0.0",
         summary: "Get tracking notifications redirection client ID if any",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7245,13 +6502,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7264,13 +6515,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "5.0.0",
         summary: "Returns the client ID for the current connection",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7283,13 +6528,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "6.2.0",
         summary: "Returns information about the current client connection.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7303,8 +6542,6 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Kill the connection of a client",
         complexity: "O(N) where N is the number of client connections",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.8.12", "Added new filter format."),
                 ("2.8.12", "`ID` option."),
@@ -7313,9 +6550,9 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
                 ("6.2.0", "`LADDR` option."),
             ],
             arguments: &[
-                Argument { name: "filter", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "ip:port", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "2.8.12", flags: &[], arguments: &[] }, Argument { name: "new-format", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "client-id", kind: "integer", token: Some("ID"), key_spec_index: None, since: "2.8.12", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "normal_master_slave_pubsub", kind: "oneof", token: Some("TYPE"), key_spec_index: None, since: "2.8.12", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: Some("NORMAL"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "master", kind: "pure-token", token: Some("MASTER"), key_spec_index: None, since: "3.2.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "slave", kind: "pure-token", token: Some("SLAVE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "replica", kind: "pure-token", token: Some("REPLICA"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "pubsub", kind: "pure-token", token: Some("PUBSUB"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] }, Argument { name: "username", kind: "string", token: Some("USER"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "ip:port", kind: "string", token: Some("ADDR"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "ip:port", kind: "string", token: Some("LADDR"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[] }, Argument { name: "yes/no", kind: "string", token: Some("SKIPME"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] }] },
+                Argument { name: "filter", kind: "oneof", arguments: &[Argument { name: "ip:port", kind: "string", deprecated_since: "2.8.12", ..Argument::NONE }, Argument { name: "new-format", kind: "oneof", flags: &["multiple"], arguments: &[Argument { name: "client-id", kind: "integer", token: Some("ID"), since: "2.8.12", flags: &["optional"], ..Argument::NONE }, Argument { name: "normal_master_slave_pubsub", kind: "oneof", token: Some("TYPE"), since: "2.8.12", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: Some("NORMAL"), ..Argument::NONE }, Argument { name: "master", kind: "pure-token", token: Some("MASTER"), since: "3.2.0", ..Argument::NONE }, Argument { name: "slave", kind: "pure-token", token: Some("SLAVE"), ..Argument::NONE }, Argument { name: "replica", kind: "pure-token", token: Some("REPLICA"), since: "5.0.0", ..Argument::NONE }, Argument { name: "pubsub", kind: "pure-token", token: Some("PUBSUB"), ..Argument::NONE }], ..Argument::NONE }, Argument { name: "username", kind: "string", token: Some("USER"), flags: &["optional"], ..Argument::NONE }, Argument { name: "ip:port", kind: "string", token: Some("ADDR"), flags: &["optional"], ..Argument::NONE }, Argument { name: "ip:port", kind: "string", token: Some("LADDR"), since: "6.2.0", flags: &["optional"], ..Argument::NONE }, Argument { name: "yes/no", kind: "string", token: Some("SKIPME"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7330,8 +6567,6 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Get the list of client connections",
         complexity: "O(N) where N is the number of client connections",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("2.8.12", "Added unique client `id` field."),
                 ("5.0.0", "Added optional `TYPE` filter."),
@@ -7341,10 +6576,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
                 ("7.0.3", "Added `ssub` field."),
             ],
             arguments: &[
-                Argument { name: "normal_master_replica_pubsub", kind: "oneof", token: Some("TYPE"), key_spec_index: None, since: "5.0.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: Some("NORMAL"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "master", kind: "pure-token", token: Some("MASTER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "replica", kind: "pure-token", token: Some("REPLICA"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "pubsub", kind: "pure-token", token: Some("PUBSUB"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "id", kind: "block", token: Some("ID"), key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "client-id", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] }] },
+                Argument { name: "normal_master_replica_pubsub", kind: "oneof", token: Some("TYPE"), since: "5.0.0", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: Some("NORMAL"), ..Argument::NONE }, Argument { name: "master", kind: "pure-token", token: Some("MASTER"), ..Argument::NONE }, Argument { name: "replica", kind: "pure-token", token: Some("REPLICA"), ..Argument::NONE }, Argument { name: "pubsub", kind: "pure-token", token: Some("PUBSUB"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "id", kind: "block", token: Some("ID"), since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "client-id", kind: "integer", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7359,13 +6594,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Set client eviction mode for the current connection",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "enabled", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "enabled", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), ..Argument::NONE }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7380,13 +6612,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Choose whether the connection's commands count as uses of the keys",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "enabled", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "enabled", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), ..Argument::NONE }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7401,16 +6630,14 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Stop processing commands from clients for some time",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option."),
             ],
             arguments: &[
-                Argument { name: "timeout", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "mode", kind: "oneof", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "write", kind: "pure-token", token: Some("WRITE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "all", kind: "pure-token", token: Some("ALL"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "timeout", kind: "integer", ..Argument::NONE },
+                Argument { name: "mode", kind: "oneof", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "write", kind: "pure-token", token: Some("WRITE"), ..Argument::NONE }, Argument { name: "all", kind: "pure-token", token: Some("ALL"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7425,13 +6652,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Instruct the server whether to reply to commands",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "on_off_skip", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "skip", kind: "pure-token", token: Some("SKIP"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "on_off_skip", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), ..Argument::NONE }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), ..Argument::NONE }, Argument { name: "skip", kind: "pure-token", token: Some("SKIP"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7446,13 +6670,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Tell which client library the connection uses",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "attr", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "lib-name", kind: "pure-token", token: Some("LIB-NAME"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "lib-ver", kind: "pure-token", token: Some("LIB-VER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "attr", kind: "oneof", arguments: &[Argument { name: "lib-name", kind: "pure-token", token: Some("LIB-NAME"), ..Argument::NONE }, Argument { name: "lib-ver", kind: "pure-token", token: Some("LIB-VER"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7467,13 +6688,10 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Set the current connection name",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "connection-name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "connection-name", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7488,19 +6706,16 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Enable or disable server assisted client side caching support",
         complexity: "O(1). Some options may introduce additional complexity.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "status", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "client-id", kind: "integer", token: Some("REDIRECT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "prefix", kind: "string", token: Some("PREFIX"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple", "multiple_token"], arguments: &[] },
-                Argument { name: "bcast", kind: "pure-token", token: Some("BCAST"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "optin", kind: "pure-token", token: Some("OPTIN"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "optout", kind: "pure-token", token: Some("OPTOUT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "noloop", kind: "pure-token", token: Some("NOLOOP"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "status", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: Some("ON"), ..Argument::NONE }, Argument { name: "off", kind: "pure-token", token: Some("OFF"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "client-id", kind: "integer", token: Some("REDIRECT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "prefix", kind: "string", token: Some("PREFIX"), flags: &["optional", "multiple", "multiple_token"], ..Argument::NONE },
+                Argument { name: "bcast", kind: "pure-token", token: Some("BCAST"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "optin", kind: "pure-token", token: Some("OPTIN"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "optout", kind: "pure-token", token: Some("OPTOUT"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "noloop", kind: "pure-token", token: Some("NOLOOP"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7514,13 +6729,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "6.2.0",
         summary: "Return information about server assisted client side caching for the current connection",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7534,14 +6743,11 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         summary: "Unblock a client blocked in a blocking command from a different connection",
         complexity: "O(log N) where N is the number of client connections",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "client-id", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "timeout_error", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "timeout", kind: "pure-token", token: Some("TIMEOUT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "error", kind: "pure-token", token: Some("ERROR"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "client-id", kind: "integer", ..Argument::NONE },
+                Argument { name: "timeout_error", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "timeout", kind: "pure-token", token: Some("TIMEOUT"), ..Argument::NONE }, Argument { name: "error", kind: "pure-token", token: Some("ERROR"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7555,13 +6761,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
         group: "connection", since: "6.2.0",
         summary: "Resume processing of clients that were paused",
         complexity: "O(N) Where N is the number of paused clients",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
 ];
@@ -7578,13 +6778,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Assign new hash slots to receiving node",
         complexity: "O(N) where N is the total number of hash slot arguments",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "slot", kind: "integer", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7599,13 +6796,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Assign new hash slots to receiving node",
         complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "start-slot_end-slot", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "start-slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "end-slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "start-slot_end-slot", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "start-slot", kind: "integer", ..Argument::NONE }, Argument { name: "end-slot", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7619,13 +6813,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Advance the cluster config epoch",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7639,13 +6827,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Return the number of failure reports active for a given node",
         complexity: "O(N) where N is the number of failure reports",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "node-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "node-id", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7660,13 +6845,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Return the number of local keys in the specified hash slot",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "slot", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7681,13 +6863,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Set hash slots as unbound in receiving node",
         complexity: "O(N) where N is the total number of hash slot arguments",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "slot", kind: "integer", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7702,13 +6881,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Set hash slots as unbound in receiving node",
         complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "start-slot_end-slot", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "start-slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "end-slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "start-slot_end-slot", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "start-slot", kind: "integer", ..Argument::NONE }, Argument { name: "end-slot", kind: "integer", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7723,13 +6899,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Forces a replica to perform a manual failover of its master.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "options", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "force", kind: "pure-token", token: Some("FORCE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "takeover", kind: "pure-token", token: Some("TAKEOVER"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "options", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "force", kind: "pure-token", token: Some("FORCE"), ..Argument::NONE }, Argument { name: "takeover", kind: "pure-token", token: Some("TAKEOVER"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7743,13 +6916,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Delete a node's own slots information",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7763,13 +6930,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Remove a node from the nodes table",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "node-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "node-id", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7784,14 +6948,11 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Return local key names in the specified hash slot",
         complexity: "O(log(N)) where N is the number of requested keys",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "slot", kind: "integer", ..Argument::NONE },
+                Argument { name: "count", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7805,13 +6966,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7824,13 +6979,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Provides info about Redis Cluster node state",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7844,13 +6993,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Returns the hash slot of the specified key",
         complexity: "O(N) where N is the number of bytes in the key",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7864,13 +7010,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "7.0.0",
         summary: "Returns a list of all TCP links to and from peer nodes in cluster",
         complexity: "O(N) where N is the total number of Cluster nodes",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7884,17 +7024,15 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Force a node cluster to handshake with another node",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Added the optional `cluster_bus_port` argument."),
             ],
             arguments: &[
-                Argument { name: "ip", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "port", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "cluster_bus_port", kind: "integer", token: None, key_spec_index: None, since: "4.0.0", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "ip", kind: "string", ..Argument::NONE },
+                Argument { name: "port", kind: "integer", ..Argument::NONE },
+                Argument { name: "cluster_bus_port", kind: "integer", since: "4.0.0", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7908,13 +7046,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Return the node id",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7927,13 +7059,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Get Cluster config for the node",
         complexity: "O(N) where N is the total number of Cluster nodes",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -7947,13 +7073,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "List replica nodes of the specified master node",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "node-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "node-id", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7968,13 +7091,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Reconfigure a node as a replica of the specified master node",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "node-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "node-id", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -7989,13 +7109,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Reset a Redis Cluster node",
         complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "hard_soft", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "hard", kind: "pure-token", token: Some("HARD"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "soft", kind: "pure-token", token: Some("SOFT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "hard_soft", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "hard", kind: "pure-token", token: Some("HARD"), ..Argument::NONE }, Argument { name: "soft", kind: "pure-token", token: Some("SOFT"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8009,13 +7126,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "3.0.0",
         summary: "Forces the node to save cluster state on disk",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8029,13 +7140,10 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Set the configuration epoch in a new node",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "config-epoch", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "config-epoch", kind: "integer", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8050,14 +7158,11 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         summary: "Bind a hash slot to a specific node",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "slot", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "subcommand", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "node-id", kind: "string", token: Some("IMPORTING"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "node-id", kind: "string", token: Some("MIGRATING"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "node-id", kind: "string", token: Some("NODE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "stable", kind: "pure-token", token: Some("STABLE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "slot", kind: "integer", ..Argument::NONE },
+                Argument { name: "subcommand", kind: "oneof", arguments: &[Argument { name: "node-id", kind: "string", token: Some("IMPORTING"), ..Argument::NONE }, Argument { name: "node-id", kind: "string", token: Some("MIGRATING"), ..Argument::NONE }, Argument { name: "node-id", kind: "string", token: Some("NODE"), ..Argument::NONE }, Argument { name: "stable", kind: "pure-token", token: Some("STABLE"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8071,13 +7176,7 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         group: "cluster", since: "7.0.0",
         summary: "Get array of cluster slots to node mappings",
         complexity: "O(N) where N is the total number of cluster nodes",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8092,12 +7191,12 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         complexity: "O(1)",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "5.0.0", replaced_by: "`CLUSTER REPLICAS`",
-            history: &[],
+            deprecated_since: "5.0.0",
+            replaced_by: "`CLUSTER REPLICAS`",
             arguments: &[
-                Argument { name: "node-id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "node-id", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8113,13 +7212,13 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         complexity: "O(N) where N is the total number of Cluster nodes",
         docs: &Docs {
             doc_flags: &["deprecated"],
-            deprecated_since: "7.0.0", replaced_by: "`CLUSTER SHARDS`",
+            deprecated_since: "7.0.0",
+            replaced_by: "`CLUSTER SHARDS`",
             history: &[
                 ("4.0.0", "Added node IDs."),
                 ("7.0.0", "Added additional networking metadata field."),
             ],
-            arguments: &[],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8136,13 +7235,7 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "2.8.13",
         summary: "Get total number of Redis commands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8156,13 +7249,10 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         summary: "Get array of specific Redis command documentation",
         complexity: "O(N) where N is the number of commands to look up",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "command-name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "command-name", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8176,13 +7266,7 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "2.8.13",
         summary: "Extract keys given a full Redis command",
         complexity: "O(N) where N is the number of arguments to the command",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8195,13 +7279,7 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "7.0.0",
         summary: "Extract keys and access flags given a full Redis command",
         complexity: "O(N) where N is the number of arguments to the command",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8214,13 +7292,7 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8234,15 +7306,13 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         summary: "Get array of specific Redis command details, or all when no argument is given.",
         complexity: "O(N) where N is the number of commands to look up",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Allowed to be called with no argument to get info on all commands."),
             ],
             arguments: &[
-                Argument { name: "command-name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "command-name", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8257,13 +7327,10 @@ static COMMAND_SUBCOMMANDS: [Command; 7] = [
         summary: "Get an array of Redis command names",
         complexity: "O(N) where N is the total number of Redis commands",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "filterby", kind: "oneof", token: Some("FILTERBY"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "module-name", kind: "string", token: Some("MODULE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "category", kind: "string", token: Some("ACLCAT"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "pattern", kind: "pattern", token: Some("PATTERN"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "filterby", kind: "oneof", token: Some("FILTERBY"), flags: &["optional"], arguments: &[Argument { name: "module-name", kind: "string", token: Some("MODULE"), ..Argument::NONE }, Argument { name: "category", kind: "string", token: Some("ACLCAT"), ..Argument::NONE }, Argument { name: "pattern", kind: "pattern", token: Some("PATTERN"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8281,15 +7348,13 @@ static CONFIG_SUBCOMMANDS: [Command; 5] = [
         summary: "Get the values of configuration parameters",
         complexity: "O(N) when N is the number of configuration parameters provided",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the ability to pass multiple pattern parameters in one call"),
             ],
             arguments: &[
-                Argument { name: "parameter", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "parameter", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "parameter", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "parameter", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8303,13 +7368,7 @@ static CONFIG_SUBCOMMANDS: [Command; 5] = [
         group: "server", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8322,13 +7381,7 @@ static CONFIG_SUBCOMMANDS: [Command; 5] = [
         group: "server", since: "2.0.0",
         summary: "Reset the stats returned by INFO",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8341,13 +7394,7 @@ static CONFIG_SUBCOMMANDS: [Command; 5] = [
         group: "server", since: "2.8.0",
         summary: "Rewrite the configuration file with the in memory configuration",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8361,15 +7408,13 @@ static CONFIG_SUBCOMMANDS: [Command; 5] = [
         summary: "Set configuration parameters to the given values",
         complexity: "O(N) when N is the number of configuration parameters provided",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the ability to set multiple parameters in one call."),
             ],
             arguments: &[
-                Argument { name: "parameter_value", kind: "block", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[Argument { name: "parameter", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "parameter_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "parameter", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8387,13 +7432,10 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         summary: "Delete a function by name",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "library-name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "library-name", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8407,13 +7449,7 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         group: "scripting", since: "7.0.0",
         summary: "Dump all functions into a serialized binary payload",
         complexity: "O(N) where N is the number of functions",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8427,13 +7463,10 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         summary: "Deleting all functions",
         complexity: "O(N) where N is the number of functions deleted",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "async", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "async", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), ..Argument::NONE }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8447,13 +7480,7 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         group: "scripting", since: "7.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8466,13 +7493,7 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         group: "scripting", since: "7.0.0",
         summary: "Kill the function currently in execution.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8486,14 +7507,11 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         summary: "List information about all the functions",
         complexity: "O(N) where N is the number of functions",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "library-name-pattern", kind: "string", token: Some("LIBRARYNAME"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "withcode", kind: "pure-token", token: Some("WITHCODE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "library-name-pattern", kind: "string", token: Some("LIBRARYNAME"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "withcode", kind: "pure-token", token: Some("WITHCODE"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8508,14 +7526,11 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         summary: "Create a function with the given arguments (name, code, description)",
         complexity: "O(1) (considering compilation time is redundant)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "function-code", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "function-code", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8530,14 +7545,11 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         summary: "Restore all the functions on the given payload",
         complexity: "O(N) where N is the number of functions on the payload",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "serialized-value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "policy", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "flush", kind: "pure-token", token: Some("FLUSH"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "append", kind: "pure-token", token: Some("APPEND"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "serialized-value", kind: "string", ..Argument::NONE },
+                Argument { name: "policy", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "flush", kind: "pure-token", token: Some("FLUSH"), ..Argument::NONE }, Argument { name: "append", kind: "pure-token", token: Some("APPEND"), ..Argument::NONE }, Argument { name: "replace", kind: "pure-token", token: Some("REPLACE"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8551,13 +7563,7 @@ static FUNCTION_SUBCOMMANDS: [Command; 9] = [
         group: "scripting", since: "7.0.0",
         summary: "Return information about the function currently running (name, description, duration)",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
 ];
@@ -8573,13 +7579,7 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "2.8.13",
         summary: "Return a human readable latency analysis report.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8593,13 +7593,10 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         summary: "Return a latency graph for the event.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "event", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "event", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8613,13 +7610,7 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "2.8.13",
         summary: "Show helpful text about the different subcommands.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8633,13 +7624,10 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         summary: "Return the cumulative distribution of latencies of a subset of commands or all.",
         complexity: "O(N) where N is the number of commands with latency information being retrieved.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "command", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "command", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8654,13 +7642,10 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         summary: "Return timestamp-latency samples for the event.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "event", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "event", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8674,13 +7659,7 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         group: "server", since: "2.8.13",
         summary: "Return the latest latency samples for all events.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8694,13 +7673,10 @@ static LATENCY_SUBCOMMANDS: [Command; 7] = [
         summary: "Reset latency data for one or more events.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "event", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "event", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8717,13 +7693,7 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         group: "server", since: "4.0.0",
         summary: "Outputs memory problems report",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8736,13 +7706,7 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         group: "server", since: "4.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8755,13 +7719,7 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         group: "server", since: "4.0.0",
         summary: "Show allocator internal stats",
         complexity: "Depends on how much memory is allocated, could be slow",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8774,13 +7732,7 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         group: "server", since: "4.0.0",
         summary: "Ask the allocator to release memory",
         complexity: "Depends on how much memory is allocated, could be slow",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8793,13 +7745,7 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         group: "server", since: "4.0.0",
         summary: "Show memory usage details",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8815,14 +7761,11 @@ static MEMORY_SUBCOMMANDS: [Command; 6] = [
         summary: "Estimate the memory usage of a key",
         complexity: "O(N) where N is the number of samples.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "count", kind: "integer", token: Some("SAMPLES"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "count", kind: "integer", token: Some("SAMPLES"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8839,13 +7782,7 @@ static MODULE_SUBCOMMANDS: [Command; 5] = [
         group: "server", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8858,13 +7795,7 @@ static MODULE_SUBCOMMANDS: [Command; 5] = [
         group: "server", since: "4.0.0",
         summary: "List all modules loaded by the server",
         complexity: "O(N) where N is the number of loaded modules.",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -8878,14 +7809,11 @@ static MODULE_SUBCOMMANDS: [Command; 5] = [
         summary: "Load a module",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "path", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "path", kind: "string", ..Argument::NONE },
+                Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8900,15 +7828,12 @@ static MODULE_SUBCOMMANDS: [Command; 5] = [
         summary: "Load a module with extended parameters",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "path", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "configs", kind: "block", token: Some("CONFIG"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple", "multiple_token"], arguments: &[Argument { name: "name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "value", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "args", kind: "block", token: Some("ARGS"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[Argument { name: "arg", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "path", kind: "string", ..Argument::NONE },
+                Argument { name: "configs", kind: "block", token: Some("CONFIG"), flags: &["optional", "multiple", "multiple_token"], arguments: &[Argument { name: "name", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "args", kind: "block", token: Some("ARGS"), flags: &["optional", "multiple"], arguments: &[Argument { name: "arg", kind: "string", ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8923,13 +7848,10 @@ static MODULE_SUBCOMMANDS: [Command; 5] = [
         summary: "Unload a module",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "name", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "name", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8949,13 +7871,10 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
         summary: "Inspect the internal encoding of a Redis object",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8972,13 +7891,10 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
         summary: "Get the logarithmic access frequency counter of a Redis object",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -8992,13 +7908,7 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
         group: "generic", since: "6.2.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9014,13 +7924,10 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
         summary: "Get the time since a Redis object was last accessed",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9037,13 +7944,10 @@ static OBJECT_SUBCOMMANDS: [Command; 5] = [
         summary: "Get the number of references to the value of the key",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9061,13 +7965,10 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         summary: "List active channels",
         complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "pattern", kind: "pattern", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "pattern", kind: "pattern", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9081,13 +7982,7 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         group: "pubsub", since: "6.2.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9100,13 +7995,7 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         group: "pubsub", since: "2.8.0",
         summary: "Get the count of unique patterns pattern subscriptions",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9120,13 +8009,10 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         summary: "Get the count of subscribers for channels",
         complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "channel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "channel", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9141,13 +8027,10 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         summary: "List active shard channels",
         complexity: "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "pattern", kind: "pattern", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "pattern", kind: "pattern", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9162,13 +8045,10 @@ static PUBSUB_SUBCOMMANDS: [Command; 6] = [
         summary: "Get the count of subscribers for shard channels",
         complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "shardchannel", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional", "multiple"], arguments: &[] },
+                Argument { name: "shardchannel", kind: "string", flags: &["optional", "multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9186,13 +8066,10 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         summary: "Set the debug mode for executed scripts.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "mode", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "yes", kind: "pure-token", token: Some("YES"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "no", kind: "pure-token", token: Some("NO"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "mode", kind: "oneof", arguments: &[Argument { name: "yes", kind: "pure-token", token: Some("YES"), ..Argument::NONE }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), ..Argument::NONE }, Argument { name: "no", kind: "pure-token", token: Some("NO"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9207,13 +8084,10 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         summary: "Check existence of scripts in the script cache.",
         complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "sha1", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["multiple"], arguments: &[] },
+                Argument { name: "sha1", kind: "string", flags: &["multiple"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9228,15 +8102,13 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         summary: "Remove all the scripts from the script cache.",
         complexity: "O(N) with N being the number of scripts in cache",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers."),
             ],
             arguments: &[
-                Argument { name: "async", kind: "oneof", token: None, key_spec_index: None, since: "6.2.0", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
+                Argument { name: "async", kind: "oneof", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "async", kind: "pure-token", token: Some("ASYNC"), ..Argument::NONE }, Argument { name: "sync", kind: "pure-token", token: Some("SYNC"), ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9250,13 +8122,7 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         group: "scripting", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9269,13 +8135,7 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         group: "scripting", since: "2.6.0",
         summary: "Kill the script currently in execution.",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9289,13 +8149,10 @@ static SCRIPT_SUBCOMMANDS: [Command; 6] = [
         summary: "Load the specified Lua script into the script cache.",
         complexity: "O(N) with N being the length in bytes of the script body.",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "script", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "script", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9313,15 +8170,13 @@ static SLOWLOG_SUBCOMMANDS: [Command; 4] = [
         summary: "Get the slow log's entries",
         complexity: "O(N) where N is the number of entries returned",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("4.0.0", "Added client IP address, port and name to the reply."),
             ],
             arguments: &[
-                Argument { name: "count", kind: "integer", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "count", kind: "integer", flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9335,13 +8190,7 @@ static SLOWLOG_SUBCOMMANDS: [Command; 4] = [
         group: "server", since: "6.2.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9354,13 +8203,7 @@ static SLOWLOG_SUBCOMMANDS: [Command; 4] = [
         group: "server", since: "2.2.12",
         summary: "Get the slow log's length",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9373,13 +8216,7 @@ static SLOWLOG_SUBCOMMANDS: [Command; 4] = [
         group: "server", since: "2.2.12",
         summary: "Clear all entries from the slow log",
         complexity: "O(N) where N is the number of entries in the slowlog",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
 ];
@@ -9398,19 +8235,17 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         summary: "Create a consumer group.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `entries_read` named argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "id", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "new_id", kind: "pure-token", token: Some("$"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "mkstream", kind: "pure-token", token: Some("MKSTREAM"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
-                Argument { name: "entries_read", kind: "integer", token: Some("ENTRIESREAD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
+                Argument { name: "id", kind: "oneof", arguments: &[Argument { name: "id", kind: "string", ..Argument::NONE }, Argument { name: "new_id", kind: "pure-token", token: Some("$"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "mkstream", kind: "pure-token", token: Some("MKSTREAM"), flags: &["optional"], ..Argument::NONE },
+                Argument { name: "entries_read", kind: "integer", token: Some("ENTRIESREAD"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9427,15 +8262,12 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         summary: "Create a consumer in a consumer group.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "consumername", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
+                Argument { name: "consumername", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9452,15 +8284,12 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         summary: "Delete a consumer from a consumer group.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "consumername", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
+                Argument { name: "consumername", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9477,14 +8306,11 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         summary: "Destroy a consumer group.",
         complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9498,13 +8324,7 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         group: "stream", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9520,18 +8340,16 @@ static XGROUP_SUBCOMMANDS: [Command; 6] = [
         summary: "Set a consumer group to an arbitrary last delivered ID value.",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the optional `entries_read` argument."),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "id", kind: "oneof", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[Argument { name: "id", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }, Argument { name: "new_id", kind: "pure-token", token: Some("$"), key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] }] },
-                Argument { name: "entries_read", kind: "integer", token: Some("ENTRIESREAD"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
+                Argument { name: "id", kind: "oneof", arguments: &[Argument { name: "id", kind: "string", ..Argument::NONE }, Argument { name: "new_id", kind: "pure-token", token: Some("$"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "entries_read", kind: "integer", token: Some("ENTRIESREAD"), flags: &["optional"], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9551,14 +8369,11 @@ static XINFO_SUBCOMMANDS: [Command; 4] = [
         summary: "List the consumers in a consumer group",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "groupname", kind: "string", token: None, key_spec_index: None, since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "groupname", kind: "string", ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9575,15 +8390,13 @@ static XINFO_SUBCOMMANDS: [Command; 4] = [
         summary: "List the consumer groups of a stream",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("7.0.0", "Added the `entries-read` and `lag` fields"),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),
@@ -9597,13 +8410,7 @@ static XINFO_SUBCOMMANDS: [Command; 4] = [
         group: "stream", since: "5.0.0",
         summary: "Show helpful text about the different subcommands",
         complexity: "O(1)",
-        docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
-            history: &[],
-            arguments: &[],
-            help: &[],
-        },
+        docs: &Docs::NONE,
         subcommands: &[],
     }.command(),
     Entry {
@@ -9619,17 +8426,15 @@ static XINFO_SUBCOMMANDS: [Command; 4] = [
         summary: "Get information about a stream",
         complexity: "O(1)",
         docs: &Docs {
-            doc_flags: &[],
-            deprecated_since: "", replaced_by: "",
             history: &[
                 ("6.0.0", "Added the `FULL` modifier."),
                 ("7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields"),
             ],
             arguments: &[
-                Argument { name: "key", kind: "key", token: None, key_spec_index: Some(0), since: "", deprecated_since: "", flags: &[], arguments: &[] },
-                Argument { name: "full", kind: "block", token: Some("FULL"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), key_spec_index: None, since: "", deprecated_since: "", flags: &["optional"], arguments: &[] }] },
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "full", kind: "block", token: Some("FULL"), flags: &["optional"], arguments: &[Argument { name: "count", kind: "integer", token: Some("COUNT"), flags: &["optional"], ..Argument::NONE }], ..Argument::NONE },
             ],
-            help: &[],
+            ..Docs::NONE
         },
         subcommands: &[],
     }.command(),

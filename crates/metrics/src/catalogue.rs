@@ -248,7 +248,7 @@ pub fn catalogue_markdown() -> String {
         "No label holds a key or a client's address, so the number of series depends on the ",
         "configuration alone.\n\n",
         "Histograms double from bound to bound: latencies from 62.5 us to 8.192 s (1, 8 and ",
-        "64 ms are bounds), sizes from 1 to 8192. A value on a bound counts below it.\n",
+        "64 ms are bounds), sizes from 1 to 8192. A value on a bound counts at or below it.\n",
     ));
     let mut subsystem = "";
     for metric in CATALOGUE {

@@ -157,7 +157,9 @@ mod tests {
                     waiting.push((order.reserve(), reply));
                 } else {
                     let (sequence, reply) = waiting.swap_remove(random(waiting.len()));
-                    order.complete(sequence, &mut out, |out| out.extend_from_slice(reply.as_bytes()));
+                    order.complete(sequence, &mut out, |out| {
+                        out.extend_from_slice(reply.as_bytes())
+                    });
                     assert!(expected.starts_with(&out));
                 }
             }

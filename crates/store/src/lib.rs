@@ -1,1 +1,35 @@
-//! (crate under construction)
+//! The embedded store: keys and values in memory, expiry, eviction, and the
+//! commands on them.
+//!
+//! ```text
+//!  Store ── Shard (lock) ── Space per database ── Table ── items, each one block of memory
+//!    │                                        ├── Wheel: when they expire
+//!    └── Heap: arenas for items               └── Queue: which to evict
+//! ```
+//! Shared by all workers; a request runs to completion on the thread that read
+//! it, holding the locks of its keys' shards. Never does I/O, never reads a
+//! clock, has no thread of its own. Read first: [`Store`], `entry.rs` (all that
+//! commands may do with a key) and `table.rs`.
+//!
+//! Architecture invariants: a request waits for nothing but shard locks, taken
+//! in ascending order; arena locks are taken inside them and held for one list
+//! operation. Every byte of an item or a table is in `memory_used`.
+
+mod arena;
+mod commands;
+mod entry;
+mod evict;
+mod expiry;
+mod extended;
+mod glob;
+mod item;
+mod lock;
+mod mapping;
+mod number;
+mod shard;
+mod space;
+mod store;
+mod table;
+
+pub use evict::EvictionPolicy;
+pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};

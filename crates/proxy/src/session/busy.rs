@@ -41,6 +41,14 @@ impl Busy {
         (budget / self.reply_len as usize).clamp(IN_FLIGHT_MIN.min(most), most)
     }
 
+    /// Whether another request may be started: the pipeline has room and the
+    /// client reads its replies.
+    #[inline]
+    pub fn has_room(&self, limits: &Limits) -> bool {
+        self.order.len() < self.in_flight_max(limits)
+            && self.undelivered() < limits.session_output_len_soft as usize
+    }
+
     /// Notes the length of a reply.
     #[inline]
     pub fn note_reply(&mut self, len: usize) {

@@ -25,6 +25,10 @@ pub struct Session {
     /// No more is read: the client half-closed, broke the protocol, or quit.
     /// The session ends when the last reply has left.
     pub closing: bool,
+    /// The client sends no more; what it has sent is still answered.
+    pub ended: bool,
+    /// The client broke the protocol; told apart for the metrics.
+    pub broken: bool,
     /// The socket took less than was offered; wait until it is writable.
     pub send_blocked: bool,
     /// The socket may hold unread bytes: reading stopped before it was
@@ -47,25 +51,14 @@ impl Session {
             busy: None,
             pool,
             closing: false,
+            ended: false,
+            broken: false,
             send_blocked: false,
             unread: false,
             paused: false,
             is_dirty: false,
             is_resuming: false,
             identity,
-        }
-    }
-
-    /// Whether another request may be started: the pipeline has room and the
-    /// client reads its replies.
-    #[inline]
-    pub fn may_start(&self, limits: &Limits) -> bool {
-        match &self.busy {
-            None => true,
-            Some(busy) => {
-                busy.order.len() < busy.in_flight_max(limits)
-                    && busy.undelivered() < limits.session_output_len_soft as usize
-            }
         }
     }
 

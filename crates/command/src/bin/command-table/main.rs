@@ -1,24 +1,31 @@
-//! Writes the command table of this crate from a running redis-server:
-//! `command-table ADDRESS` prints `src/table.rs`.
+//! Writes what is generated from and about the command table of this crate.
+//!
+//! `command-table ADDRESS` prints `src/table.rs`, as the redis-server at
+//! ADDRESS (`host:port`, or the path of a unix socket) describes its commands.
+//! `command-table --docs` prints `docs/commands.md`, the support table.
 
 #![forbid(unsafe_code)]
 
+mod docs;
 mod reply;
 mod source;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Some(address) = std::env::args().nth(1) else {
-        eprintln!("usage: command-table HOST:PORT|SOCKET");
-        return ExitCode::FAILURE;
+    let printed = match std::env::args().nth(1).as_deref() {
+        None => Err(std::io::Error::other("usage: command-table --docs | HOST:PORT | SOCKET")),
+        Some("--docs") => Ok(docs::support_table()),
+        Some(address) => source::describe(address),
     };
-    match source::describe(&address) {
-        Ok(table) => print!("{table}"),
+    match printed {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
         Err(error) => {
-            eprintln!("command-table: {address}: {error}");
-            return ExitCode::FAILURE;
+            eprintln!("command-table: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }

@@ -203,25 +203,7 @@ fn write_command(command: &Described, out: &mut String) -> std::fmt::Result {
     writeln!(out, "        group: {:?}, since: {:?},", text("group"), text("since"))?;
     writeln!(out, "        summary: {:?},", text("summary"))?;
     writeln!(out, "        complexity: {:?},", text("complexity"))?;
-    writeln!(out, "        docs: &Docs {{")?;
-    writeln!(
-        out,
-        "            doc_flags: {},",
-        slice(docs.get("doc_flags").items(), |flag| quoted(flag.text()))
-    )?;
-    writeln!(
-        out,
-        "            deprecated_since: {:?}, replaced_by: {:?},",
-        text("deprecated_since"),
-        text("replaced_by")
-    )?;
-    let history = |change: &Reply| {
-        format!("({:?}, {:?})", change.items()[0].text(), change.items()[1].text())
-    };
-    writeln!(out, "            history: {},", lines(docs.get("history").items(), 3, history))?;
-    writeln!(out, "            arguments: {},", lines(docs.get("arguments").items(), 3, argument))?;
-    writeln!(out, "            help: {},", lines(&command.help, 3, |line| quoted(line)))?;
-    writeln!(out, "        }},")?;
+    writeln!(out, "        docs: {},", documents(command))?;
     let subcommands = if command.subcommands.is_empty() {
         "&[]".to_owned()
     } else {
@@ -267,8 +249,32 @@ fn key_spec(spec: &Reply) -> String {
     format!("KeySpec {{ flags: {flags}, begin: {begin}, find: {find}, notes: {notes:?} }}")
 }
 
+/// The documents of a command; most have few of the fields, and the rest is
+/// left to the default.
+fn documents(command: &Described) -> String {
+    let docs = &command.docs;
+    let change = |change: &Reply| {
+        format!("({:?}, {:?})", change.items()[0].text(), change.items()[1].text())
+    };
+    let fields = [
+        ("doc_flags", slice(docs.get("doc_flags").items(), |flag| quoted(flag.text()))),
+        ("deprecated_since", quoted(docs.get("deprecated_since").text())),
+        ("replaced_by", quoted(docs.get("replaced_by").text())),
+        ("history", lines(docs.get("history").items(), 3, change)),
+        ("arguments", lines(docs.get("arguments").items(), 3, argument)),
+        ("help", lines(&command.help, 3, |line| quoted(line))),
+    ];
+    let given: Vec<_> = fields.iter().filter(|(_, value)| !is_default(value)).collect();
+    if given.is_empty() {
+        return "&Docs::NONE".to_owned();
+    }
+    let given: String =
+        given.iter().map(|(field, value)| format!("            {field}: {value},\n")).collect();
+    format!("&Docs {{\n{given}            ..Docs::NONE\n        }}")
+}
+
 fn argument(argument: &Reply) -> String {
-    let text = |key: &str| argument.get(key).text();
+    let text = |key: &str| quoted(argument.get(key).text());
     let token = match argument.get("token") {
         Reply::Text(token) => format!("Some({token:?})"),
         _ => "None".to_owned(),
@@ -277,16 +283,26 @@ fn argument(argument: &Reply) -> String {
         Reply::Integer(index) => format!("Some({index})"),
         _ => "None".to_owned(),
     };
+    let fields = [
+        ("token", token),
+        ("key_spec_index", key_spec_index),
+        ("since", text("since")),
+        ("deprecated_since", text("deprecated_since")),
+        ("flags", slice(argument.get("flags").items(), |flag| quoted(flag.text()))),
+        ("arguments", slice(argument.get("arguments").items(), self::argument)),
+    ];
+    let given = fields.iter().filter(|(_, value)| !is_default(value));
+    let given: String = given.map(|(field, value)| format!("{field}: {value}, ")).collect();
     format!(
-        "Argument {{ name: {:?}, kind: {:?}, token: {token}, key_spec_index: {key_spec_index}, since: {:?}, \
-         deprecated_since: {:?}, flags: {}, arguments: {} }}",
+        "Argument {{ name: {}, kind: {}, {given}..Argument::NONE }}",
         text("name"),
-        text("type"),
-        text("since"),
-        text("deprecated_since"),
-        slice(argument.get("flags").items(), |flag| quoted(flag.text())),
-        slice(argument.get("arguments").items(), self::argument),
+        text("type")
     )
+}
+
+/// Whether a field's value is what `NONE` of its type has anyway.
+fn is_default(value: &str) -> bool {
+    matches!(value, "None" | "&[]" | "\"\"")
 }
 
 /// A set of words as the union of the constants they name.

@@ -1,0 +1,573 @@
+//! ```text
+//!   enqueue ──► output ──► backend ──► input ──► front of the FIFO ──► owner
+//!                            FIFO  [ abandoned | abandoned | live | live ]
+//! ```
+//! A backend answers in the order it was asked, so the FIFO of exchanges is
+//! all the bookkeeping there is. A request whose time is up is answered with
+//! an error and its exchange stays in the FIFO, abandoned: the late reply is
+//! recognised by its place and skipped, and nobody else notices. Exchanges of
+//! one link have one timeout, so the abandoned ones are always in front.
+//!
+//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
+//! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
+//! connecting; they are held until the handshake is over.
+
+mod exchange;
+
+pub use exchange::{Exchange, Internal, Owner};
+
+use crate::Output;
+use keyway_base::{BackendFault, Limits, Sent, Time};
+use keyway_resp::{Framing, Kind, frame_reply, reply};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a link needs to know of its pool.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Password given to the backend, with the user name if there is one.
+    pub password: Option<String>,
+    /// Database selected after connecting.
+    pub database: u32,
+    /// How long a request may wait for its reply; `None`: for ever.
+    pub timeout: Option<Duration>,
+    /// How long connecting and the handshake may take.
+    pub connect_timeout: Duration,
+    /// First pause after a failed connection.
+    pub backoff_min: Duration,
+    /// Longest pause after failed connections.
+    pub backoff_max: Duration,
+}
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not connected; connects when first needed.
+    Idle,
+    /// The system is connecting.
+    Connecting {
+        /// When it must be done, handshake included.
+        deadline: Time,
+    },
+    /// Connected; the handshake's replies are awaited.
+    Handshaking {
+        /// Replies still to come.
+        left: u8,
+        /// When it must be done.
+        deadline: Time,
+    },
+    /// Requests flow.
+    Ready,
+    /// The last attempt failed; none is made before `until`.
+    Backoff {
+        /// When another attempt is allowed.
+        until: Time,
+    },
+}
+
+/// An exchange that will get no reply from the backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// The exchange.
+    pub exchange: Exchange,
+    /// Whether the backend may have seen its request.
+    pub sent: Sent,
+}
+
+/// One connection to a backend.
+#[derive(Debug)]
+pub struct Link {
+    state: LinkState,
+    fifo: VecDeque<Exchange>,
+    /// Exchanges at the front of the FIFO that were answered with a timeout.
+    abandoned: usize,
+    handshake: Output,
+    output: Output,
+    input: Vec<u8>,
+    input_needed: usize,
+    /// Database the last request in `output` runs on.
+    pub database: u32,
+    /// When bytes last came, or the first request was sent after silence.
+    progress: Time,
+    /// Failed attempts to connect since the last success.
+    failures: u32,
+    /// The socket took less than was offered.
+    pub send_blocked: bool,
+    /// In the worker's list of links with output.
+    pub is_dirty: bool,
+}
+
+/// How long a backend may be silent, with requests outstanding, before the
+/// connection counts as dead: this many timeouts, and never less than
+/// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
+const STUCK_TIMEOUTS: u32 = 10;
+/// See [`STUCK_TIMEOUTS`].
+const STUCK_MIN: Duration = Duration::from_secs(10);
+/// Silence that counts as death where requests have no timeout.
+const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Capacity the input buffer keeps when it empties, in bytes.
+const INPUT_KEPT_MAX: usize = 64 << 10;
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            state: LinkState::Idle,
+            fifo: VecDeque::new(),
+            abandoned: 0,
+            handshake: Output::default(),
+            output: Output::default(),
+            input: Vec::new(),
+            input_needed: 0,
+            database: 0,
+            progress: Time(0),
+            failures: 0,
+            send_blocked: false,
+            is_dirty: false,
+        }
+    }
+}
+
+impl Link {
+    /// Where the link is in its life.
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// Exchanges waiting for a reply, late ones included.
+    #[inline]
+    pub fn in_flight(&self) -> usize {
+        self.fifo.len()
+    }
+
+    /// Bytes not sent yet.
+    #[inline]
+    pub fn unsent_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Whether it takes another request; if not, clients that need it wait.
+    #[inline]
+    pub fn has_room(&self, limits: &Limits) -> bool {
+        self.fifo.len() < limits.link_in_flight_max as usize
+            && self.output.len() < limits.link_output_len_max as usize
+    }
+
+    /// Whether it has drained far enough to let waiting clients go on: well
+    /// below the bound, so that they do not stop again at once.
+    pub fn has_drained(&self, limits: &Limits) -> bool {
+        self.fifo.len() <= limits.link_in_flight_max as usize / 2
+            && self.output.len() <= limits.link_output_len_max as usize / 2
+    }
+
+    /// Whether a connection must be made for the requests that wait.
+    pub fn wants_connection(&self, now: Time) -> bool {
+        match self.state {
+            LinkState::Idle => true,
+            LinkState::Backoff { until } => now >= until,
+            _ => false,
+        }
+    }
+
+    /// Whether requests fail at once, because connecting failed moments ago.
+    #[inline]
+    pub fn is_down(&self, now: Time) -> bool {
+        matches!(self.state, LinkState::Backoff { until } if now < until)
+    }
+
+    /// Notes that a connection is being made.
+    pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
+        self.state = LinkState::Connecting { deadline: now + options.connect_timeout };
+        self.database = options.database;
+    }
+
+    /// Notes that the connection stands, and prepares the handshake.
+    pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
+        let mut left = 0;
+        let out = self.handshake.buf();
+        if let Some(password) = &options.password {
+            reply::array(out, 2);
+            reply::bulk(out, b"AUTH");
+            reply::bulk(out, password.as_bytes());
+            left += 1;
+        }
+        if options.database != 0 {
+            reply::array(out, 2);
+            reply::bulk(out, b"SELECT");
+            reply::bulk(out, options.database.to_string().as_bytes());
+            left += 1;
+        }
+        self.progress = now;
+        let deadline = now + options.connect_timeout;
+        self.state = match left {
+            0 => LinkState::Ready,
+            left => LinkState::Handshaking { left, deadline },
+        };
+        if left == 0 {
+            self.failures = 0;
+        }
+    }
+
+    /// Buffer to append one request to; follow with [`Link::enqueue`].
+    #[inline]
+    pub fn request_buf(&mut self) -> &mut Vec<u8> {
+        self.output.buf()
+    }
+
+    /// Puts an exchange behind the others, for the request whose `len` bytes
+    /// were just appended to [`Link::request_buf`].
+    #[inline]
+    pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
+        if self.fifo.is_empty() {
+            self.progress = now;
+        }
+        self.fifo.push_back(Exchange { owner, started: now, len: len as u32, class });
+    }
+
+    /// What can be sent now.
+    #[inline]
+    pub fn unsent(&self) -> &[u8] {
+        match self.state {
+            LinkState::Ready => self.output.unsent(),
+            LinkState::Handshaking { .. } => self.handshake.unsent(),
+            _ => &[],
+        }
+    }
+
+    /// Notes that the socket took `len` bytes of [`Link::unsent`].
+    #[inline]
+    pub fn advance(&mut self, len: usize) {
+        match self.state {
+            LinkState::Ready => self.output.advance(len),
+            _ => self.handshake.advance(len),
+        }
+    }
+
+    /// Takes bytes from the backend and hands each whole reply, with the
+    /// exchange it belongs to, to `deliver`. Late replies to abandoned
+    /// exchanges are handed over as well, with an owner of `None`.
+    ///
+    /// # Errors
+    /// When the backend breaks the protocol or refuses the handshake: lose the
+    /// connection.
+    pub fn handle_input(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        now: Time,
+        mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<(), BackendFault> {
+        self.progress = now;
+        if self.input.is_empty() {
+            let consumed = self.take_replies(bytes, limits, &mut deliver)?;
+            self.input.extend_from_slice(&bytes[consumed..]);
+            return Ok(());
+        }
+        self.input.extend_from_slice(bytes);
+        if self.input.len() < self.input_needed {
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let consumed = self.take_replies(&input, limits, &mut deliver)?;
+        input.drain(..consumed);
+        if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
+            self.input = input;
+        }
+        Ok(())
+    }
+
+    fn take_replies(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<usize, BackendFault> {
+        let mut pos = 0;
+        while pos < bytes.len() {
+            let rest = &bytes[pos..];
+            match frame_reply(rest, limits.reply_len_max, limits.reply_depth_max) {
+                Ok(Framing::Ready { len, kind }) => {
+                    pos += len;
+                    if let LinkState::Handshaking { left, deadline } = self.state {
+                        self.on_handshake_reply(kind, left, deadline)?;
+                        continue;
+                    }
+                    let Some(mut exchange) = self.fifo.pop_front() else {
+                        return Err(BackendFault::Protocol);
+                    };
+                    if self.abandoned > 0 {
+                        self.abandoned -= 1;
+                        exchange.owner = Owner::None;
+                    }
+                    deliver(&exchange, kind, &rest[..len]);
+                }
+                Ok(Framing::NeedMore { at_least }) => {
+                    self.input_needed = at_least;
+                    break;
+                }
+                Err(_) => return Err(BackendFault::Protocol),
+            }
+        }
+        Ok(pos)
+    }
+
+    fn on_handshake_reply(
+        &mut self,
+        kind: Kind,
+        left: u8,
+        deadline: Time,
+    ) -> Result<(), BackendFault> {
+        if kind != Kind::Simple {
+            return Err(BackendFault::Handshake);
+        }
+        self.state = match left - 1 {
+            0 => {
+                self.failures = 0;
+                LinkState::Ready
+            }
+            left => LinkState::Handshaking { left, deadline },
+        };
+        Ok(())
+    }
+
+    /// When [`Link::handle_timeout`] has something to do at the earliest.
+    pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
+        let request = match (options.timeout, self.fifo.get(self.abandoned)) {
+            (Some(timeout), Some(exchange)) => Some(exchange.started + timeout),
+            _ => None,
+        };
+        let connection = match self.state {
+            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
+                Some(deadline)
+            }
+            LinkState::Ready if !self.fifo.is_empty() => Some(self.stuck_at(options)),
+            _ => None,
+        };
+        match (request, connection) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn stuck_at(&self, options: &LinkOptions) -> Time {
+        self.progress
+            + match options.timeout {
+                Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
+                None => STUCK_WITHOUT_TIMEOUT,
+            }
+    }
+
+    /// Abandons the exchanges whose time is up and hands each to `expired`.
+    ///
+    /// # Errors
+    /// When the whole connection is dead: connecting took too long, or the
+    /// backend has been silent for many timeouts.
+    pub fn handle_timeout(
+        &mut self,
+        options: &LinkOptions,
+        now: Time,
+        mut expired: impl FnMut(&Exchange),
+    ) -> Result<(), BackendFault> {
+        if let Some(timeout) = options.timeout {
+            while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
+                if now < exchange.started + timeout {
+                    break;
+                }
+                expired(exchange);
+                exchange.owner = Owner::None;
+                self.abandoned += 1;
+            }
+        }
+        match self.state {
+            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. }
+                if now >= deadline =>
+            {
+                Err(BackendFault::Connect)
+            }
+            LinkState::Ready if !self.fifo.is_empty() && now >= self.stuck_at(options) => {
+                Err(BackendFault::Timeout)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the connection. Each exchange goes to `lost`, with whether its
+    /// request may have reached the backend; with `keep_unsent`, those of
+    /// which not a byte was sent stay and go out on the next connection.
+    pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost)) {
+        // The unsent requests are the last of the output: count backwards. The
+        // abandoned ones are in front, so what is kept is in one piece.
+        let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
+        for exchange in self.fifo.iter().rev() {
+            let len = exchange.len as usize;
+            if len > unsent_len {
+                break;
+            }
+            unsent_len -= len;
+            unsent += 1;
+            if keep_unsent && exchange.owner != Owner::None {
+                kept += 1;
+                kept_len += len;
+            }
+        }
+        let total = self.fifo.len();
+        for (index, exchange) in self.fifo.drain(..total - kept).enumerate() {
+            let sent = if index + unsent >= total { Sent::No } else { Sent::Maybe };
+            lost(Lost { exchange, sent });
+        }
+        self.output.keep_last(kept_len);
+        self.abandoned = 0;
+        self.handshake.clear();
+        self.input = Vec::new();
+        self.input_needed = 0;
+        self.send_blocked = false;
+        self.state = LinkState::Idle;
+    }
+
+    /// Notes that connecting failed, and how long to wait before the next
+    /// attempt: doubling, with `jitter` (any random number) so that many links
+    /// do not come back at once. Call after [`Link::on_lost`].
+    pub fn on_backoff(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
+        let doubled = options.backoff_min * 2u32.saturating_pow(self.failures.min(16));
+        let pause = doubled.min(options.backoff_max).max(options.backoff_min);
+        let half = pause / 2;
+        let spread = half.as_nanos().max(1) as u64;
+        self.failures = self.failures.saturating_add(1);
+        self.state =
+            LinkState::Backoff { until: now + half + Duration::from_nanos(jitter % spread) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Key;
+
+    fn options() -> LinkOptions {
+        LinkOptions {
+            password: None,
+            database: 0,
+            timeout: Some(Duration::from_millis(400)),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+        }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn owner(sequence: u32) -> Owner {
+        Owner::Session { session: Key::NONE, sequence }
+    }
+
+    fn ready_link() -> Link {
+        let mut link = Link::default();
+        link.on_connecting(&options(), at(0));
+        link.on_connected(&options(), at(0));
+        link
+    }
+
+    fn ask(link: &mut Link, sequence: u32, now: Time) {
+        link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        link.enqueue(owner(sequence), 0, 14, now);
+    }
+
+    fn replies(link: &mut Link, bytes: &[u8], now: Time) -> Vec<(Owner, Vec<u8>)> {
+        let mut got = Vec::new();
+        link.handle_input(bytes, &Limits::default(), now, |exchange, _, reply| {
+            got.push((exchange.owner, reply.to_vec()));
+        })
+        .unwrap();
+        got
+    }
+
+    #[test]
+    fn a_request_that_times_out_fails_alone_and_its_late_reply_is_skipped() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        ask(&mut link, 1, at(300));
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(400), |exchange| expired.push(exchange.owner)).unwrap();
+        assert_eq!(expired, [owner(0)]);
+        assert_eq!(link.deadline(&options()), Some(at(700)));
+        let got = replies(&mut link, b"+late\r\n+mine\r\n", at(500));
+        assert_eq!(got, [(Owner::None, b"+late\r\n".to_vec()), (owner(1), b"+mine\r\n".to_vec())]);
+        assert_eq!(link.in_flight(), 0);
+    }
+
+    #[test]
+    fn only_a_long_silence_ends_the_connection() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        assert!(link.handle_timeout(&options(), at(9_999), |_| ()).is_ok());
+        ask(&mut link, 1, at(9_999));
+        assert_eq!(link.handle_timeout(&options(), at(10_000), |_| ()), Err(BackendFault::Timeout));
+    }
+
+    #[test]
+    fn replies_are_framed_however_they_are_split() {
+        let bytes = b"$5\r\nhello\r\n*2\r\n:1\r\n$-1\r\n-ERR no\r\n";
+        for split in 0..bytes.len() {
+            let mut link = ready_link();
+            (0..3).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            let mut got = replies(&mut link, &bytes[..split], at(1));
+            got.extend(replies(&mut link, &bytes[split..], at(2)));
+            assert_eq!(got.len(), 3, "split at {split}");
+            assert_eq!(got.iter().flat_map(|(_, reply)| reply.clone()).collect::<Vec<_>>(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_keeps_what_it_has_not_sent() {
+        for taken in 0..=42 {
+            let mut link = ready_link();
+            (0..3).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            link.advance(taken);
+            let mut lost = Vec::new();
+            link.on_lost(true, |one| lost.push((one.exchange.owner, one.sent)));
+            let begun = taken.div_ceil(14) as u32;
+            let expected: Vec<_> = (0..begun).map(|i| (owner(i), Sent::Maybe)).collect();
+            assert_eq!(lost, expected, "{taken} bytes taken");
+            link.on_connecting(&options(), at(5));
+            link.on_connected(&options(), at(6));
+            assert_eq!(link.unsent().len(), 42 - begun as usize * 14);
+            assert_eq!(link.in_flight(), 3 - begun as usize);
+        }
+    }
+
+    #[test]
+    fn requests_wait_for_the_handshake() {
+        let options = LinkOptions { password: Some("secret".into()), database: 3, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        ask(&mut link, 0, at(0));
+        link.on_connected(&options, at(1));
+        assert!(link.unsent().starts_with(b"*2\r\n$4\r\nAUTH\r\n"));
+        link.advance(link.unsent().len());
+        assert!(link.unsent().is_empty());
+        assert!(replies(&mut link, b"+OK\r\n+OK\r\n", at(2)).is_empty());
+        assert_eq!(link.state(), LinkState::Ready);
+        assert_eq!(link.unsent(), b"*1\r\n$4\r\nPING\r\n");
+        let refused = |link: &mut Link| {
+            link.on_lost(false, |_| ());
+            link.on_connecting(&options, at(3));
+            link.on_connected(&options, at(3));
+            link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
+        };
+        assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn pauses_between_attempts_double_and_are_bounded() {
+        let mut link = Link::default();
+        for attempt in 0..10u32 {
+            link.on_backoff(&options(), at(0), 12_345_678_901);
+            let LinkState::Backoff { until } = link.state() else { panic!("no backoff") };
+            let most = Duration::from_millis(50 * (1 << attempt)).min(Duration::from_secs(2));
+            let pause = until - at(0);
+            assert!(pause >= most / 2 && pause <= most, "attempt {attempt}: {pause:?}");
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! Memory for items: size classes at most 12.5 % apart, cut from 64 KiB pages.
+//!
+//! ```text
+//!  Heap ── arena 0 ── class 72 ── page ─ page        one lock per arena
+//!   │      arena 1 ── class 80 ── page               shard -> arena: many shards share one,
+//!   │        …                                       or small caches would waste a page per
+//!   └─ PageSource: regions from the system,          shard and class
+//!      cold pages given back to it
+//! ```
+//! A page belongs to one class at a time and goes back when its last slot is
+//! free. A slot's page is found by masking its address. Blocks above
+//! [`SLOT_LEN_MAX`] come from the global allocator, which maps large ones on
+//! their own.
+
+use crate::lock::Lock;
+use crate::mapping::Region;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::ptr::NonNull;
+
+/// Size and alignment of a page. Larger wastes more in classes hardly used,
+/// smaller wastes more at the end of pages of large slots.
+const PAGE_LEN: usize = 64 << 10;
+/// The page header takes the first cache line.
+const HEADER_LEN: usize = 64;
+/// Longest block cut from a page: nine to a page; the next class would waste
+/// an eighth of it.
+pub(crate) const SLOT_LEN_MAX: usize = 7168;
+/// Classes up to [`SLOT_LEN_MAX`].
+const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
+/// Empty pages an arena keeps for itself before it gives them back: fewer make
+/// a workload that swings around a page's edge fault memory in and out.
+const SPARE_PAGES_MAX: usize = 4;
+/// Bytes in front of a block of the global allocator: its length, padded to
+/// keep the block's alignment.
+const LARGE_PREFIX_LEN: usize = 16;
+const LARGE_ALIGN: usize = 16;
+
+/// The class whose slots hold `len` bytes: steps of 8 up to 64, then eight
+/// per doubling.
+#[inline]
+const fn class_of(len: usize) -> usize {
+    if len <= 64 {
+        return len.div_ceil(8).saturating_sub(1);
+    }
+    let top = (len - 1).ilog2() as usize;
+    8 + (top - 6) * 8 + ((len - 1) >> (top - 3)) - 8
+}
+
+/// Length of the slots of `class`, in bytes.
+#[inline]
+const fn slot_len(class: usize) -> usize {
+    if class < 8 {
+        return (class + 1) * 8;
+    }
+    let (octave, step) = ((class - 8) / 8, (class - 8) % 8);
+    (9 + step) << (octave + 3)
+}
+
+/// How many bytes a block asked for with `len` really takes.
+#[inline]
+pub(crate) const fn block_len(len: usize) -> usize {
+    if len <= SLOT_LEN_MAX { slot_len(class_of(len)) } else { len + LARGE_PREFIX_LEN }
+}
+
+/// First cache line of a page in use.
+#[repr(C)]
+struct Page {
+    previous: *mut Page,
+    next: *mut Page,
+    arena: u16,
+    class: u16,
+    /// First free slot, as its offset in the page over 8; 0: none. A free slot
+    /// holds the next one's in its first two bytes.
+    free: u16,
+    /// Slots in use.
+    used: u16,
+    /// Offset of the first slot never used, in bytes.
+    fresh: u32,
+    /// Length of a slot, in bytes.
+    slot_len: u32,
+}
+
+impl Page {
+    /// Whether not one more slot can be had.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.free == 0 && (self.fresh + self.slot_len) as usize > PAGE_LEN
+    }
+}
+
+/// Pages of all classes for a group of shards.
+struct Arena {
+    index: u16,
+    /// Per class: pages with a free slot, doubly linked.
+    partial: [*mut Page; CLASSES],
+    spare: Vec<NonNull<Page>>,
+}
+
+// SAFETY: pages are reached only under the arena's lock.
+unsafe impl Send for Arena {}
+
+/// Where arenas get pages from and give them back.
+struct PageSource {
+    regions: Vec<Region>,
+    /// Bytes of the last region handed out.
+    handed_out: usize,
+    /// Pages given back, their memory returned to the system.
+    cold: Vec<NonNull<Page>>,
+    pages_out: usize,
+}
+
+// SAFETY: pages are reached only under the source's lock, or by the arena that
+// took them.
+unsafe impl Send for PageSource {}
+
+/// All arenas of a store.
+pub(crate) struct Heap {
+    arenas: Box<[Lock<Arena>]>,
+    source: Lock<PageSource>,
+}
+
+impl Heap {
+    pub(crate) fn new(arena_count: usize) -> Self {
+        assert!(arena_count <= usize::from(u16::MAX));
+        let arena = |index| {
+            Lock::new(Arena {
+                index: index as u16,
+                partial: [std::ptr::null_mut(); CLASSES],
+                spare: Vec::new(),
+            })
+        };
+        Self {
+            arenas: (0..arena_count).map(arena).collect(),
+            source: Lock::new(PageSource {
+                regions: Vec::new(),
+                handed_out: 0,
+                cold: Vec::new(),
+                pages_out: 0,
+            }),
+        }
+    }
+
+    /// Bytes of pages the arenas hold: what slots of all classes occupy.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        (self.source.lock().pages_out * PAGE_LEN) as u64
+    }
+
+    /// A slot of at least `len` bytes, not above [`SLOT_LEN_MAX`], aligned to
+    /// 8, its contents undefined.
+    #[inline]
+    pub(crate) fn slot(&self, arena: usize, len: usize) -> NonNull<u8> {
+        debug_assert!(len <= SLOT_LEN_MAX);
+        let class = class_of(len);
+        let mut arena = self.arenas[arena].lock();
+        if arena.partial[class].is_null() {
+            arena.add_page(class, &self.source);
+        }
+        arena.take_slot(class)
+    }
+
+    /// Gives a slot back; its length in bytes.
+    ///
+    /// # Safety
+    /// `slot` came from [`Heap::slot`] of this heap and is not used again.
+    #[inline]
+    pub(crate) unsafe fn free_slot(&self, slot: NonNull<u8>) -> usize {
+        let page = page_of(slot);
+        // SAFETY: a live slot's page is live, and its class and arena do not
+        // change while it has a slot in use.
+        let (index, len) = unsafe { ((*page).arena, (*page).slot_len) };
+        let mut arena = self.arenas[usize::from(index)].lock();
+        // SAFETY: as above; the arena's lock is held.
+        if unsafe { arena.put_slot(page, slot) } {
+            arena.retire(page, &self.source);
+        }
+        len as usize
+    }
+}
+
+/// Length of a slot, in bytes.
+///
+/// # Safety
+/// `slot` came from [`Heap::slot`] and was not given back.
+#[inline]
+pub(crate) unsafe fn slot_capacity(slot: NonNull<u8>) -> usize {
+    // SAFETY: a live slot's page is live; its slot length is constant.
+    unsafe { (*page_of(slot)).slot_len as usize }
+}
+
+#[inline]
+fn page_of(slot: NonNull<u8>) -> *mut Page {
+    slot.as_ptr().map_addr(|addr| addr & !(PAGE_LEN - 1)).cast()
+}
+
+impl Arena {
+    /// A slot of a class that has a page with a free one.
+    #[inline]
+    fn take_slot(&mut self, class: usize) -> NonNull<u8> {
+        let page = self.partial[class];
+        // SAFETY: pages in `partial` are live and have a free slot; offsets
+        // lie in the page, and a free slot holds the next offset.
+        unsafe {
+            let header = &mut *page;
+            let offset = if header.free != 0 {
+                let offset = usize::from(header.free) * 8;
+                header.free = page.cast::<u8>().add(offset).cast::<u16>().read();
+                offset
+            } else {
+                let offset = header.fresh as usize;
+                header.fresh += header.slot_len;
+                offset
+            };
+            header.used += 1;
+            if header.is_full() {
+                self.unlink(page);
+            }
+            NonNull::new_unchecked(page.cast::<u8>().add(offset))
+        }
+    }
+
+    /// Puts a slot on its page's free list; whether the page is empty now.
+    ///
+    /// # Safety
+    /// `page` is live, of this arena, and `slot` one of its slots in use.
+    #[inline]
+    unsafe fn put_slot(&mut self, page: *mut Page, slot: NonNull<u8>) -> bool {
+        // SAFETY: by contract.
+        unsafe {
+            let header = &mut *page;
+            let was_full = header.is_full();
+            slot.cast::<u16>().write(header.free);
+            header.free = ((slot.addr().get() & (PAGE_LEN - 1)) / 8) as u16;
+            header.used -= 1;
+            let empty = header.used == 0;
+            if was_full {
+                self.link(page);
+            }
+            empty
+        }
+    }
+
+    fn link(&mut self, page: *mut Page) {
+        // SAFETY: callers pass a live page of this arena that is in no list;
+        // the list's head is live or null.
+        unsafe {
+            let class = usize::from((*page).class);
+            let head = self.partial[class];
+            (*page).previous = std::ptr::null_mut();
+            (*page).next = head;
+            if !head.is_null() {
+                (*head).previous = page;
+            }
+            self.partial[class] = page;
+        }
+    }
+
+    fn unlink(&mut self, page: *mut Page) {
+        // SAFETY: callers pass a live page that is in its class's list, whose
+        // neighbours are live.
+        unsafe {
+            let (previous, next) = ((*page).previous, (*page).next);
+            if previous.is_null() {
+                self.partial[usize::from((*page).class)] = next;
+            } else {
+                (*previous).next = next;
+            }
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+        }
+    }
+
+    #[cold]
+    fn add_page(&mut self, class: usize, source: &Lock<PageSource>) {
+        let page = match self.spare.pop() {
+            Some(page) => page,
+            None => source.lock().take(),
+        };
+        let header = Page {
+            previous: std::ptr::null_mut(),
+            next: std::ptr::null_mut(),
+            arena: self.index,
+            class: class as u16,
+            free: 0,
+            used: 0,
+            fresh: HEADER_LEN as u32,
+            slot_len: slot_len(class) as u32,
+        };
+        // SAFETY: the page is ours alone, aligned, and PAGE_LEN bytes long.
+        unsafe { page.write(header) };
+        self.link(page.as_ptr());
+    }
+
+    /// Takes an empty page out of its class.
+    #[cold]
+    fn retire(&mut self, page: *mut Page, source: &Lock<PageSource>) {
+        self.unlink(page);
+        let Some(page) = NonNull::new(page) else { return };
+        if self.spare.len() < SPARE_PAGES_MAX {
+            self.spare.push(page);
+        } else {
+            source.lock().give_back(page);
+        }
+    }
+}
+
+impl PageSource {
+    fn take(&mut self) -> NonNull<Page> {
+        self.pages_out += 1;
+        if let Some(page) = self.cold.pop() {
+            return page;
+        }
+        if self.regions.last().is_none_or(|region| self.handed_out + PAGE_LEN > region.len()) {
+            let mapped: usize = self.regions.iter().map(Region::len).sum();
+            self.regions.push(Region::map(mapped));
+            self.handed_out = 0;
+        }
+        let region = &self.regions[self.regions.len() - 1];
+        let page = region.at(self.handed_out);
+        self.handed_out += PAGE_LEN;
+        page.cast()
+    }
+
+    fn give_back(&mut self, page: NonNull<Page>) {
+        self.pages_out -= 1;
+        // SAFETY: an empty page that its arena has let go of.
+        unsafe { Region::release(page.cast(), PAGE_LEN) };
+        self.cold.push(page);
+    }
+}
+
+fn large_layout(total_len: usize) -> Layout {
+    match Layout::from_size_align(total_len, LARGE_ALIGN) {
+        Ok(layout) => layout,
+        Err(_) => handle_alloc_error(Layout::new::<u8>()),
+    }
+}
+
+/// A block of `capacity` bytes of its own, contents undefined.
+pub(crate) fn large(capacity: usize) -> NonNull<u8> {
+    let layout = large_layout(capacity + LARGE_PREFIX_LEN);
+    // SAFETY: the layout is not empty; the prefix lies in the allocation.
+    unsafe {
+        let Some(start) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
+        start.cast::<usize>().write(capacity);
+        start.add(LARGE_PREFIX_LEN)
+    }
+}
+
+/// The block with room for `capacity` bytes, moved if it must be.
+///
+/// # Safety
+/// `block` came from [`large`] or this function; only the result is used
+/// afterwards.
+pub(crate) unsafe fn resize_large(block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
+    let new = large_layout(capacity + LARGE_PREFIX_LEN);
+    // SAFETY: by contract the prefix is in front of the block and tells the
+    // layout it was allocated with.
+    unsafe {
+        let old = large_layout(large_capacity(block) + LARGE_PREFIX_LEN);
+        let start = block.as_ptr().sub(LARGE_PREFIX_LEN);
+        let Some(start) = NonNull::new(realloc(start, old, new.size())) else {
+            handle_alloc_error(new)
+        };
+        start.cast::<usize>().write(capacity);
+        start.add(LARGE_PREFIX_LEN)
+    }
+}
+
+/// Length of a block of its own, in bytes.
+///
+/// # Safety
+/// `block` came from [`large`] and was not freed.
+pub(crate) unsafe fn large_capacity(block: NonNull<u8>) -> usize {
+    // SAFETY: by contract the prefix is in front of the block.
+    unsafe { block.sub(LARGE_PREFIX_LEN).cast::<usize>().read() }
+}
+
+/// Bytes a block of its own takes of the system's memory.
+///
+/// # Safety
+/// `block` came from [`large`] and was not freed.
+pub(crate) unsafe fn large_bytes(block: NonNull<u8>) -> usize {
+    // SAFETY: by contract.
+    unsafe { large_capacity(block) + LARGE_PREFIX_LEN }
+}
+
+/// Frees a block of its own; the bytes it took.
+///
+/// # Safety
+/// `block` came from [`large`] and is not used again.
+pub(crate) unsafe fn free_large(block: NonNull<u8>) -> usize {
+    // SAFETY: by contract the prefix is in front of the block and tells the
+    // layout it was allocated with.
+    unsafe {
+        let layout = large_layout(large_capacity(block) + LARGE_PREFIX_LEN);
+        dealloc(block.as_ptr().sub(LARGE_PREFIX_LEN), layout);
+        layout.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_holds_its_length_with_at_most_an_eighth_to_spare() {
+        for len in 1..=SLOT_LEN_MAX {
+            let class = class_of(len);
+            let slot = slot_len(class);
+            assert!(slot >= len && slot % 8 == 0, "{len} in {slot}");
+            assert!(slot - len < 8 || slot - len <= len / 8, "{len} in {slot}");
+            assert!(class == 0 || slot_len(class - 1) < len);
+        }
+        assert_eq!(slot_len(CLASSES - 1), SLOT_LEN_MAX);
+    }
+
+    #[test]
+    fn slots_in_use_never_overlap() {
+        let heap = Heap::new(2);
+        let mut live: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
+        let mut state = 1u64;
+        for step in 0..60_000u32 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let pick = (state >> 33) as usize;
+            // Grows for two thirds of the steps, then shrinks.
+            let grow = if step < 40_000 { pick % 3 != 0 } else { pick % 4 == 0 };
+            if grow {
+                let len = [24, 88, 100, 700, 7168][pick % 5];
+                let slot = heap.slot(pick % 2, len);
+                let mark = pick as u8;
+                // SAFETY: the slot has at least `len` bytes.
+                unsafe { slot.write_bytes(mark, len) };
+                live.push((slot, len, mark));
+            } else if !live.is_empty() {
+                let (slot, len, mark) = live.swap_remove(pick % live.len());
+                // SAFETY: the slot is live and was filled to `len`.
+                unsafe {
+                    let bytes = std::slice::from_raw_parts(slot.as_ptr(), len);
+                    assert!(bytes.iter().all(|byte| *byte == mark));
+                    assert_eq!(heap.free_slot(slot), block_len(len));
+                }
+            }
+        }
+        for (slot, _, _) in live {
+            // SAFETY: the slot is live.
+            unsafe { heap.free_slot(slot) };
+        }
+        assert!(heap.page_bytes() <= (2 * SPARE_PAGES_MAX * PAGE_LEN) as u64);
+    }
+
+    #[test]
+    fn a_large_block_keeps_its_bytes_when_resized() {
+        let block = large(10_000);
+        // SAFETY: the block has 10,000 bytes, and 200,000 once resized.
+        unsafe {
+            block.write_bytes(7, 10_000);
+            let block = resize_large(block, 200_000);
+            assert_eq!(large_capacity(block), 200_000);
+            let bytes = std::slice::from_raw_parts(block.as_ptr(), 10_000);
+            assert!(bytes.iter().all(|byte| *byte == 7));
+            assert_eq!(free_large(block), 200_000 + LARGE_PREFIX_LEN);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Keys, whatever their values.
+
+use super::{Call, Fault, Outcome, SYNTAX};
+use crate::entry::{Entry, Turn};
+use keyway_resp::reply;
+
+const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
+const SAME_OBJECT: Fault = Fault::Text("ERR source and destination objects are the same");
+
+/// Counts for how many of the keys `holds`.
+fn count(call: &Call<'_>, out: &mut Vec<u8>, holds: impl Fn(&mut Entry<'_>) -> bool) -> Outcome {
+    let total = if call.args.len() == 2 {
+        usize::from(call.with_key(|mut entry| holds(&mut entry)))
+    } else {
+        let keys = call.args_from(1, 1);
+        let mut locked = call.store.lock_keys(keys.clone());
+        locked.prefetch(call.turn, keys.clone());
+        keys.filter(|key| holds(&mut locked.entry(call.turn, key))).count()
+    };
+    reply::integer(out, total as i64);
+    Ok(())
+}
+
+/// DEL and UNLINK.
+pub(super) fn del(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    count(call, out, |entry| entry.remove())
+}
+
+/// EXISTS.
+pub(super) fn exists(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    count(call, out, |entry| entry.peek().is_some())
+}
+
+/// TOUCH.
+pub(super) fn touch(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    count(call, out, |entry| entry.read().is_some())
+}
+
+/// TYPE.
+pub(super) fn key_type(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let name = call.with_key(|mut entry| entry.peek().map(|item| item.encoding().type_name()));
+    reply::simple(out, name.unwrap_or("none"));
+    Ok(())
+}
+
+/// RENAME.
+pub(super) fn rename(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    rename_unless(call, false)?;
+    out.extend_from_slice(b"+OK\r\n");
+    Ok(())
+}
+
+/// RENAMENX.
+pub(super) fn renamenx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let done = rename_unless(call, true)?;
+    reply::integer(out, i64::from(done));
+    Ok(())
+}
+
+/// Renames, unless with `if_missing` there is such a key; whether it did.
+fn rename_unless(call: &Call<'_>, if_missing: bool) -> Result<bool, Fault> {
+    let (source, target) = (call.arg(1), call.arg(2));
+    let mut locked = call.store.lock_keys([source, target].into_iter());
+    if !locked.entry(call.turn, source).exists() {
+        return Err(NO_SUCH_KEY);
+    }
+    if source == target {
+        return Ok(!if_missing);
+    }
+    if if_missing && locked.entry(call.turn, target).exists() {
+        return Ok(false);
+    }
+    let copy = locked.entry(call.turn, source).duplicate(target);
+    if let Some(copy) = copy {
+        locked.entry(call.turn, target).adopt(copy);
+    }
+    locked.entry(call.turn, source).remove();
+    Ok(true)
+}
+
+/// COPY.
+pub(super) fn copy(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (source, target) = (call.arg(1), call.arg(2));
+    let mut there = call.turn;
+    let mut replace = false;
+    let mut index = 3;
+    while index < call.args.len() {
+        if call.is(index, "replace") {
+            replace = true;
+        } else if call.is(index, "db") && index + 1 < call.args.len() {
+            index += 1;
+            there = Turn { database: call.database(index)?, ..call.turn };
+        } else {
+            return Err(SYNTAX);
+        }
+        index += 1;
+    }
+    if call.turn.database == there.database && source == target {
+        return Err(SAME_OBJECT);
+    }
+    let mut locked = call.store.lock_keys([source, target].into_iter());
+    let found = locked.entry(call.turn, source).read().is_some();
+    let done = found && (replace || !locked.entry(there, target).exists());
+    if done {
+        let copy = locked.entry(call.turn, source).duplicate(target);
+        if let Some(copy) = copy {
+            locked.entry(there, target).adopt(copy);
+        }
+    }
+    reply::integer(out, i64::from(done));
+    Ok(())
+}
+
+/// MOVE.
+pub(super) fn move_key(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let key = call.arg(1);
+    let there = Turn { database: call.database(2)?, ..call.turn };
+    if there.database == call.turn.database {
+        return Err(SAME_OBJECT);
+    }
+    let mut locked = call.store.lock_keys(std::iter::once(key));
+    let done = locked.entry(call.turn, key).exists() && !locked.entry(there, key).exists();
+    if done {
+        let copy = locked.entry(call.turn, key).duplicate(key);
+        if let Some(copy) = copy {
+            locked.entry(there, key).adopt(copy);
+        }
+        locked.entry(call.turn, key).remove();
+    }
+    reply::integer(out, i64::from(done));
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! The commands, by the family they belong to. Each reads its arguments in the
+//! order in which Redis 7.0 does, so that the first fault found is the same.
+
+mod bit;
+mod bitfield;
+mod expire;
+mod key;
+mod lcs;
+mod numeric;
+mod object;
+mod scan;
+mod server;
+mod string;
+
+use crate::entry::{Entry, Turn};
+use crate::number::parse_integer;
+use crate::store::{OUT_OF_MEMORY, Store};
+use keyway_command::{Args, Request, Verb};
+use keyway_resp::reply;
+
+/// Longest string, Redis's `proto-max-bulk-len`.
+const STRING_LEN_MAX: u64 = 512 << 20;
+
+const SYNTAX: Fault = Fault::Text("ERR syntax error");
+const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
+const TOO_LONG: Fault = Fault::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+const NO_SUCH_DATABASE: Fault = Fault::Text("ERR DB index is out of range");
+
+/// Why a command is answered with an error.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    /// As it stands.
+    Text(&'static str),
+    /// A time that is no time; names the command.
+    ExpireTime,
+    /// An option of EXPIRE that there is not.
+    Option(Vec<u8>),
+}
+
+type Outcome = Result<(), Fault>;
+
+/// A request being executed.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    store: &'a Store,
+    turn: Turn,
+    args: Args<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// Argument `index`, or nothing past the end: the command table checked
+    /// the number of arguments.
+    #[inline]
+    fn arg(&self, index: usize) -> &'a [u8] {
+        self.args.get(index).unwrap_or_default()
+    }
+
+    /// Arguments from `index` on, every `step`th.
+    fn args_from(&self, index: usize, step: usize) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
+        let args = self.args;
+        (index..args.len()).step_by(step).map(move |index| args.get(index).unwrap_or_default())
+    }
+
+    fn integer(&self, index: usize) -> Result<i64, Fault> {
+        parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)
+    }
+
+    /// Whether argument `index` reads `word`, in any case.
+    fn is(&self, index: usize, word: &str) -> bool {
+        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    /// Works on the key that is argument 1.
+    #[inline]
+    fn with_key<R>(&self, work: impl FnOnce(Entry<'_>) -> R) -> R {
+        self.store.with_key(self.turn, self.arg(1), work)
+    }
+
+    /// Argument `index` as the number of a database.
+    fn database(&self, index: usize) -> Result<u32, Fault> {
+        let number = parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)?;
+        let number = i32::try_from(number).map_err(|_| {
+            Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647")
+        })?;
+        u32::try_from(number)
+            .ok()
+            .filter(|number| *number < self.store.database_count())
+            .ok_or(NO_SUCH_DATABASE)
+    }
+
+    /// Makes room for a string that will be longer than the request itself.
+    fn make_room_for(&self, value_len: u64) -> Outcome {
+        // A string of the arguments' size has its room already.
+        if value_len > 4096 && !self.store.make_room(value_len, self.turn) {
+            return Err(Fault::Text(OUT_OF_MEMORY));
+        }
+        Ok(())
+    }
+}
+
+/// Executes `request`; appends exactly one reply.
+pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
+    let call = Call { store, turn, args: request.args };
+    let start = out.len();
+    let Err(fault) = dispatch(&call, request, out) else { return };
+    out.truncate(start);
+    match fault {
+        Fault::Text(text) => reply::error(out, text),
+        Fault::ExpireTime => {
+            let name = request.command.name;
+            reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
+        }
+        Fault::Option(name) => {
+            out.extend_from_slice(b"-ERR Unsupported option ");
+            let printable = name.into_iter().take_while(|byte| *byte != 0);
+            out.extend(
+                printable.map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }),
+            );
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn dispatch(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    match request.command.verb {
+        Verb::Get => string::get(call, out),
+        Verb::Set => string::set(call, out),
+        Verb::Append => string::append(call, out),
+        Verb::Getdel => string::getdel(call, out),
+        Verb::Getex => string::getex(call, out),
+        Verb::Getrange | Verb::Substr => string::getrange(call, out),
+        Verb::Getset => string::getset(call, out),
+        Verb::Mget => string::mget(call, out),
+        Verb::Mset => string::mset(call, out),
+        Verb::Msetnx => string::msetnx(call, out),
+        Verb::Psetex => string::setex(call, string::Unit::Millis, out),
+        Verb::Setex => string::setex(call, string::Unit::Seconds, out),
+        Verb::Setnx => string::setnx(call, out),
+        Verb::Setrange => string::setrange(call, out),
+        Verb::Strlen => string::strlen(call, out),
+        Verb::Lcs => lcs::lcs(call, out),
+        Verb::Incr => numeric::increment(call, 1, out),
+        Verb::Decr => numeric::increment(call, -1, out),
+        Verb::Incrby => numeric::incrby(call, out),
+        Verb::Decrby => numeric::decrby(call, out),
+        Verb::Incrbyfloat => numeric::incrbyfloat(call, out),
+        Verb::Getbit => bit::getbit(call, out),
+        Verb::Setbit => bit::setbit(call, out),
+        Verb::Bitcount => bit::bitcount(call, out),
+        Verb::Bitpos => bit::bitpos(call, out),
+        Verb::Bitop => bit::bitop(call, out),
+        Verb::Bitfield => bitfield::bitfield(call, false, out),
+        Verb::BitfieldRo => bitfield::bitfield(call, true, out),
+        _ => dispatch_keys(call, request, out),
+    }
+}
+
+fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use expire::{Base, Unit};
+    match request.command.verb {
+        Verb::Del | Verb::Unlink => key::del(call, out),
+        Verb::Exists => key::exists(call, out),
+        Verb::Touch => key::touch(call, out),
+        Verb::Type => key::key_type(call, out),
+        Verb::Rename => key::rename(call, out),
+        Verb::Renamenx => key::renamenx(call, out),
+        Verb::Copy => key::copy(call, out),
+        Verb::Move => key::move_key(call, out),
+        Verb::Expire => expire::expire(call, Base::Now, Unit::Seconds, out),
+        Verb::Expireat => expire::expire(call, Base::Epoch, Unit::Seconds, out),
+        Verb::Pexpire => expire::expire(call, Base::Now, Unit::Millis, out),
+        Verb::Pexpireat => expire::expire(call, Base::Epoch, Unit::Millis, out),
+        Verb::Ttl => expire::ttl(call, Base::Now, Unit::Seconds, out),
+        Verb::Pttl => expire::ttl(call, Base::Now, Unit::Millis, out),
+        Verb::Expiretime => expire::ttl(call, Base::Epoch, Unit::Seconds, out),
+        Verb::Pexpiretime => expire::ttl(call, Base::Epoch, Unit::Millis, out),
+        Verb::Persist => expire::persist(call, out),
+        Verb::Scan => scan::scan(call, out),
+        Verb::Keys => scan::keys(call, out),
+        Verb::Randomkey => scan::randomkey(call, out),
+        Verb::ObjectEncoding => object::encoding(call, out),
+        Verb::ObjectFreq => object::freq(call, out),
+        Verb::ObjectIdletime => object::idletime(call, out),
+        Verb::ObjectRefcount => object::refcount(call, out),
+        Verb::ObjectHelp => object::help(out),
+        Verb::Dbsize => server::dbsize(call, out),
+        Verb::Flushdb => server::flushdb(call, out),
+        Verb::Flushall => server::flushall(call, out),
+        Verb::Swapdb => server::swapdb(call, out),
+        _ => {
+            let name = request.command.name;
+            let text = format!("ERR command '{name}' is not supported by the embedded store yet");
+            reply::error(out, &text);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Whole databases.
+
+use super::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
+use crate::number::parse_integer;
+use keyway_resp::reply;
+
+/// DBSIZE: keys that have expired count until they are removed.
+pub(super) fn dbsize(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let lens = (0..call.store.shard_count()).map(|index| {
+        let mut shard = call.store.shard(index);
+        let database = call.store.place_of(call.turn.database);
+        shard.existing_space(database).map_or(0, |space| space.table.len())
+    });
+    reply::integer(out, lens.sum::<usize>() as i64);
+    Ok(())
+}
+
+/// The option of FLUSHDB and FLUSHALL. It makes no difference: keys are gone
+/// at once either way, and their memory is freed bit by bit.
+fn check_flush_option(call: &Call<'_>) -> Outcome {
+    match call.args.len() {
+        1 => Ok(()),
+        2 if call.is(1, "sync") || call.is(1, "async") => Ok(()),
+        _ => Err(SYNTAX),
+    }
+}
+
+/// FLUSHDB.
+pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    check_flush_option(call)?;
+    call.store.lock_all().flush(call.turn.database);
+    reply::simple(out, "OK");
+    Ok(())
+}
+
+/// FLUSHALL.
+pub(super) fn flushall(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    check_flush_option(call)?;
+    let mut locked = call.store.lock_all();
+    (0..call.store.database_count()).for_each(|database| locked.flush(database));
+    reply::simple(out, "OK");
+    Ok(())
+}
+
+/// SWAPDB.
+pub(super) fn swapdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let index = |at: usize, fault: &'static str| {
+        let number = parse_integer(call.arg(at)).and_then(|number| i32::try_from(number).ok());
+        number.ok_or(Fault::Text(fault))
+    };
+    let one = index(1, "ERR invalid first DB index")?;
+    let other = index(2, "ERR invalid second DB index")?;
+    let known = |number: i32| {
+        u32::try_from(number).ok().filter(|number| *number < call.store.database_count())
+    };
+    let (Some(one), Some(other)) = (known(one), known(other)) else {
+        return Err(NO_SUCH_DATABASE);
+    };
+    let locked = call.store.lock_all();
+    call.store.swap_databases(&locked, one, other);
+    reply::simple(out, "OK");
+    Ok(())
+}

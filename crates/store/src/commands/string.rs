@@ -1,0 +1,342 @@
+//! Strings as wholes and in ranges.
+
+use super::expire::{Base, Deadline};
+use super::{Call, Outcome, STRING_LEN_MAX, SYNTAX, TOO_LONG};
+use crate::entry::Entry;
+use crate::item::Encoding;
+use keyway_resp::reply;
+
+pub(super) use super::expire::Unit;
+
+/// GET.
+#[inline]
+pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    call.with_key(|mut entry| write_value(&mut entry, out));
+    Ok(())
+}
+
+/// Reads the entry and appends its value, or null.
+#[inline]
+fn write_value(entry: &mut Entry<'_>, out: &mut Vec<u8>) {
+    match entry.read() {
+        Some(item) => reply::bulk(out, item.value()),
+        None => reply::null(out),
+    }
+}
+
+/// What SET and GETEX are told to do with the expiry.
+#[derive(Clone, Copy, Default)]
+enum Keep<'a> {
+    /// SET drops it, GETEX keeps it.
+    #[default]
+    Default,
+    Set(Deadline<'a>),
+    /// KEEPTTL of SET.
+    Retain,
+    /// PERSIST of GETEX.
+    Drop,
+}
+
+/// The options of SET.
+#[derive(Clone, Copy, Default)]
+struct SetOptions<'a> {
+    if_missing: bool,
+    if_present: bool,
+    get: bool,
+    keep: Keep<'a>,
+}
+
+/// Reads the time that the option at `index` sets, if it is such an option and
+/// may stand there behind the options before it: EX twice is allowed, EX and
+/// PX is not.
+fn parse_deadline<'a>(call: &Call<'a>, index: usize, keep: &Keep<'a>) -> Option<Deadline<'a>> {
+    let (unit, base) = match () {
+        () if call.is(index, "ex") => (Unit::Seconds, Base::Now),
+        () if call.is(index, "px") => (Unit::Millis, Base::Now),
+        () if call.is(index, "exat") => (Unit::Seconds, Base::Epoch),
+        () if call.is(index, "pxat") => (Unit::Millis, Base::Epoch),
+        () => return None,
+    };
+    let allowed = match keep {
+        Keep::Default => true,
+        Keep::Set(before) => before.unit == unit && before.base == base,
+        Keep::Retain | Keep::Drop => false,
+    };
+    let text = call.args.get(index + 1)?;
+    allowed.then_some(Deadline { text, unit, base })
+}
+
+impl<'a> SetOptions<'a> {
+    fn parse(call: &Call<'a>) -> Result<Self, super::Fault> {
+        let mut options = Self::default();
+        let mut index = 3;
+        while index < call.args.len() {
+            let keeps = matches!(options.keep, Keep::Default | Keep::Retain);
+            if let Some(deadline) = parse_deadline(call, index, &options.keep) {
+                options.keep = Keep::Set(deadline);
+                index += 1;
+            } else if call.is(index, "nx") && !options.if_present {
+                options.if_missing = true;
+            } else if call.is(index, "xx") && !options.if_missing {
+                options.if_present = true;
+            } else if call.is(index, "get") {
+                options.get = true;
+            } else if call.is(index, "keepttl") && keeps {
+                options.keep = Keep::Retain;
+            } else {
+                return Err(SYNTAX);
+            }
+            index += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// SET.
+#[inline]
+pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    if call.args.len() == 3 {
+        call.with_key(|mut entry| entry.set(call.arg(2), Encoding::Text, None));
+        out.extend_from_slice(b"+OK\r\n");
+        return Ok(());
+    }
+    set_with_options(call, out)
+}
+
+fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let options = SetOptions::parse(call)?;
+    let expiry = match options.keep {
+        Keep::Set(deadline) => Some(deadline.positive_millis(call)?),
+        _ => None,
+    };
+    call.with_key(|mut entry| {
+        if options.get {
+            write_value(&mut entry, out);
+        }
+        let exists = entry.exists();
+        let refused = options.if_missing && exists || options.if_present && !exists;
+        if !refused {
+            let expiry = match options.keep {
+                Keep::Retain => entry.item().and_then(|item| item.expiry()),
+                _ => expiry,
+            };
+            set_until(call, &mut entry, call.arg(2), expiry);
+        }
+        match (options.get, refused) {
+            (true, _) => {}
+            (false, true) => reply::null(out),
+            (false, false) => out.extend_from_slice(b"+OK\r\n"),
+        }
+    });
+    Ok(())
+}
+
+/// Sets a value that may have expired already: then it is gone at once.
+fn set_until(call: &Call<'_>, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
+    if expiry.is_some_and(|expiry| expiry <= call.turn.now_millis) {
+        entry.remove();
+    } else {
+        entry.set(value, Encoding::Text, expiry);
+    }
+}
+
+/// SETEX and PSETEX.
+pub(super) fn setex(call: &Call<'_>, unit: Unit, out: &mut Vec<u8>) -> Outcome {
+    let deadline = Deadline { text: call.arg(2), unit, base: Base::Now };
+    let expiry = deadline.positive_millis(call)?;
+    call.with_key(|mut entry| entry.set(call.arg(3), Encoding::Text, Some(expiry)));
+    out.extend_from_slice(b"+OK\r\n");
+    Ok(())
+}
+
+/// SETNX.
+pub(super) fn setnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let done = call.with_key(|mut entry| {
+        let missing = !entry.exists();
+        if missing {
+            entry.set(call.arg(2), Encoding::Text, None);
+        }
+        missing
+    });
+    reply::integer(out, i64::from(done));
+    Ok(())
+}
+
+/// GETSET.
+pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    call.with_key(|mut entry| {
+        write_value(&mut entry, out);
+        entry.set(call.arg(2), Encoding::Text, None);
+    });
+    Ok(())
+}
+
+/// GETDEL.
+pub(super) fn getdel(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    call.with_key(|mut entry| {
+        write_value(&mut entry, out);
+        entry.remove();
+    });
+    Ok(())
+}
+
+/// GETEX.
+pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut keep = Keep::Default;
+    let mut index = 2;
+    while index < call.args.len() {
+        if let Some(deadline) = parse_deadline(call, index, &keep) {
+            keep = Keep::Set(deadline);
+            index += 1;
+        } else if call.is(index, "persist") && !matches!(keep, Keep::Set(_)) {
+            keep = Keep::Drop;
+        } else {
+            return Err(SYNTAX);
+        }
+        index += 1;
+    }
+    call.with_key(|mut entry| {
+        write_value(&mut entry, out);
+        if !entry.exists() {
+            return Ok(());
+        }
+        match keep {
+            Keep::Default | Keep::Retain => {}
+            Keep::Drop => entry.set_expiry(None),
+            Keep::Set(deadline) => {
+                let expiry = deadline.positive_millis(call)?;
+                if expiry <= call.turn.now_millis {
+                    entry.remove();
+                } else {
+                    entry.set_expiry(Some(expiry));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// GETRANGE and SUBSTR.
+pub(super) fn getrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    call.with_key(|mut entry| {
+        let item = entry.read();
+        let value = item.as_ref().map_or(&b""[..], |item| item.value());
+        reply::bulk(out, range_of(value, start, end));
+    });
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both inclusive; negative ones count from
+/// the end.
+fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = value.len() as i64;
+    if len == 0 || start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let clip = |index: i64| if index < 0 { (len + index.max(-len)).max(0) } else { index };
+    let (start, end) = (clip(start), clip(end).min(len - 1));
+    if start > end { b"" } else { &value[start as usize..=end as usize] }
+}
+
+/// STRLEN.
+pub(super) fn strlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let len = call.with_key(|mut entry| entry.read().map_or(0, |item| item.value().len()));
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// APPEND.
+pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let tail = call.arg(2);
+    let len = call.with_key(|mut entry| {
+        let Some(item) = entry.item() else {
+            entry.set(tail, Encoding::Text, None);
+            return Ok(tail.len());
+        };
+        let old_len = item.value().len();
+        let len = old_len + tail.len();
+        if len as u64 > STRING_LEN_MAX {
+            return Err(TOO_LONG);
+        }
+        entry.change_value(len, |value| value[old_len..].copy_from_slice(tail));
+        Ok(len)
+    })?;
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// SETRANGE.
+pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let offset = call.integer(2)?;
+    let patch = call.arg(3);
+    let Ok(offset) = u64::try_from(offset) else {
+        return Err(super::Fault::Text("ERR offset is out of range"));
+    };
+    let end = offset.saturating_add(patch.len() as u64);
+    let changes = !patch.is_empty();
+    if changes && end > STRING_LEN_MAX {
+        return Err(TOO_LONG);
+    }
+    if changes {
+        call.make_room_for(end)?;
+    }
+    let len = call.with_key(|mut entry| {
+        let old_len = entry.item().map_or(0, |item| item.value().len());
+        if !changes {
+            return old_len;
+        }
+        let len = old_len.max(end as usize);
+        let range = offset as usize..end as usize;
+        entry.change_value(len, |value| value[range].copy_from_slice(patch));
+        len
+    });
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// MGET.
+pub(super) fn mget(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let keys = call.args_from(1, 1);
+    let mut locked = call.store.lock_keys(keys.clone());
+    locked.prefetch(call.turn, keys.clone());
+    reply::array(out, call.args.len() - 1);
+    for key in keys {
+        write_value(&mut locked.entry(call.turn, key), out);
+    }
+    Ok(())
+}
+
+/// MSET.
+pub(super) fn mset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_many(call, false)?;
+    out.extend_from_slice(b"+OK\r\n");
+    Ok(())
+}
+
+/// MSETNX.
+pub(super) fn msetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let done = set_many(call, true)?;
+    reply::integer(out, i64::from(done));
+    Ok(())
+}
+
+/// Sets all pairs, or with `if_missing` all or none; whether it did.
+fn set_many(call: &Call<'_>, if_missing: bool) -> Result<bool, super::Fault> {
+    if call.args.len() % 2 == 0 {
+        return Err(super::Fault::Text(match if_missing {
+            false => "ERR wrong number of arguments for 'mset' command",
+            true => "ERR wrong number of arguments for 'msetnx' command",
+        }));
+    }
+    let keys = call.args_from(1, 2);
+    let mut locked = call.store.lock_keys(keys.clone());
+    locked.prefetch(call.turn, keys.clone());
+    if if_missing && keys.clone().any(|key| locked.entry(call.turn, key).exists()) {
+        return Ok(false);
+    }
+    for (key, value) in keys.zip(call.args_from(2, 2)) {
+        locked.entry(call.turn, key).set(value, Encoding::Text, None);
+    }
+    Ok(true)
+}

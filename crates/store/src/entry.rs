@@ -1,0 +1,286 @@
+use crate::evict::is_expired;
+use crate::item::{Encoding, Item, Meta, Owned};
+use crate::shard::Shard;
+use crate::space::Space;
+use crate::store::Store;
+use crate::table::{FREQUENCY_MAX, Marks, Position};
+
+/// What holds for the whole of one request.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The client's database; it exists.
+    pub(crate) database: u32,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) now_millis: u64,
+}
+
+impl Turn {
+    /// The second, as noted in items.
+    fn access(self) -> u32 {
+        (self.now_millis / 1000) as u32
+    }
+}
+
+/// One key of one database with its shard's lock held, present or not. All
+/// that commands do with keys goes through here, so that memory, expiry and
+/// eviction are always accounted for.
+pub(crate) struct Entry<'a> {
+    store: &'a Store,
+    shard: &'a mut Shard,
+    shard_index: usize,
+    /// The database's place in shards, which SWAPDB changes.
+    database: usize,
+    key: &'a [u8],
+    hash: u32,
+    turn: Turn,
+    position: Option<Position>,
+}
+
+impl<'a> Entry<'a> {
+    /// Looks `key` up; an item that has expired is removed. `shard` is the one
+    /// of index `shard_index`, to which `key` belongs.
+    #[inline]
+    pub(crate) fn locate(
+        store: &'a Store,
+        (shard, shard_index): (&'a mut Shard, usize),
+        turn: Turn,
+        key: &'a [u8],
+        hash: u32,
+    ) -> Self {
+        let database = store.place_of(turn.database);
+        let table = &shard.space(database).table;
+        let position = table.find(hash, |item, _| item.key() == key);
+        let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
+        if let Some(position) = position {
+            let table = &entry.space().table;
+            if table.marks(position).volatile && is_expired(&table.item(position), turn.now_millis)
+            {
+                entry.expire();
+            }
+        }
+        entry
+    }
+
+    #[inline]
+    fn space(&mut self) -> &mut Space {
+        self.shard.space(self.database)
+    }
+
+    #[cold]
+    fn expire(&mut self) {
+        self.remove();
+        self.shard.counts.expired += 1;
+    }
+
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.position.is_some()
+    }
+
+    /// The item, without counting a use.
+    #[inline]
+    pub(crate) fn item(&mut self) -> Option<Item<'_>> {
+        let position = self.position?;
+        Some(self.space().table.item(position))
+    }
+
+    /// The item to read: counts a hit or a miss, and a use.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Option<Item<'_>> {
+        match self.position {
+            Some(position) => {
+                self.shard.counts.hits += 1;
+                self.note_use(position);
+                Some(self.space().table.item(position))
+            }
+            None => {
+                self.shard.counts.misses += 1;
+                None
+            }
+        }
+    }
+
+    /// As [`Entry::read`] for commands that do not count as a use of the item.
+    pub(crate) fn peek(&mut self) -> Option<Item<'_>> {
+        match self.position {
+            Some(_) => self.shard.counts.hits += 1,
+            None => self.shard.counts.misses += 1,
+        }
+        self.item()
+    }
+
+    #[inline]
+    fn note_use(&mut self, position: Position) {
+        let (counts_uses, access) = (self.store.counts_uses(), self.turn.access());
+        let table = &mut self.space().table;
+        if counts_uses {
+            let marks = table.marks(position);
+            let frequency = (marks.frequency + 1).min(FREQUENCY_MAX);
+            table.set_marks(position, Marks { frequency, ..marks });
+        }
+        table.with_item(position, |item| item.set_access(access));
+    }
+
+    /// How often the item was used lately: 0 to 3.
+    pub(crate) fn frequency(&mut self) -> u8 {
+        let Some(position) = self.position else { return 0 };
+        self.space().table.marks(position).frequency
+    }
+
+    /// Sets the key to a string of no other kind.
+    pub(crate) fn set(&mut self, value: &[u8], encoding: Encoding, expiry: Option<u64>) {
+        self.set_with(value, &Meta::new(encoding, expiry));
+    }
+
+    #[inline]
+    fn set_with(&mut self, value: &[u8], meta: &Meta) {
+        let access = self.turn.access();
+        if let Some(position) = self.position {
+            let old = self.expiry_at(position);
+            let table = &mut self.space().table;
+            if table.with_item(position, |item| item.overwrite(meta, access, value)) {
+                self.note_use(position);
+                self.note_expiry(position, old, meta.expiry);
+                return;
+            }
+        }
+        let arena = self.store.arena_of(self.shard_index);
+        let heap = &self.store.heap;
+        let item = Owned::create(heap, arena, meta, access, self.key, (value, value.len()));
+        self.adopt(item);
+    }
+
+    fn expiry_at(&mut self, position: Position) -> Option<u64> {
+        let table = &self.space().table;
+        table.marks(position).volatile.then(|| table.item(position).expiry()).flatten()
+    }
+
+    /// A copy of the item, under another key.
+    pub(crate) fn duplicate(&mut self, key: &[u8]) -> Option<Owned> {
+        let (store, access) = (self.store, self.turn.access());
+        let arena = store.arena_of(self.shard_index);
+        let item = self.item()?;
+        let (meta, value) = (item.meta(), item.value());
+        Some(Owned::create(&store.heap, arena, &meta, access, key, (value, value.len())))
+    }
+
+    /// Makes `item`, which has this key, the key's item.
+    pub(crate) fn adopt(&mut self, item: Owned) {
+        let (bytes, expiry) = (item.bytes() as i64, item.item().expiry());
+        match self.position {
+            Some(position) => {
+                let old = self.expiry_at(position);
+                let replaced = self
+                    .space()
+                    .table
+                    .with_item(position, |current| std::mem::replace(current, item));
+                let freed = replaced.release(&self.store.heap) as i64;
+                self.note_use(position);
+                self.note_expiry(position, old, expiry);
+                self.charge(bytes - freed);
+            }
+            None => self.insert(item, bytes, expiry),
+        }
+    }
+
+    fn insert(&mut self, item: Owned, bytes: i64, expiry: Option<u64>) {
+        let (store, hash) = (self.store, self.hash);
+        store.upkeep_of(self.shard, self.shard_index, self.turn);
+        let space = self.space();
+        let marks = if store.counts_uses() {
+            space.admit(hash, store.policy())
+        } else {
+            Marks { frequency: 0, main: true, volatile: false }
+        };
+        let position = space.table.insert(hash, item, marks, |key| store.hash(key) as u32);
+        self.position = Some(position);
+        self.note_expiry(position, None, expiry);
+        self.charge(bytes);
+    }
+
+    #[inline]
+    fn note_expiry(&mut self, position: Position, old: Option<u64>, new: Option<u64>) {
+        if old == new {
+            return;
+        }
+        let (store, hash, now_millis) = (self.store, self.hash, self.turn.now_millis);
+        let hash_key = |key: &[u8]| store.hash(key) as u32;
+        let due = self.space().set_expiry(position, hash, (old, new), now_millis, hash_key);
+        if let Some(second) = due {
+            store.come_by(self.shard_index, second);
+        }
+    }
+
+    /// Books a change of the item's bytes, and what the tables grew by.
+    #[inline]
+    fn charge(&mut self, change: i64) {
+        let growth = self.space().growth();
+        self.store.charge(self.shard, change + growth);
+    }
+
+    /// Removes the key; whether it was there.
+    pub(crate) fn remove(&mut self) -> bool {
+        let Some(position) = self.position.take() else { return false };
+        let item = self.space().remove(position);
+        let freed = item.release(&self.store.heap) as i64;
+        self.charge(-freed);
+        true
+    }
+
+    /// Sets when the item expires, `None` for never. Does nothing without an
+    /// item.
+    pub(crate) fn set_expiry(&mut self, expiry: Option<u64>) {
+        let Some(item) = self.item() else { return };
+        let (meta, value_len) = (item.meta(), item.value().len());
+        if meta.expiry != expiry {
+            self.reshape(&Meta { expiry, ..meta }, value_len);
+        }
+    }
+
+    fn reshape(&mut self, meta: &Meta, value_len: usize) {
+        let Some(position) = self.position else { return };
+        let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
+        let table = &mut self.space().table;
+        let old = table.item(position).expiry();
+        let change = table.with_item(position, |item| item.reshape(heap, arena, meta, value_len));
+        self.note_expiry(position, old, meta.expiry);
+        self.charge(change);
+    }
+
+    /// Gives the string `value_len` bytes, new ones zero, and lets `change`
+    /// change them; a missing key is made. The string counts as changed in
+    /// place from here on.
+    pub(crate) fn change_value<R>(
+        &mut self,
+        value_len: usize,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        match self.item() {
+            None => {
+                let (access, arena) = (self.turn.access(), self.store.arena_of(self.shard_index));
+                let (heap, meta) = (&self.store.heap, Meta::new(Encoding::Raw, None));
+                let item = Owned::create(heap, arena, &meta, access, self.key, (&[], value_len));
+                self.adopt(item);
+            }
+            Some(item) => {
+                let meta = Meta { encoding: Encoding::Raw, ..item.meta() };
+                if item.value().len() == value_len {
+                    if let Some(position) = self.position {
+                        self.space()
+                            .table
+                            .with_item(position, |item| item.set_encoding(Encoding::Raw));
+                    }
+                } else {
+                    self.reshape(&meta, value_len);
+                }
+            }
+        }
+        match self.position {
+            Some(position) => {
+                self.note_use(position);
+                self.space().table.with_item(position, |item| change(item.value_mut()))
+            }
+            None => change(&mut []),
+        }
+    }
+}

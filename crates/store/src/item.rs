@@ -1,0 +1,546 @@
+//! One key with its value in one block of memory.
+//!
+//! ```text
+//!  word u32 │ lengths            │ expiry u64 │ flags u32 │ cas u64 │ key │ value
+//!           │ u8 u8 or u32 u32   └──── each only when the word says so ──┘
+//!  word: encoding 4 bits, WIDE, EXPIRY, FLAGS, CAS, seconds of last access 24 bits
+//! ```
+//! Lengths are wide when key or value is longer than 255 bytes. A block of its
+//! own is marked in the key length; it always has the expiry field (0: none),
+//! so that setting one never moves hundreds of megabytes.
+//! The encoding says what the value's bytes are. Collections will be one more
+//! encoding per type for a compact blob, and one for the address of a boxed
+//! structure, to be freed in [`Owned::release`].
+
+use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+const ENCODING_MASK: u32 = 0xf;
+const WIDE: u32 = 1 << 4;
+const EXPIRY: u32 = 1 << 5;
+const FLAGS: u32 = 1 << 6;
+const CAS: u32 = 1 << 7;
+const ACCESS_SHIFT: u32 = 8;
+/// Seconds of last access wrap after 194 days.
+pub(crate) const ACCESS_MASK: u32 = 0x00ff_ffff;
+
+/// In the wide key length: the block is one of its own.
+const LARGE: u32 = 1 << 31;
+const NARROW_LEN_MAX: usize = 255;
+
+/// What the bytes of a value are. Strings differ only in what OBJECT ENCODING
+/// says of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Encoding {
+    /// A string as it was set: `int` if it reads as one, `embstr` if short.
+    Text = 0,
+    /// A string computed by us: `embstr` if short, never `int`.
+    Plain = 1,
+    /// A string changed in place: `raw`.
+    Raw = 2,
+}
+
+impl Encoding {
+    /// What TYPE says of it.
+    pub(crate) fn type_name(self) -> &'static str {
+        match self {
+            Encoding::Text | Encoding::Plain | Encoding::Raw => "string",
+        }
+    }
+
+    fn of(word: u32) -> Self {
+        match word & ENCODING_MASK {
+            0 => Encoding::Text,
+            1 => Encoding::Plain,
+            _ => Encoding::Raw,
+        }
+    }
+}
+
+/// What an item carries besides key and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) encoding: Encoding,
+    /// Milliseconds since the Unix epoch, never 0.
+    pub(crate) expiry: Option<u64>,
+    /// A memcached client's own word; takes no memory when 0.
+    pub(crate) flags: u32,
+    /// Version for compare-and-swap; takes no memory when 0.
+    pub(crate) cas: u64,
+}
+
+impl Meta {
+    pub(crate) fn new(encoding: Encoding, expiry: Option<u64>) -> Self {
+        Self { encoding, expiry, flags: 0, cas: 0 }
+    }
+}
+
+/// The header, read once.
+#[derive(Clone, Copy)]
+struct Head {
+    word: u32,
+    large: bool,
+    /// Offset of the optional fields.
+    fields_at: usize,
+    key_len: usize,
+    value_len: usize,
+}
+
+impl Head {
+    /// # Safety
+    /// `start` is the start of a live item.
+    #[inline]
+    unsafe fn read(start: NonNull<u8>) -> Self {
+        // SAFETY: by contract the header is there.
+        unsafe {
+            let word = start.cast::<u32>().read();
+            if word & WIDE == 0 {
+                let lens = start.add(4).cast::<[u8; 2]>().read();
+                let (key_len, value_len) = (usize::from(lens[0]), usize::from(lens[1]));
+                Self { word, large: false, fields_at: 6, key_len, value_len }
+            } else {
+                let lens = start.add(4).cast::<[u32; 2]>().read();
+                let key_len = (lens[0] & !LARGE) as usize;
+                let large = lens[0] & LARGE != 0;
+                Self { word, large, fields_at: 12, key_len, value_len: lens[1] as usize }
+            }
+        }
+    }
+
+    /// The header of an item to be. Its total length may be less than that of
+    /// the block it is written to.
+    fn plan(meta: &Meta, key_len: usize, value_len: usize) -> Self {
+        let optional = |bit: u32, present: bool| if present { bit } else { 0 };
+        let mut word = meta.encoding as u32
+            | optional(EXPIRY, meta.expiry.is_some())
+            | optional(FLAGS, meta.flags != 0)
+            | optional(CAS, meta.cas != 0);
+        let wide = key_len > NARROW_LEN_MAX || value_len > NARROW_LEN_MAX;
+        let mut head = Self { word, large: false, fields_at: 6, key_len, value_len };
+        if wide {
+            word |= WIDE;
+            head = Self { word, fields_at: 12, ..head };
+            if head.len() > SLOT_LEN_MAX {
+                head = Self { word: word | EXPIRY, large: true, ..head };
+            }
+        }
+        head
+    }
+
+    /// As [`Head::plan`], for a block that is known to be one of its own.
+    fn plan_large(meta: &Meta, key_len: usize, value_len: usize) -> Self {
+        let head = Self::plan(meta, key_len, value_len);
+        Self { word: head.word | WIDE | EXPIRY, large: true, fields_at: 12, ..head }
+    }
+
+    #[inline]
+    fn key_at(&self) -> usize {
+        let mut at = self.fields_at;
+        if self.word & (EXPIRY | FLAGS | CAS) != 0 {
+            at += if self.word & EXPIRY != 0 { 8 } else { 0 };
+            at += if self.word & FLAGS != 0 { 4 } else { 0 };
+            at += if self.word & CAS != 0 { 8 } else { 0 };
+        }
+        at
+    }
+
+    #[inline]
+    fn value_at(&self) -> usize {
+        self.key_at() + self.key_len
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.value_at() + self.value_len
+    }
+
+    /// Writes header and optional fields.
+    ///
+    /// # Safety
+    /// `start` is a block of at least `self.key_at()` bytes.
+    unsafe fn write(&self, start: NonNull<u8>, meta: &Meta, access: u32) {
+        let word = self.word | (access & ACCESS_MASK) << ACCESS_SHIFT;
+        // SAFETY: by contract; fields lie one behind the other before the key.
+        unsafe {
+            start.cast::<u32>().write(word);
+            if word & WIDE == 0 {
+                let lens = [self.key_len as u8, self.value_len as u8];
+                start.add(4).cast::<[u8; 2]>().write(lens);
+            } else {
+                let mark = if self.large { LARGE } else { 0 };
+                let lens = [self.key_len as u32 | mark, self.value_len as u32];
+                start.add(4).cast::<[u32; 2]>().write(lens);
+            }
+            let mut at = start.add(self.fields_at);
+            if word & EXPIRY != 0 {
+                at.cast::<u64>().write_unaligned(meta.expiry.unwrap_or(0));
+                at = at.add(8);
+            }
+            if word & FLAGS != 0 {
+                at.cast::<u32>().write_unaligned(meta.flags);
+                at = at.add(4);
+            }
+            if word & CAS != 0 {
+                at.cast::<u64>().write_unaligned(meta.cas);
+            }
+        }
+    }
+}
+
+/// A live item to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    start: NonNull<u8>,
+    head: Head,
+    of: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Item<'a> {
+    /// # Safety
+    /// `start` is the start of an item that stays live and unchanged for `'a`.
+    #[inline]
+    pub(crate) unsafe fn at(start: NonNull<u8>) -> Self {
+        // SAFETY: by contract.
+        Self { start, head: unsafe { Head::read(start) }, of: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        // SAFETY: the header describes the live block.
+        unsafe {
+            let key = self.start.add(self.head.key_at());
+            std::slice::from_raw_parts(key.as_ptr(), self.head.key_len)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &'a [u8] {
+        // SAFETY: the header describes the live block.
+        unsafe {
+            let value = self.start.add(self.head.value_at());
+            std::slice::from_raw_parts(value.as_ptr(), self.head.value_len)
+        }
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        Encoding::of(self.head.word)
+    }
+
+    /// When it expires, in milliseconds since the Unix epoch.
+    #[inline]
+    pub(crate) fn expiry(&self) -> Option<u64> {
+        if self.head.word & EXPIRY == 0 {
+            return None;
+        }
+        // SAFETY: the word says that the field is there.
+        let expiry = unsafe { self.start.add(self.head.fields_at).cast::<u64>().read_unaligned() };
+        (expiry != 0).then_some(expiry)
+    }
+
+    /// The low 24 bits of the second it was last accessed in.
+    #[inline]
+    pub(crate) fn access(&self) -> u32 {
+        self.head.word >> ACCESS_SHIFT
+    }
+
+    pub(crate) fn meta(&self) -> Meta {
+        let mut at = self.head.fields_at;
+        at += if self.head.word & EXPIRY != 0 { 8 } else { 0 };
+        let mut meta = Meta::new(self.encoding(), self.expiry());
+        // SAFETY: the word says which fields are there.
+        unsafe {
+            if self.head.word & FLAGS != 0 {
+                meta.flags = self.start.add(at).cast::<u32>().read_unaligned();
+                at += 4;
+            }
+            if self.head.word & CAS != 0 {
+                meta.cas = self.start.add(at).cast::<u64>().read_unaligned();
+            }
+        }
+        meta
+    }
+}
+
+/// Room for values that grow: an eighth more than asked for. Less copies more
+/// often, more wastes memory. (Slots have their class's spare bytes already.)
+fn roomy(len: usize) -> usize {
+    len + len / 8
+}
+
+/// An item that nobody else knows of. Must be released: dropping it loses its
+/// memory for good.
+#[must_use]
+pub(crate) struct Owned {
+    start: NonNull<u8>,
+}
+
+impl Owned {
+    /// An item whose value is `value`, then zeros up to `value_len`.
+    pub(crate) fn create(
+        heap: &Heap,
+        arena: usize,
+        meta: &Meta,
+        access: u32,
+        key: &[u8],
+        (value, value_len): (&[u8], usize),
+    ) -> Self {
+        let head = Head::plan(meta, key.len(), value_len);
+        let start =
+            if head.large { arena::large(head.len()) } else { heap.slot(arena, head.len()) };
+        let mut item = Self { start };
+        // SAFETY: the block has at least `head.len()` bytes.
+        unsafe { item.fill(&head, meta, access, key, value) };
+        item
+    }
+
+    /// # Safety
+    /// The block has at least `head.len()` bytes and overlaps neither `key`
+    /// nor `value`, which is no longer than `head.value_len`.
+    unsafe fn fill(&mut self, head: &Head, meta: &Meta, access: u32, key: &[u8], value: &[u8]) {
+        debug_assert!(value.len() <= head.value_len);
+        // SAFETY: by contract.
+        unsafe {
+            head.write(self.start, meta, access);
+            let at = self.start.add(head.key_at());
+            at.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+            let at = at.add(key.len());
+            at.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
+            if value.len() < head.value_len {
+                at.add(value.len()).write_bytes(0, head.value_len - value.len());
+            }
+        }
+    }
+
+    /// The item's address; nobody frees it until it is owned again.
+    #[inline]
+    pub(crate) fn into_start(self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// # Safety
+    /// `start` came from [`Owned::into_start`] and is not owned otherwise.
+    #[inline]
+    pub(crate) unsafe fn from_start(start: NonNull<u8>) -> Self {
+        Self { start }
+    }
+
+    #[inline]
+    pub(crate) fn item(&self) -> Item<'_> {
+        // SAFETY: the item is live as long as it is owned.
+        unsafe { Item::at(self.start) }
+    }
+
+    /// Bytes it takes of the system's memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let head = self.item().head;
+        // SAFETY: the item's block is live and of the kind its header tells.
+        unsafe {
+            if head.large {
+                arena::large_bytes(self.start)
+            } else {
+                arena::slot_capacity(self.start)
+            }
+        }
+    }
+
+    /// Frees the item; the bytes it took.
+    pub(crate) fn release(self, heap: &Heap) -> usize {
+        // SAFETY: the block is live, of the kind its header tells, and nobody
+        // else knows of it.
+        unsafe {
+            if self.item().head.large {
+                arena::free_large(self.start)
+            } else {
+                heap.free_slot(self.start)
+            }
+        }
+    }
+
+    /// Sets value and meta where the item lies, if the block suits them: not
+    /// too short, nor so long that memory would be wasted.
+    pub(crate) fn overwrite(&mut self, meta: &Meta, access: u32, value: &[u8]) -> bool {
+        let Some(head) = self.plan_in_place(meta, value.len()) else { return false };
+        self.shift(&head, head.key_len);
+        // SAFETY: the block has room for `head.len()` bytes; the key is in
+        // place already.
+        unsafe {
+            head.write(self.start, meta, access);
+            let at = self.start.add(head.value_at());
+            at.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
+        }
+        true
+    }
+
+    /// Gives the value another length and the item another meta; the value
+    /// keeps its first bytes, new ones are zero. The change in bytes taken.
+    pub(crate) fn reshape(
+        &mut self,
+        heap: &Heap,
+        arena: usize,
+        meta: &Meta,
+        value_len: usize,
+    ) -> i64 {
+        let (access, old) = (self.item().access(), self.item().head);
+        if let Some(head) = self.plan_in_place(meta, value_len) {
+            self.reshape_in_place(&head, meta, access, old.value_len);
+            return 0;
+        }
+        let before = self.bytes();
+        let head = Head::plan(meta, old.key_len, value_len);
+        if old.large && head.large && old.key_at() == head.key_at() {
+            // SAFETY: the block is one of its own, and owned.
+            self.start = unsafe { arena::resize_large(self.start, roomy(head.len())) };
+            self.reshape_in_place(&head, meta, access, old.value_len);
+        } else {
+            let kept = old.value_len.min(value_len);
+            let item = self.item();
+            let (key, value) = (item.key(), &item.value()[..kept]);
+            let moved = if head.large {
+                let mut moved = Self { start: arena::large(roomy(head.len())) };
+                // SAFETY: the new block has at least `head.len()` bytes.
+                unsafe { moved.fill(&head, meta, access, key, value) };
+                moved
+            } else {
+                Self::create(heap, arena, meta, access, key, (value, value_len))
+            };
+            std::mem::replace(self, moved).release(heap);
+        }
+        self.bytes() as i64 - before as i64
+    }
+
+    fn reshape_in_place(&mut self, head: &Head, meta: &Meta, access: u32, old_value_len: usize) {
+        let kept = old_value_len.min(head.value_len);
+        self.shift(head, head.key_len + kept);
+        // SAFETY: the block has room for `head.len()` bytes; key and the kept
+        // part of the value are in place already.
+        unsafe {
+            head.write(self.start, meta, access);
+            let at = self.start.add(head.value_at() + kept);
+            at.write_bytes(0, head.value_len - kept);
+        }
+    }
+
+    /// The header with which the item could stay in its block.
+    fn plan_in_place(&self, meta: &Meta, value_len: usize) -> Option<Head> {
+        let old = self.item().head;
+        if old.large {
+            let head = Head::plan_large(meta, old.key_len, value_len);
+            // SAFETY: the block is one of its own, and live.
+            let capacity = unsafe { arena::large_capacity(self.start) };
+            (head.len() > SLOT_LEN_MAX && (capacity / 2..=capacity).contains(&head.len()))
+                .then_some(head)
+        } else {
+            let head = Head::plan(meta, old.key_len, value_len);
+            // SAFETY: the block is a slot, and live.
+            let capacity = unsafe { arena::slot_capacity(self.start) };
+            (!head.large && block_len(head.len()) == capacity).then_some(head)
+        }
+    }
+
+    /// Moves the first `len` bytes of key and value to where `head` has them.
+    fn shift(&mut self, head: &Head, len: usize) {
+        let old = self.item().head;
+        if old.key_at() != head.key_at() {
+            // SAFETY: both runs lie in the block.
+            unsafe {
+                let from = self.start.add(old.key_at());
+                self.start.add(head.key_at()).copy_from(from, len);
+            }
+        }
+    }
+
+    /// The value, to change its bytes.
+    pub(crate) fn value_mut(&mut self) -> &mut [u8] {
+        let head = self.item().head;
+        // SAFETY: the header describes the block, which is borrowed mutably.
+        unsafe {
+            let value = self.start.add(head.value_at());
+            std::slice::from_raw_parts_mut(value.as_ptr(), head.value_len)
+        }
+    }
+
+    /// Notes the second of the last access.
+    #[inline]
+    pub(crate) fn set_access(&mut self, access: u32) {
+        // SAFETY: the header is there. Written only when it changes, lest
+        // every read dirty a cache line.
+        unsafe {
+            let word = self.start.cast::<u32>();
+            let new = word.read() & !(ACCESS_MASK << ACCESS_SHIFT)
+                | (access & ACCESS_MASK) << ACCESS_SHIFT;
+            if word.read() != new {
+                word.write(new);
+            }
+        }
+    }
+
+    pub(crate) fn set_encoding(&mut self, encoding: Encoding) {
+        // SAFETY: the header is there.
+        unsafe {
+            let word = self.start.cast::<u32>();
+            word.write(word.read() & !ENCODING_MASK | encoding as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_meta() -> impl Strategy<Value = Meta> {
+        let encoding =
+            prop_oneof![Just(Encoding::Text), Just(Encoding::Plain), Just(Encoding::Raw)];
+        let cas = prop_oneof![Just(0), Just(u64::MAX)];
+        (encoding, proptest::option::of(1..u64::MAX), 0..2u32, cas)
+            .prop_map(|(encoding, expiry, flags, cas)| Meta { encoding, expiry, flags, cas })
+    }
+
+    fn any_value() -> impl Strategy<Value = Vec<u8>> {
+        let len = prop_oneof![0..300usize, Just(7100), 7000..20_000usize, Just(100_000)];
+        (len, any::<u8>()).prop_map(|(len, byte)| vec![byte; len])
+    }
+
+    proptest! {
+        #[test]
+        fn an_item_reads_back_as_written_through_any_changes(
+            key_len in prop_oneof![0..20usize, 250..260usize, Just(9000)],
+            first in (any_meta(), any_value()),
+            changes in proptest::collection::vec((any::<bool>(), any_meta(), any_value()), 0..8),
+        ) {
+            let heap = Heap::new(1);
+            let key = vec![b'k'; key_len];
+            let (mut meta, mut value) = first;
+            let mut item = Owned::create(&heap, 0, &meta, 5, &key, (&value, value.len()));
+            let mut bytes = item.bytes() as i64;
+            for (set, new_meta, new_value) in changes {
+                if set {
+                    if item.overwrite(&new_meta, 5, &new_value) {
+                        value = new_value;
+                        meta = new_meta;
+                    }
+                } else {
+                    bytes += item.reshape(&heap, 0, &new_meta, new_value.len());
+                    value.resize(new_value.len(), 0);
+                    meta = new_meta;
+                }
+                prop_assert_eq!(item.item().key(), &key[..]);
+                prop_assert_eq!(item.item().value(), &value[..]);
+                prop_assert_eq!(item.item().meta(), meta);
+                prop_assert_eq!(item.item().access(), 5);
+                prop_assert_eq!(item.bytes() as i64, bytes);
+            }
+            prop_assert_eq!(item.release(&heap) as i64, bytes);
+        }
+    }
+
+    #[test]
+    fn a_short_item_has_six_bytes_of_header() {
+        let head = Head::plan(&Meta::new(Encoding::Text, None), 16, 64);
+        assert_eq!(head.len(), 86);
+        let head = Head::plan(&Meta::new(Encoding::Text, Some(1)), 16, 64);
+        assert_eq!(head.len(), 94);
+    }
+}

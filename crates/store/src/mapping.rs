@@ -1,0 +1,152 @@
+use std::alloc::{Layout, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Alignment of a region, that of a huge page: a page of an arena is aligned
+/// to its own length within.
+const ALIGN: usize = 2 << 20;
+/// Length of a small store's regions.
+const LEN_MIN: usize = 2 << 20;
+/// Longest region. Regions are address space until touched, so only a system
+/// that forbids overcommitting notices.
+const LEN_MAX: usize = 64 << 20;
+/// With this much mapped, further regions are backed by huge pages: lookups
+/// over gigabytes then miss the TLB far less. Below it they would show up in
+/// the size of a small process.
+const HUGE_FROM: usize = 64 << 20;
+
+/// Memory straight from the system, aligned to 2 MiB, zero when first touched.
+pub(crate) struct Region {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a region is plain memory owned by whoever holds it.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// A region fitting for a store that has `mapped` bytes already.
+    pub(crate) fn map(mapped: usize) -> Self {
+        let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
+        let region = Self { start: map_aligned(len), len };
+        if mapped >= HUGE_FROM {
+            region.advise_huge();
+        }
+        region
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address `offset` bytes into the region.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.len);
+        // SAFETY: the offset lies in the region.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+fn map_aligned(len: usize) -> NonNull<u8> {
+    let asked = len + ALIGN;
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new anonymous mapping, of which the parts outside the aligned
+    // region are unmapped again.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), asked, protection, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            handle_alloc_error(Layout::new::<u8>());
+        }
+        let start = start.cast::<u8>();
+        let skip = start.align_offset(ALIGN);
+        if skip > 0 {
+            libc::munmap(start.cast(), skip);
+        }
+        let aligned = start.add(skip);
+        if skip < ALIGN {
+            libc::munmap(aligned.add(len).cast(), ALIGN - skip);
+        }
+        NonNull::new_unchecked(aligned)
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+impl Region {
+    fn advise_huge(&self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about our own mapping; refusal does no harm.
+        unsafe {
+            libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    /// Lets the system have the memory of a part of a region; the part stays
+    /// mapped and may be used again, its contents undefined.
+    ///
+    /// # Safety
+    /// Nothing in the part is in use.
+    pub(crate) unsafe fn release(start: NonNull<u8>, len: usize) {
+        // SAFETY: by contract; the part is page-aligned memory of a region.
+        unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours; its owner holds no slot of it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(not(all(unix, not(miri))))]
+fn map_aligned(len: usize) -> NonNull<u8> {
+    let Ok(layout) = Layout::from_size_align(len, ALIGN) else {
+        handle_alloc_error(Layout::new::<u8>())
+    };
+    // SAFETY: the layout is not empty.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+#[cfg(not(all(unix, not(miri))))]
+impl Region {
+    fn advise_huge(&self) {}
+
+    /// As on Unix, where it saves memory; here it does nothing.
+    ///
+    /// # Safety
+    /// Nothing in the part is in use.
+    pub(crate) unsafe fn release(_start: NonNull<u8>, _len: usize) {}
+}
+
+#[cfg(not(all(unix, not(miri))))]
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Ok(layout) = Layout::from_size_align(self.len, ALIGN) {
+            // SAFETY: allocated with the same layout in `map_aligned`.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_aligned_and_grow_with_the_store() {
+        for (mapped, len) in [(0, LEN_MIN), (40 << 20, 10 << 20), (usize::MAX / 2, LEN_MAX)] {
+            let region = Region::map(mapped);
+            assert_eq!(region.len(), len);
+            assert!(region.at(0).addr().get().is_multiple_of(ALIGN));
+            // SAFETY: the first and last byte lie in the region.
+            unsafe {
+                assert_eq!(region.at(len - 1).read(), 0);
+                region.at(0).write(1);
+                Region::release(region.at(0), 64 << 10);
+            }
+        }
+    }
+}

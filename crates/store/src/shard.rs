@@ -1,0 +1,188 @@
+use crate::arena::Heap;
+use crate::evict::EvictionPolicy;
+use crate::space::{Due, Space};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Items of flushed databases freed at a time: about 10 us.
+const GARBAGE_STEP: usize = 128;
+/// Items evicted from one shard before another's turn: more makes shards
+/// uneven, less takes more locks per byte freed.
+const VICTIMS_MAX: usize = 8;
+
+/// Events in one shard since the store was made.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
+
+/// One of the parts the key space is cut into by hash, with its own lock. Each
+/// has a space per database.
+pub(crate) struct Shard {
+    pub(crate) counts: Counts,
+    /// Bytes of memory used.
+    pub(crate) used: i64,
+    /// Of `used`, what the store's sum does not know yet.
+    pub(crate) unreported: i64,
+    /// State of a xorshift generator, never 0.
+    random: u64,
+    first: Space,
+    others: Vec<Option<Box<Space>>>,
+    /// Spaces of flushed databases, freed bit by bit.
+    garbage: Vec<Space>,
+}
+
+/// What a shard's upkeep needs from the store.
+pub(crate) struct Upkeep<'a, H> {
+    pub(crate) heap: &'a Heap,
+    pub(crate) now_millis: u64,
+    /// Hashes keys as the tables do.
+    pub(crate) hash_key: H,
+}
+
+impl Shard {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            counts: Counts::default(),
+            used: 0,
+            unreported: 0,
+            random: seed | 1,
+            first: Space::new(),
+            others: Vec::new(),
+            garbage: Vec::new(),
+        }
+    }
+
+    /// The space of a database, made when there is none.
+    #[inline]
+    pub(crate) fn space(&mut self, database: usize) -> &mut Space {
+        if database == 0 { &mut self.first } else { self.other_space(database) }
+    }
+
+    fn other_space(&mut self, database: usize) -> &mut Space {
+        if self.others.len() < database {
+            self.others.resize_with(database, || None);
+        }
+        self.others[database - 1].get_or_insert_with(|| Box::new(Space::new()))
+    }
+
+    /// The space of a database, if it ever was used.
+    pub(crate) fn existing_space(&mut self, database: usize) -> Option<&mut Space> {
+        match database.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(index) => self.others.get_mut(index)?.as_deref_mut(),
+        }
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Empties a database at once; its memory is freed by later upkeep.
+    /// Whether there is anything to free.
+    pub(crate) fn flush(&mut self, database: usize) -> bool {
+        let Some(space) = self.existing_space(database) else { return false };
+        if space.table.len() == 0 {
+            return false;
+        }
+        let old = std::mem::replace(space, Space::new());
+        self.garbage.push(old);
+        true
+    }
+
+    /// Frees some memory of flushed databases; the bytes freed.
+    fn free_garbage(&mut self, heap: &Heap) -> i64 {
+        let Some(space) = self.garbage.last_mut() else { return 0 };
+        let (freed, empty) = space.free_some(heap, GARBAGE_STEP);
+        let mut freed = freed as i64;
+        if empty {
+            if let Some(mut space) = self.garbage.pop() {
+                space.forget();
+                freed -= space.growth();
+            }
+        }
+        freed
+    }
+
+    fn database_count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Frees what expired or was flushed, in up to `steps` steps; the bytes
+    /// freed. Sets `due` to the second at which to come again, 0 for at once.
+    pub(crate) fn tidy<H: Fn(&[u8]) -> u32>(
+        &mut self,
+        upkeep: &Upkeep<'_, H>,
+        steps: &mut u32,
+        due: &AtomicU32,
+    ) -> i64 {
+        let mut freed = 0;
+        while *steps > 0 && !self.garbage.is_empty() {
+            freed += self.free_garbage(upkeep.heap);
+            *steps = steps.saturating_sub(GARBAGE_STEP as u32 / 2);
+        }
+        let mut next = if self.garbage.is_empty() { u32::MAX } else { 0 };
+        for database in 0..self.database_count() {
+            let Some(space) = self.existing_space(database) else { continue };
+            let mut expired = 0;
+            while let Some(found) = space.next_due(upkeep.now_millis, steps, &upkeep.hash_key) {
+                if let Due::Expired(position) = found {
+                    freed += space.remove(position).release(upkeep.heap) as i64;
+                    expired += 1;
+                }
+            }
+            freed -= space.growth();
+            next = next.min(
+                space.wheel.as_ref().and_then(|wheel| wheel.next_second()).unwrap_or(u32::MAX),
+            );
+            self.counts.expired += expired;
+        }
+        due.store(next, Ordering::Relaxed);
+        freed
+    }
+
+    /// Evicts items until `wanted` bytes are free or other shards should have
+    /// their turn; the bytes freed.
+    pub(crate) fn evict<H: Fn(&[u8]) -> u32>(
+        &mut self,
+        upkeep: &Upkeep<'_, H>,
+        policy: EvictionPolicy,
+        wanted: i64,
+    ) -> i64 {
+        let mut freed = self.free_garbage(upkeep.heap);
+        if policy == EvictionPolicy::NoEviction {
+            return freed;
+        }
+        let database_count = self.database_count();
+        let start = self.random() as usize;
+        for turn in 0..VICTIMS_MAX + database_count - 1 {
+            if freed >= wanted {
+                break;
+            }
+            let random = self.random();
+            let Some(space) = self.existing_space((start + turn) % database_count) else {
+                continue;
+            };
+            let Some(victim) = space.victim(policy, random, &upkeep.hash_key) else { continue };
+            freed += space.remove(victim).release(upkeep.heap) as i64;
+            freed -= space.growth();
+            self.counts.evicted += 1;
+        }
+        freed
+    }
+
+    /// Frees every item, before the shard is dropped.
+    pub(crate) fn clear(&mut self, heap: &Heap) {
+        for database in 0..self.database_count() {
+            self.flush(database);
+        }
+        while !self.garbage.is_empty() {
+            self.free_garbage(heap);
+        }
+    }
+}

@@ -1,0 +1,501 @@
+use crate::arena::Heap;
+use crate::commands;
+use crate::entry::{Entry, Turn};
+use crate::evict::EvictionPolicy;
+use crate::lock::{Guard, Lock};
+use crate::shard::{Shard, Upkeep};
+use keyway_base::Clock;
+use keyway_command::{Flags, Request, Verb};
+use keyway_resp::reply;
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
+
+/// Fewest shards: with fewer, cores would wait for each other, and tables
+/// would be longer.
+const SHARDS_MIN: usize = 1024;
+/// Shards per core of the machine.
+const SHARDS_PER_CORE: usize = 64;
+/// Most shards: a cursor of SCAN has this much room.
+const SHARDS_MAX: usize = 1 << 16;
+/// Shards that share an arena: fewer make small caches of many sizes waste
+/// memory, more let writers wait for each other.
+const SHARDS_PER_ARENA: usize = 64;
+/// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
+/// second, that and a wheel's whole seconds keep within two.
+const TICKS_PER_ROUND: usize = 5;
+/// Items a tick may touch: some hundred microseconds of work.
+const TICK_STEPS: u32 = 2000;
+/// Items a write may touch to keep its shard tidy: under a microsecond each.
+const WRITE_STEPS: u32 = 8;
+/// Bytes by which a shard's use may change before the store's sum is told,
+/// with no bound on memory. Smaller makes cores share a cache line more often.
+const UNREPORTED_MAX: i64 = 64 << 10;
+/// With a bound on memory, what all shards together may not have told is at
+/// most this part of it.
+const UNREPORTED_SHARE: u64 = 64;
+
+/// How a store is made.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreConfig {
+    /// Bytes of memory that items and tables may take; 0 for no bound.
+    pub memory_max: u64,
+    /// What to do when a write would pass `memory_max`.
+    pub policy: EvictionPolicy,
+    /// Number of databases that clients can select; at least 1.
+    pub databases: u32,
+    /// Number of shards, rounded up to a power of two; `None` chooses by the
+    /// number of cores.
+    pub shards: Option<u32>,
+    /// Secret that decides which keys share a table bucket: random in
+    /// production, fixed in a test.
+    pub seed: u64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            memory_max: 0,
+            policy: EvictionPolicy::default(),
+            databases: 16,
+            shards: None,
+            seed: 0,
+        }
+    }
+}
+
+/// What a request needs besides its words.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// The client's selected database.
+    pub database: u32,
+    /// Both clocks of the worker's turn.
+    pub clock: Clock,
+}
+
+/// Figures of a store. Gathered shard by shard, so they are of slightly
+/// different moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Per database.
+    pub databases: Vec<DatabaseStats>,
+    /// Bytes that items, tables and the store itself take, allocator's
+    /// rounding included.
+    pub memory_used: u64,
+    /// Bytes of pages held for items of up to 7 KiB: what exceeds their share
+    /// of `memory_used` is fragmentation.
+    pub memory_pages: u64,
+    /// The bound on `memory_used`, 0 for none.
+    pub memory_max: u64,
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Items removed because they had expired.
+    pub expired: u64,
+    /// Items removed to make room.
+    pub evicted: u64,
+}
+
+/// Figures of one database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseStats {
+    /// Keys, with those expired but not yet removed.
+    pub items: u64,
+    /// Keys with an expiry.
+    pub volatile: u64,
+}
+
+/// A shard on cache lines of its own: neighbours are prefetched in pairs.
+#[repr(align(128))]
+struct Padded(Lock<Shard>);
+
+/// The embedded store. Shared by all workers; each runs a request to
+/// completion on its own thread, locking the shards of the request's keys.
+pub struct Store {
+    // Drop clears the shards, whose items lie in the heap.
+    shards: Box<[Padded]>,
+    /// Per shard, the second at which its upkeep has something to do.
+    due: Box<[AtomicU32]>,
+    pub(crate) heap: Heap,
+    config: StoreConfig,
+    secrets: RapidSecrets,
+    shard_bits: u32,
+    /// Database as clients name it -> its place in shards. Changed only with
+    /// all shards locked, so holding any shard is enough to read it.
+    places: Box<[AtomicU32]>,
+    /// Bytes used, short of what shards have not yet reported.
+    used: AtomicI64,
+    /// Bound on what a shard does not report.
+    unreported_max: i64,
+    /// The shard whose turn it is to be looked at by a tick.
+    tick_turn: AtomicUsize,
+    /// The shard whose turn it is to evict.
+    evict_turn: AtomicUsize,
+    /// Feeds choices that only have to be different each time.
+    random_turn: AtomicUsize,
+}
+
+impl Store {
+    /// An empty store: some hundred kilobytes.
+    pub fn new(config: StoreConfig) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let shard_count = match config.shards {
+            Some(count) => count as usize,
+            None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
+        };
+        let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
+        let unreported_max = match config.memory_max {
+            0 => UNREPORTED_MAX,
+            bound => (bound / UNREPORTED_SHARE / shard_count as u64) as i64,
+        };
+        let mut seed = config.seed;
+        let store = Self {
+            shards: (0..shard_count)
+                .map(|_| Padded(Lock::new(Shard::new(split_mix(&mut seed)))))
+                .collect(),
+            due: (0..shard_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
+            heap: Heap::new(shard_count.div_ceil(SHARDS_PER_ARENA)),
+            config: StoreConfig { databases: config.databases.max(1), ..config },
+            secrets: RapidSecrets::seed(config.seed),
+            shard_bits: shard_count.ilog2(),
+            places: (0..config.databases.max(1)).map(AtomicU32::new).collect(),
+            used: AtomicI64::new(0),
+            unreported_max: unreported_max.min(UNREPORTED_MAX),
+            tick_turn: AtomicUsize::new(0),
+            evict_turn: AtomicUsize::new(0),
+            random_turn: AtomicUsize::new(config.seed as usize),
+        };
+        store.used.store(store.own_bytes(), Ordering::Relaxed);
+        store
+    }
+
+    fn own_bytes(&self) -> i64 {
+        (size_of::<Self>() + self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>()))
+            as i64
+    }
+
+    /// Whether the store executes `verb`.
+    pub fn serves(&self, verb: Verb) -> bool {
+        keyway_command::store_serves(verb)
+    }
+
+    /// Executes `request` to completion and appends its reply, exactly one
+    /// RESP2 element, to `out`.
+    pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
+        if context.database >= self.config.databases {
+            return reply::error(out, "ERR DB index is out of range");
+        }
+        let turn = Turn { database: context.database, now_millis: context.clock.unix_millis() };
+        if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
+            return commands::execute(self, request, turn, out);
+        }
+        let args_len: usize = request.args.ranges().iter().map(|range| range.len()).sum();
+        if !self.make_room(args_len as u64, turn) {
+            return reply::error(out, OUT_OF_MEMORY);
+        }
+        commands::execute(self, request, turn, out);
+        // What the estimate missed, such as a table that grew.
+        self.make_room(0, turn);
+    }
+
+    /// Upkeep, in bounded time: frees items that expired and memory of flushed
+    /// databases. To be called about every 100 ms by any worker; more workers
+    /// calling share the work. Whether there is more to do at once.
+    pub fn tick(&self, clock: Clock) -> bool {
+        let turn = Turn { database: 0, now_millis: clock.unix_millis() };
+        let second = (turn.now_millis / 1000) as u32;
+        let mut steps = TICK_STEPS;
+        let count = self.shards.len().div_ceil(TICKS_PER_ROUND);
+        for _ in 0..count {
+            let index = self.tick_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+            if self.due[index].load(Ordering::Relaxed) <= second {
+                if let Some(mut shard) = self.shards[index].0.try_lock() {
+                    self.tidy(&mut shard, index, turn, &mut steps);
+                }
+            }
+            if steps == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The store's figures. Takes every shard's lock once.
+    pub fn stats(&self) -> StoreStats {
+        let mut stats = StoreStats {
+            databases: vec![DatabaseStats::default(); self.places.len()],
+            memory_pages: self.heap.page_bytes(),
+            memory_max: self.config.memory_max,
+            ..StoreStats::default()
+        };
+        let mut used = self.own_bytes();
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            for database in 0..self.places.len() {
+                let place = self.place_of(database as u32);
+                if let Some(space) = shard.existing_space(place) {
+                    stats.databases[database].items += space.table.len() as u64;
+                    stats.databases[database].volatile += space.volatile as u64;
+                }
+            }
+            used += shard.used;
+            stats.hits += shard.counts.hits;
+            stats.misses += shard.counts.misses;
+            stats.expired += shard.counts.expired;
+            stats.evicted += shard.counts.evicted;
+        }
+        stats.memory_used = used.max(0) as u64;
+        stats
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &StoreConfig {
+        &self.config
+    }
+
+    pub(crate) fn policy(&self) -> EvictionPolicy {
+        self.config.policy
+    }
+
+    /// Whether eviction needs to know how often items are used.
+    #[inline]
+    pub(crate) fn counts_uses(&self) -> bool {
+        self.config.memory_max != 0 && self.config.policy != EvictionPolicy::NoEviction
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        rapidhash_v3_micro_inline::<true, true>(key, &self.secrets)
+    }
+
+    /// The shard of a hash: its top bits; tables use the lower half.
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        ((hash >> 32) >> (32 - self.shard_bits)) as usize
+    }
+
+    #[inline]
+    pub(crate) fn arena_of(&self, shard_index: usize) -> usize {
+        shard_index / SHARDS_PER_ARENA
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    #[inline]
+    pub(crate) fn shard(&self, index: usize) -> Guard<'_, Shard> {
+        self.shards[index].0.lock()
+    }
+
+    /// The place of a database in shards. Good while a shard is locked.
+    #[inline]
+    pub(crate) fn place_of(&self, database: u32) -> usize {
+        self.places[database as usize].load(Ordering::Relaxed) as usize
+    }
+
+    pub(crate) fn database_count(&self) -> u32 {
+        self.config.databases
+    }
+
+    /// A number different each time, evenly spread.
+    pub(crate) fn random(&self) -> u64 {
+        let mut turn = self.random_turn.fetch_add(1, Ordering::Relaxed) as u64;
+        split_mix(&mut turn)
+    }
+
+    /// Locks `key`'s shard and lets `work` work on the key.
+    #[inline]
+    pub(crate) fn with_key<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Entry<'_>) -> R,
+    ) -> R {
+        let hash = self.hash(key);
+        let index = self.shard_of(hash);
+        let mut shard = self.shard(index);
+        work(Entry::locate(self, (&mut shard, index), turn, key, hash as u32))
+    }
+
+    /// Locks the shards of all `keys`, always in the same order, so that two
+    /// requests never wait for each other.
+    pub(crate) fn lock_keys<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Locked<'_> {
+        let mut indices: SmallVec<[u32; 16]> =
+            keys.map(|key| self.shard_of(self.hash(key)) as u32).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let guards = indices.iter().map(|index| self.shard(*index as usize)).collect();
+        Locked { store: self, indices, guards }
+    }
+
+    /// Locks every shard.
+    pub(crate) fn lock_all(&self) -> Locked<'_> {
+        let indices: SmallVec<[u32; 16]> = (0..self.shards.len() as u32).collect();
+        let guards = indices.iter().map(|index| self.shard(*index as usize)).collect();
+        Locked { store: self, indices, guards }
+    }
+
+    /// Books a change of a shard's memory.
+    #[inline]
+    pub(crate) fn charge(&self, shard: &mut Shard, change: i64) {
+        shard.used += change;
+        shard.unreported += change;
+        if shard.unreported.abs() > self.unreported_max {
+            self.used.fetch_add(shard.unreported, Ordering::Relaxed);
+            shard.unreported = 0;
+        }
+    }
+
+    /// Sees to it that upkeep looks at a shard by `second`. Its lock is held.
+    pub(crate) fn come_by(&self, shard_index: usize, second: u32) {
+        let due = &self.due[shard_index];
+        if second < due.load(Ordering::Relaxed) {
+            due.store(second, Ordering::Relaxed);
+        }
+    }
+
+    /// A write's share of its shard's upkeep.
+    #[inline]
+    pub(crate) fn upkeep_of(&self, shard: &mut Shard, shard_index: usize, turn: Turn) {
+        let second = (turn.now_millis / 1000) as u32;
+        if self.due[shard_index].load(Ordering::Relaxed) <= second {
+            let mut steps = WRITE_STEPS;
+            self.tidy(shard, shard_index, turn, &mut steps);
+        }
+    }
+
+    #[cold]
+    fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
+        let freed = shard.tidy(&self.upkeep(turn), steps, &self.due[shard_index]);
+        self.charge(shard, -freed);
+    }
+
+    fn upkeep(&self, turn: Turn) -> Upkeep<'_, impl Fn(&[u8]) -> u32> {
+        let hash_key = |key: &[u8]| self.hash(key) as u32;
+        Upkeep { heap: &self.heap, now_millis: turn.now_millis, hash_key }
+    }
+
+    /// Evicts until `extra` bytes fit below the bound on memory; whether they
+    /// do. No shard may be locked by the caller.
+    pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
+        if self.config.memory_max == 0 {
+            return true;
+        }
+        // What shards have not reported must fit as well.
+        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
+        let bound = self.config.memory_max.saturating_sub(unreported);
+        if extra > bound {
+            return false;
+        }
+        let bound = (bound - extra) as i64;
+        if self.used.load(Ordering::Relaxed) <= bound {
+            return true;
+        }
+        self.evict_down_to(bound, turn)
+    }
+
+    #[cold]
+    fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
+        let upkeep = self.upkeep(turn);
+        let mut fruitless = 0;
+        while fruitless <= self.shards.len() {
+            let wanted = self.used.load(Ordering::Relaxed) - bound;
+            if wanted <= 0 {
+                return true;
+            }
+            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+            // Without eviction, only memory of flushed databases can be had.
+            let flushed = self.due[index].load(Ordering::Relaxed) == 0;
+            if self.policy() == EvictionPolicy::NoEviction && !flushed {
+                fruitless += 1;
+                continue;
+            }
+            let mut shard = self.shard(index);
+            let freed = shard.evict(&upkeep, self.policy(), wanted);
+            self.charge(&mut shard, -freed);
+            fruitless = if freed > 0 { 0 } else { fruitless + 1 };
+        }
+        false
+    }
+
+    /// Exchanges the places of two databases, with `locked` all shards.
+    pub(crate) fn swap_databases(&self, _locked: &Locked<'_>, one: u32, other: u32) {
+        let (one, other) = (&self.places[one as usize], &self.places[other as usize]);
+        let place = one.load(Ordering::Relaxed);
+        one.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        other.store(place, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        for shard in &mut self.shards {
+            shard.0.get_mut().clear(&self.heap);
+        }
+    }
+}
+
+/// Redis's reply to a write that does not fit.
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Several shards locked at once.
+pub(crate) struct Locked<'a> {
+    store: &'a Store,
+    /// Ascending.
+    indices: SmallVec<[u32; 16]>,
+    /// Of the shards in `indices`, in the same order.
+    guards: SmallVec<[Guard<'a, Shard>; 16]>,
+}
+
+impl Locked<'_> {
+    /// One of the keys that were locked.
+    ///
+    /// # Panics
+    /// When the key's shard is not locked: callers pass the keys they locked.
+    pub(crate) fn entry<'b>(&'b mut self, turn: Turn, key: &'b [u8]) -> Entry<'b> {
+        let hash = self.store.hash(key);
+        let index = self.store.shard_of(hash);
+        let at = self.indices.binary_search(&(index as u32));
+        let shard = &mut self.guards[at.expect("the key's shard is locked")];
+        Entry::locate(self.store, (shard, index), turn, key, hash as u32)
+    }
+
+    /// Hints to the processor which cache lines the keys' items are in.
+    pub(crate) fn prefetch<'b>(
+        &mut self,
+        turn: Turn,
+        keys: impl Iterator<Item = &'b [u8]> + Clone,
+    ) {
+        let place = self.store.place_of(turn.database);
+        for step in [crate::table::Table::prefetch, crate::table::Table::prefetch_item] {
+            for key in keys.clone() {
+                let hash = self.store.hash(key);
+                let index = self.store.shard_of(hash) as u32;
+                if let Ok(at) = self.indices.binary_search(&index) {
+                    step(&self.guards[at].space(place).table, hash as u32);
+                }
+            }
+        }
+    }
+
+    /// Empties a database of all locked shards.
+    pub(crate) fn flush(&mut self, database: u32) {
+        let place = self.store.place_of(database);
+        for (index, shard) in self.indices.iter().zip(&mut self.guards) {
+            if shard.flush(place) {
+                self.store.come_by(*index as usize, 0);
+            }
+        }
+    }
+}
+
+/// The next number of a SplitMix64 generator.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}

@@ -1,0 +1,211 @@
+//! Requests and replies, without sockets: bytes of clients and backends go
+//! in, dirty sessions and links come out.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `input` | bytes of a client become requests; pausing and resuming |
+//! | `dispatch` | a request goes to its shard, the store, or is answered here |
+//! | `split` | one request becomes one fragment per shard |
+//! | `reply` | bytes of a backend become replies in their places |
+//! | `links` | connecting, losing and retrying connections; health |
+//! | `pools` | which backend a key lives on, given who is usable |
+
+mod dispatch;
+mod input;
+mod links;
+mod pools;
+mod reply;
+mod split;
+
+use crate::{Plan, PoolKind};
+use keyway_base::{ByteRange, Clock, Key, Slab, Time};
+use keyway_metrics::{CloseReason, WorkerCells};
+use keyway_net::Socket;
+use keyway_proxy::{BusyPool, Identity, Join, Link, Session};
+use keyway_topology::{BackendId, RejoinClaim};
+use pools::PoolState;
+use std::sync::Arc;
+
+/// Position of a link in the worker.
+pub(crate) type LinkIndex = usize;
+
+/// A link with what the worker knows of it.
+pub(crate) struct LinkSlot {
+    pub(crate) link: Link,
+    pub(crate) pool: u16,
+    pub(crate) backend: u16,
+    pub(crate) id: BackendId,
+    pub(crate) socket: Option<Socket>,
+    /// Counts connections, so that an event of an earlier one is told apart.
+    pub(crate) generation: u32,
+    /// Sessions that wait for room on this link.
+    waiting: Vec<Key<Session>>,
+    /// In `Plane::connects`.
+    is_connecting: bool,
+    /// This worker's claim on the backend's return after an ejection.
+    rejoining: Option<RejoinClaim>,
+    /// Whether it ever stood: the next connection is a reconnection.
+    was_connected: bool,
+    /// Failures since it last worked: only the first is logged.
+    failures_logged: u32,
+}
+
+/// All of a worker but its sockets.
+pub struct Core {
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) links: Vec<LinkSlot>,
+    pub(crate) plane: Plane,
+}
+
+/// What requests and replies need besides sessions and links.
+pub(crate) struct Plane {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) cells: WorkerCells,
+    pub(crate) clock: Clock,
+    pub(crate) busy_pool: BusyPool,
+    pools: Vec<PoolState>,
+    joins: Slab<Box<Join>>,
+    joins_free: Vec<Box<Join>>,
+    /// Sessions with output to send, or at their end.
+    pub(crate) dirty_sessions: Vec<Key<Session>>,
+    /// Links with requests to send.
+    pub(crate) dirty_links: Vec<LinkIndex>,
+    /// Links that need a connection.
+    pub(crate) connects: Vec<LinkIndex>,
+    /// Sessions whose kept input can be parsed again.
+    pub(crate) resumes: Vec<Key<Session>>,
+    /// Clients to close, found by CLIENT KILL; they may be other workers'.
+    pub(crate) kills: Vec<u64>,
+    /// The health board's epoch that the pools' rings are of.
+    health_epoch: u64,
+    /// When [`Core::handle_timeouts`] has something to do at the earliest.
+    pub(crate) next_deadline: Option<Time>,
+    /// Requests parsed in this turn.
+    pub(crate) batch: u64,
+    args: Vec<ByteRange>,
+    inline: Vec<u8>,
+    keys: Vec<u32>,
+    scratch: Vec<u8>,
+    split: split::Scratch,
+    random: u64,
+}
+
+impl Core {
+    /// The core of a worker; `seed` for choices by chance.
+    pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
+        let mut links = Vec::new();
+        let mut pools = Vec::new();
+        for index in 0..plan.pools.len() {
+            pools.push(PoolState::new(&plan, index, &mut links));
+        }
+        let plane = Plane {
+            plan,
+            cells,
+            clock: Clock::default(),
+            busy_pool: BusyPool::default(),
+            pools,
+            joins: Slab::new(),
+            joins_free: Vec::new(),
+            dirty_sessions: Vec::new(),
+            dirty_links: Vec::new(),
+            connects: Vec::new(),
+            resumes: Vec::new(),
+            kills: Vec::new(),
+            health_epoch: 0,
+            next_deadline: None,
+            batch: 0,
+            args: Vec::new(),
+            inline: Vec::new(),
+            keys: Vec::new(),
+            scratch: Vec::new(),
+            split: split::Scratch::default(),
+            random: seed | 1,
+        };
+        let mut core = Self { sessions: Slab::new(), links, plane };
+        core.preconnect();
+        core
+    }
+
+    /// Notes the time; once a turn, before anything else.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.plane.clock = clock;
+    }
+
+    /// Both clocks of this turn.
+    pub fn clock(&self) -> Clock {
+        self.plane.clock
+    }
+
+    /// Adds a client of a pool.
+    pub fn add_session(&mut self, pool: u16, identity: Identity) -> Key<Session> {
+        let clients = &self.plane.cells.pool(pool as usize).clients;
+        clients.connected.raise(1);
+        self.sessions.insert(Session::new(pool, identity))
+    }
+
+    /// Forgets a client; replies still on their way to it are dropped.
+    pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
+        let Some(session) = self.sessions.remove(key) else { return };
+        let clients = &self.plane.cells.pool(session.pool as usize).clients;
+        clients.connected.lower(1);
+        if let Some(reason) = reason {
+            clients.closed.of(reason).add(1);
+        }
+        if let Some(busy) = session.busy.filter(|busy| busy.is_empty()) {
+            self.plane.busy_pool.give(busy);
+        }
+    }
+
+    /// A session, unless its client is gone.
+    pub fn session(&self, key: Key<Session>) -> Option<&Session> {
+        self.sessions.get(key)
+    }
+
+    /// Runs the upkeep of the embedded stores: expiry and the like.
+    pub fn tick(&mut self) {
+        for pool in &self.plane.plan.pools {
+            if let PoolKind::Store(store) = &pool.kind {
+                store.tick(self.plane.clock);
+            }
+        }
+    }
+}
+
+impl Plane {
+    pub(crate) fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    #[inline]
+    pub(crate) fn mark_session_dirty(&mut self, key: Key<Session>, session: &mut Session) {
+        if !session.is_dirty {
+            session.is_dirty = true;
+            self.dirty_sessions.push(key);
+        }
+    }
+
+    #[inline]
+    fn mark_session_resuming(&mut self, key: Key<Session>, session: &mut Session) {
+        if !session.is_resuming {
+            session.is_resuming = true;
+            self.resumes.push(key);
+        }
+    }
+
+    #[inline]
+    fn mark_link_dirty(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if !slot.link.is_dirty {
+            slot.link.is_dirty = true;
+            self.dirty_links.push(index);
+        }
+    }
+
+    fn note_deadline(&mut self, deadline: Option<Time>) {
+        if let Some(deadline) = deadline {
+            self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        }
+    }
+}
