@@ -78,7 +78,7 @@ fn a_client_100_000_requests_ahead_of_a_pool_gets_every_reply_in_order() {
 #[test]
 fn slow_readers_are_slowed_and_memory_stays_bounded() {
     const READERS: usize = 4;
-    const REQUESTS: usize = 20_000;
+    const REQUESTS: usize = 8_000;
     const VALUE: usize = 16 << 10;
     let _watch = watchdog(Duration::from_secs(120), "slow readers");
     let (keyway, _servers) = start();
@@ -90,7 +90,7 @@ fn slow_readers_are_slowed_and_memory_stays_bounded() {
         let mut readers: Vec<Client> = (0..READERS).map(|_| keyway.client(pool)).collect();
         let mut sending = Vec::new();
         for reader in &readers {
-            reader.shrink_receive_buffer(16 << 10);
+            reader.shrink_receive_buffer(64 << 10);
             let mut writer = reader.writer();
             let bytes = encode(&["GET", "big"]).repeat(REQUESTS);
             sending.push(std::thread::spawn(move || writer.write_all(&bytes)));
