@@ -1,24 +1,15 @@
 #!/usr/bin/env bash
-# Rewrites crates/command/src/table.rs from what a real redis-server says
-# about its commands. Needs redis-server; run it when Redis has a new release.
+# Asks a redis-server of its own for its commands, and rewrites the command
+# table and the support table in the documents from what it says.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-directory=$(mktemp -d)
-server=
-finish() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
-  rm -rf "$directory"
-}
-trap finish EXIT
-
-cargo build --quiet --locked --package keyway-command --bin command-table
-redis-server --port 0 --unixsocket "$directory/socket" --save '' --dir "$directory" \
-  >"$directory/log" 2>&1 &
+cd "$(dirname "$0")/.."
+dir=$(mktemp -d)
+redis-server --port 0 --unixsocket "$dir/redis.sock" --save "" --appendonly no --logfile "$dir/redis.log" &
 server=$!
-until redis-cli -s "$directory/socket" PING >/dev/null 2>&1; do
-  kill -0 "$server" 2>/dev/null || { cat "$directory/log" >&2; exit 1; }
-done
-"${CARGO_TARGET_DIR:-target}/debug/command-table" "$directory/socket" >"$directory/table.rs"
-mv "$directory/table.rs" crates/command/src/table.rs
-echo "crates/command/src/table.rs rewritten from $(redis-server --version)"
+trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$dir"' EXIT
+until [[ -S $dir/redis.sock ]]; do kill -0 "$server"; sleep 0.05; done
+cargo run -q -p keyway-command --bin command-table -- "$dir/redis.sock" >"$dir/table.rs"
+cp "$dir/table.rs" crates/command/src/table.rs
+# A command new to the table does not compile before handling.rs decides it.
+cargo run -q -p keyway-command --bin command-table -- --docs >"$dir/commands.md"
+cp "$dir/commands.md" docs/commands.md

@@ -1,59 +1,21 @@
 //! The table held against a real redis-server 7.0. Where it is not installed
 //! these tests say so and pass.
 
-#[allow(dead_code, reason = "the generator also reads maps and integers")]
-#[path = "../src/bin/command-table/reply.rs"]
-mod reply;
-
 use keyway_base::ByteRange;
 use keyway_command::{Args, BeginSearch, COMMANDS, Command, FindKeys, KeyFlags, Request, Verb};
-use reply::{Client, Reply};
+use keyway_testkit::{Client, RedisServer, Value};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::Command as Process;
 
-/// A redis-server of its own on a unix socket, ended when dropped.
-struct Server {
-    process: Child,
-    socket: PathBuf,
-}
-
-impl Server {
-    /// Starts one, or says why not and gives `None`.
-    fn start(name: &str) -> Option<Server> {
-        let version = Process::new("redis-server").arg("--version").output();
-        let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-        if !version.as_ref().is_ok_and(|version| version.contains("v=7.0.")) {
-            eprintln!("skipped: needs redis-server 7.0 to compare with, found {version:?}");
-            return None;
-        }
-        // Not in the target directory: a socket's path has at most 107 bytes.
-        let file = format!("keyway-command-{name}-{}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(file);
-        let mut process = Process::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-server starts");
-        let log = BufReader::new(process.stdout.take().expect("its log is piped"));
-        let mut lines = log.lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("ready to accept connections")));
-        Some(Server { process, socket })
+/// A server of the version the table describes, or `None`, said aloud.
+fn server() -> Option<RedisServer> {
+    let version = Process::new("redis-server").arg("--version").output();
+    let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    if !version.as_ref().is_ok_and(|version| version.contains("v=7.0.")) {
+        eprintln!("skipped: needs redis-server 7.0 to compare with, found {version:?}");
+        return None;
     }
-
-    fn client(&self) -> Client {
-        Client::connect(&self.socket.to_string_lossy()).expect("the server accepts")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_file(&self.socket);
-    }
+    Some(RedisServer::start())
 }
 
 /// Arguments in a buffer of their own.
@@ -87,7 +49,7 @@ impl Line {
     }
 }
 
-fn printed_by_generator(argument: &Path) -> String {
+fn printed_by_generator(argument: &str) -> String {
     let out = Process::new(env!("CARGO_BIN_EXE_command-table")).arg(argument).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
@@ -99,8 +61,8 @@ fn all_commands() -> impl Iterator<Item = &'static Command> {
 
 #[test]
 fn the_checked_in_table_is_what_the_server_describes() {
-    let Some(server) = Server::start("table") else { return };
-    let generated = printed_by_generator(&server.socket);
+    let Some(redis) = server() else { return };
+    let generated = printed_by_generator(&redis.address().to_string());
     let differs =
         generated.lines().zip(include_str!("../src/table.rs").lines()).find(|it| it.0 != it.1);
     assert_eq!(differs, None, "run `make command-table`");
@@ -109,22 +71,29 @@ fn the_checked_in_table_is_what_the_server_describes() {
 
 #[test]
 fn the_checked_in_support_table_is_what_the_generator_prints() {
-    let printed = printed_by_generator(Path::new("--docs"));
+    let printed = printed_by_generator("--docs");
     assert!(printed == include_str!("../../../docs/commands.md"), "run `make command-table`");
+}
+
+/// The elements of an array; of an error, none.
+fn items(reply: Value) -> Vec<Value> {
+    match reply {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
 }
 
 /// The keys of `line` as the server tells them, with what is done with each;
 /// `None` when it tells none or finds a fault.
 fn keys_by_server(client: &mut Client, line: &Line) -> Option<Vec<(String, String)>> {
     let request = [vec!["COMMAND", "GETKEYSANDFLAGS"], line.words()].concat();
-    let reply = client.call(&request).unwrap();
-    let key = |pair: &Reply| {
-        let flags: Vec<_> = pair.items()[1].items().iter().map(Reply::text).collect();
-        (pair.items()[0].text().to_owned(), flags.join(" "))
+    let key = |pair: &Value| {
+        let flags: Vec<_> = pair.array()[1].array().iter().map(Value::text).collect();
+        (pair.array()[0].text(), flags.join(" "))
     };
-    let keys: Vec<_> = reply.items().iter().map(key).collect();
-    let names = client.call(&[vec!["COMMAND", "GETKEYS"], line.words()].concat()).unwrap();
-    assert!(names.items().iter().map(Reply::text).eq(keys.iter().map(|key| key.0.as_str())));
+    let keys: Vec<_> = items(client.command(&request)).iter().map(key).collect();
+    let names = client.command(&[vec!["COMMAND", "GETKEYS"], line.words()].concat());
+    assert!(items(names).iter().map(Value::text).eq(keys.iter().map(|key| key.0.clone())));
     // Where a key spec fails the server falls back on an older reader that
     // tells no flags and takes `01` or `1x` for a count; the command itself
     // then refuses what that reader took.
@@ -313,8 +282,8 @@ XAUTOCLAIM k g c 0 0
 
 #[test]
 fn keys_are_those_the_server_names() {
-    let Some(server) = Server::start("keys") else { return };
-    let mut client = server.client();
+    let Some(redis) = server() else { return };
+    let mut client = redis.client();
     let keyed: Vec<_> = all_commands().filter(|command| !command.key_specs.is_empty()).collect();
     let generated = keyed.iter().flat_map(|command| lines_for(command));
     let mut lines: Vec<_> = PARTICULAR_LINES.lines().map(Line::parse).chain(generated).collect();
@@ -363,8 +332,8 @@ fn keys_of_any_words_are_those_the_server_names() {
         "u8",
         "block",
     ];
-    let Some(server) = Server::start("words") else { return };
-    let mut client = server.client();
+    let Some(redis) = server() else { return };
+    let mut client = redis.client();
     // MIGRATE is left to the particular lines: what the server tells of a
     // malformed one follows no rule.
     let keyed: Vec<_> = all_commands()
@@ -400,8 +369,8 @@ fn refusal_by_table(line: &Line) -> Option<String> {
 
 #[test]
 fn requests_that_are_none_are_refused_in_the_words_of_the_server() {
-    let Some(server) = Server::start("refusals") else { return };
-    let mut client = server.client();
+    let Some(redis) = server() else { return };
+    let mut client = redis.client();
     let long = "x".repeat(200);
     let mut lines: Vec<Line> = [
         vec!["foo"],
@@ -448,8 +417,8 @@ fn requests_that_are_none_are_refused_in_the_words_of_the_server() {
             continue;
         }
         if let Some(refusal) = refusal_by_table(line) {
-            let reply = client.call(&line.words()).unwrap();
-            assert_eq!(reply, Reply::Error(refusal), "{:?}", line.words);
+            let reply = client.command(&line.words());
+            assert_eq!(reply, Value::Error(refusal.into_bytes()), "{:?}", line.words);
             refused += 1;
         }
     }
@@ -458,14 +427,14 @@ fn requests_that_are_none_are_refused_in_the_words_of_the_server() {
 
 #[test]
 fn the_server_accepts_every_number_of_arguments_the_table_accepts() {
-    let Some(server) = Server::start("arity") else { return };
-    let mut client = server.client();
+    let Some(redis) = server() else { return };
+    let mut client = redis.client();
     for command in all_commands().filter(|command| !command.key_specs.is_empty()) {
         for line in lines_for(command) {
             let request = [vec!["COMMAND", "GETKEYS"], line.words()].concat();
-            let refused =
-                Reply::Error("ERR Invalid number of arguments specified for command".into());
-            assert_ne!(client.call(&request).unwrap(), refused, "{:?}", line.words);
+            let reply = client.command(&request).error_text();
+            let refused = "ERR Invalid number of arguments specified for command";
+            assert_ne!(reply, refused, "{:?}", line.words);
         }
     }
 }

@@ -277,6 +277,15 @@ impl Io for EpollIo {
         }
     }
 
+    fn pause_accepting(&mut self, paused: bool) {
+        let events = if paused { EventFlags::empty() } else { EventFlags::IN };
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(OWN_LISTENER | index as u64);
+            // Fails only for a descriptor that is not registered.
+            let _ = epoll::modify(&self.epoll, listener, data, events);
+        }
+    }
+
     fn stop_listening(&mut self) {
         for listener in self.listeners.drain(..) {
             let _ = epoll::delete(&self.epoll, &listener);

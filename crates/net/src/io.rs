@@ -141,6 +141,10 @@ pub trait Io {
     /// Takes the next client of a listener.
     fn accept(&mut self, listener: ListenerIndex) -> Accept;
 
+    /// Stops telling of waiting clients, or tells of them again: for a while
+    /// there is no descriptor for another one.
+    fn pause_accepting(&mut self, paused: bool);
+
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);
 

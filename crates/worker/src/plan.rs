@@ -1,9 +1,11 @@
+use crate::Mail;
 use keyway_base::Limits;
-use keyway_net::Address;
+use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -27,8 +29,22 @@ pub struct Plan {
     pub facts: Arc<dyn Facts>,
     /// The next client's id.
     pub next_client_id: AtomicU64,
+    /// Mail to every worker, by index; filled as workers start.
+    pub mailers: Mutex<Vec<Mailer<Mail>>>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
+}
+
+impl Plan {
+    /// Asks every worker but `from` to close these clients. A mailbox that is
+    /// full misses it: `CLIENT KILL` is best effort across workers then.
+    pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {
+        for (index, mailer) in self.mailers.lock().iter().enumerate() {
+            if index != usize::from(from) {
+                let _ = mailer.post(Mail::Kill(ids.to_vec()));
+            }
+        }
+    }
 }
 
 /// A listening socket.
@@ -37,7 +53,7 @@ pub struct ListenerPlan {
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
     pub name: String,
-    /// Password its clients must give, if any; else the pool's.
+    /// Password its clients must give, if any.
     pub password: Option<String>,
 }
 
@@ -45,8 +61,6 @@ pub struct ListenerPlan {
 pub struct PoolPlan {
     /// Its name in the configuration.
     pub name: String,
-    /// Password clients must give, if any.
-    pub password: Option<String>,
     /// Databases a client may select.
     pub databases: u32,
     /// Clients at once, over all workers; 0 for no bound but the process's.
@@ -66,7 +80,7 @@ pub enum PoolKind {
         /// Address of each server.
         addresses: Vec<Address>,
         /// How links connect and wait.
-        options: LinkOptions,
+        options: Arc<LinkOptions>,
     },
 }
 
@@ -81,14 +95,14 @@ impl PoolKind {
                 Endpoint::Unix { path } => Address::Unix(path.clone()),
             })
             .collect();
-        let options = LinkOptions {
+        let options = Arc::new(LinkOptions {
             password: pool.password.as_ref().map(|password| password.expose().to_owned()),
             database: pool.database,
             timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
             connect_timeout: pool.connect_timeout,
             backoff_min: pool.reconnect_min,
             backoff_max: pool.reconnect_max,
-        };
+        });
         PoolKind::Sharded { pool, addresses, options }
     }
 }

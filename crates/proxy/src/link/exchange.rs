@@ -25,7 +25,7 @@ pub enum Owner {
     /// A split request.
     Join {
         /// The join; stale once it was answered.
-        join: Key<Join>,
+        join: Key<Box<Join>>,
         /// Which of its fragments.
         fragment: u16,
     },

@@ -22,6 +22,8 @@ pub struct Session {
     pub busy: Option<Box<Busy>>,
     /// Position of the pool this client talks to.
     pub pool: u16,
+    /// Position of the listener it came through.
+    pub listener: u16,
     /// No more is read: the client half-closed, broke the protocol, or quit.
     /// The session ends when the last reply has left.
     pub closing: bool,
@@ -36,6 +38,8 @@ pub struct Session {
     pub unread: bool,
     /// Unparsed input waits for room (own pipeline, own output or a link).
     pub paused: bool,
+    /// In the list of a link that it waits for.
+    pub waits_for_link: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
     /// In the worker's list of sessions to parse again.
@@ -46,16 +50,18 @@ pub struct Session {
 
 impl Session {
     /// A new connection, at rest.
-    pub fn new(pool: u16, identity: Identity) -> Self {
+    pub fn new(pool: u16, listener: u16, identity: Identity) -> Self {
         Self {
             busy: None,
             pool,
+            listener,
             closing: false,
             ended: false,
             broken: false,
             send_blocked: false,
             unread: false,
             paused: false,
+            waits_for_link: false,
             is_dirty: false,
             is_resuming: false,
             identity,
@@ -72,5 +78,16 @@ impl Session {
     /// Whether nothing is in flight, unparsed or unsent.
     pub fn is_at_rest(&self) -> bool {
         self.busy.as_ref().is_none_or(|busy| busy.is_empty())
+    }
+
+    /// Whether every reply has left; input may be left over, which a session
+    /// at its end drops.
+    pub fn has_delivered(&self) -> bool {
+        self.busy.as_ref().is_none_or(|busy| busy.order.is_empty() && busy.output.is_empty())
+    }
+
+    /// Whether a paused session has room of its own again.
+    pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.has_room(limits))
     }
 }

@@ -53,12 +53,12 @@ impl Plane {
                 Step::Started
             }
             PoolKind::Sharded { pool: sharded, .. } => {
-                let random = if matches!(sharded.distribution, keyway_topology::Distribution::Random)
-                {
-                    self.next_random() as u32
-                } else {
-                    0
-                };
+                let random =
+                    if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
+                        self.next_random() as u32
+                    } else {
+                        0
+                    };
                 let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
                     unreachable!("the state of a pool is of its kind");
                 };
@@ -67,9 +67,7 @@ impl Plane {
                         let link = state.link(server, key);
                         self.forward(links, key, session, busy, &request, link)
                     }
-                    Route::Split(split) => {
-                        self.split(links, key, session, busy, &request, split)
-                    }
+                    Route::Split(split) => self.split(links, key, session, busy, &request, split),
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -165,12 +163,15 @@ impl Plane {
         request: &Request,
     ) {
         self.count(session, request);
-        if let keyway_command::Handling::Refused(_) | keyway_command::Handling::Forward
+        if let keyway_command::Handling::Refused(_)
+        | keyway_command::Handling::Forward
         | keyway_command::Handling::Split(_) = request.command.handling
         {
             let name = request.command.name.replace('|', " ");
-            let text = format!("ERR '{name}' is not supported by the embedded store yet; see the \
-                 table of supported commands");
+            let text = format!(
+                "ERR '{name}' is not supported by the embedded store yet; see the \
+                 table of supported commands"
+            );
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
         let was_silent = Self::is_silent(session);
@@ -180,7 +181,7 @@ impl Plane {
         let mut context = LocalContext {
             identity: &mut session.identity,
             clock: self.clock,
-            password: pool.password.as_deref(),
+            password: plan.listeners[session.listener as usize].password.as_deref(),
             databases: pool.databases,
             clients: &plan.clients,
             facts: &*plan.facts,

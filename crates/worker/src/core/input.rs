@@ -156,7 +156,10 @@ impl Plane {
                 Step::Started => pos += consumed,
                 Step::Full(link) => {
                     session.paused = true;
-                    links[link].waiting.push(key);
+                    if !session.waits_for_link {
+                        session.waits_for_link = true;
+                        links[link].waiting.push(key);
+                    }
                     break;
                 }
             }

@@ -8,6 +8,7 @@ use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::reply;
 use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
+use std::sync::Arc;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -27,7 +28,7 @@ impl Core {
         let epoch = self.plane.plan.health.epoch();
         if epoch != self.plane.health_epoch {
             self.plane.health_epoch = epoch;
-            let plan = std::sync::Arc::clone(&self.plane.plan);
+            let plan = Arc::clone(&self.plane.plan);
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
                 state.refresh(&plan, index);
             }
@@ -36,7 +37,8 @@ impl Core {
 
     /// Marks a link as connecting.
     pub fn on_connecting(&mut self, index: LinkIndex) {
-        let (slot, options) = self.link_and_options(index);
+        let options = self.options(index);
+        let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
         slot.generation = (slot.generation + 1) & 0x3fff_ffff;
         let slot = &self.links[index];
@@ -47,7 +49,8 @@ impl Core {
 
     /// A connection stands.
     pub fn on_connected(&mut self, index: LinkIndex, socket: Socket) {
-        let (slot, options) = self.link_and_options(index);
+        let options = self.options(index);
+        let slot = &mut self.links[index];
         slot.is_connecting = false;
         slot.socket = Some(socket);
         slot.link.on_connected(&options, self.plane.clock.now);
@@ -82,14 +85,15 @@ impl Core {
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
-        let (_, options) = self.link_and_options(index);
+        let options = self.options(index);
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         let (pool, backend) = (slot.pool, slot.backend);
         let state = slot.link.state();
         plane.note_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again.
-        let keep_unsent = state == LinkState::Ready && plane.plan.pools[pool as usize].databases <= 1;
+        let keep_unsent =
+            state == LinkState::Ready && plane.plan.pools[pool as usize].databases <= 1;
         slot.is_connecting = false;
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
@@ -123,7 +127,7 @@ impl Core {
             {
                 continue;
             }
-            let (_, options) = self.link_and_options(index);
+            let options = self.options(index);
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
@@ -153,7 +157,7 @@ impl Core {
     /// due are probed, quarantines end.
     pub fn tend_health(&mut self) {
         let now = self.plane.clock.now;
-        let health = std::sync::Arc::clone(&self.plane.plan.health);
+        let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
         }
@@ -198,13 +202,12 @@ impl Core {
         }
     }
 
-    fn link_and_options(&mut self, index: LinkIndex) -> (&mut LinkSlot, LinkOptions) {
-        let slot = &mut self.links[index];
-        let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[slot.pool as usize].kind
-        else {
+    fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
+        let pool = self.links[index].pool as usize;
+        let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[pool].kind else {
             unreachable!("only sharded pools have links");
         };
-        (slot, options.clone())
+        Arc::clone(options)
     }
 }
 
@@ -225,10 +228,9 @@ fn failure_reason(fault: BackendFault) -> FailureReason {
 
 fn health_level(state: HealthState) -> HealthLevel {
     match state {
-        HealthState::Up => HealthLevel::Up,
+        HealthState::Up => HealthLevel::Healthy,
         HealthState::Failing => HealthLevel::Failing,
-        HealthState::Ejected => HealthLevel::Ejected,
-        HealthState::Rejoining => HealthLevel::Rejoining,
+        HealthState::Ejected | HealthState::Rejoining => HealthLevel::Ejected,
         HealthState::Quarantined => HealthLevel::Quarantined,
     }
 }
@@ -328,7 +330,10 @@ impl Plane {
             let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
             if policy == Some(Rejoin::Serve) {
                 tracing::warn!(
-                    pool, backend, from, to,
+                    pool,
+                    backend,
+                    from,
+                    to,
                     "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
                 );
             } else {
@@ -337,7 +342,15 @@ impl Plane {
         } else if change.to.is_usable() {
             tracing::info!(pool, backend, from, to, reason, "health changed");
         } else {
-            tracing::warn!(pool, backend, from, to, reason, failures = change.failures, "health changed");
+            tracing::warn!(
+                pool,
+                backend,
+                from,
+                to,
+                reason,
+                failures = change.failures,
+                "health changed"
+            );
         }
     }
 }

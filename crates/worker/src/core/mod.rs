@@ -137,10 +137,10 @@ impl Core {
     }
 
     /// Adds a client of a pool.
-    pub fn add_session(&mut self, pool: u16, identity: Identity) -> Key<Session> {
+    pub fn add_session(&mut self, pool: u16, listener: u16, identity: Identity) -> Key<Session> {
         let clients = &self.plane.cells.pool(pool as usize).clients;
         clients.connected.raise(1);
-        self.sessions.insert(Session::new(pool, identity))
+        self.sessions.insert(Session::new(pool, listener, identity))
     }
 
     /// Forgets a client; replies still on their way to it are dropped.
@@ -159,6 +159,77 @@ impl Core {
     /// A session, unless its client is gone.
     pub fn session(&self, key: Key<Session>) -> Option<&Session> {
         self.sessions.get(key)
+    }
+
+    /// Whether bytes of this client are to be read now. When not, what the
+    /// socket holds is noted as unread and looked at again when there is room.
+    #[inline]
+    pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        if session.paused {
+            session.unread = true;
+        }
+        !session.paused && !session.closing
+    }
+
+    /// Notes that the client's socket may hold unread bytes.
+    pub(crate) fn set_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = true;
+        }
+    }
+
+    /// Notes that the client's socket is about to be read.
+    pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = false;
+        }
+    }
+
+    /// The client's socket has room again.
+    pub(crate) fn on_client_writable(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.send_blocked {
+            session.send_blocked = false;
+            self.plane.mark_session_dirty(key, session);
+        }
+    }
+
+    /// A link has something to send.
+    pub(crate) fn mark_link_dirty(&mut self, index: LinkIndex) {
+        let Core { links, plane, .. } = self;
+        plane.mark_link_dirty(index, &mut links[index]);
+    }
+
+    /// Lets sessions go on that waited for room on a link.
+    #[inline]
+    pub(crate) fn release_waiting(&mut self, index: LinkIndex) {
+        let Core { sessions, links, plane } = self;
+        reply::release_waiting(sessions, plane, &mut links[index]);
+    }
+
+    /// What follows once a session's output was offered to its socket: buffers
+    /// of a session at rest go back to the pool, one with room again is
+    /// resumed, one at its end is to be closed for the reason returned.
+    #[inline]
+    pub(crate) fn after_flush(&mut self, key: Key<Session>) -> Option<CloseReason> {
+        let session = self.sessions.get_mut(key)?;
+        if session.is_overgrown(&self.plane.plan.limits) {
+            return Some(CloseReason::Limit);
+        }
+        let at_rest = session.is_at_rest();
+        if session.closing && (at_rest || session.has_delivered()) {
+            let reason = if session.broken { CloseReason::Client } else { CloseReason::Left };
+            return Some(reason);
+        }
+        if at_rest {
+            if let Some(busy) = session.busy.take() {
+                self.plane.busy_pool.give(busy);
+            }
+        } else if session.paused && session.is_waiting_for_itself(&self.plane.plan.limits) {
+            self.plane.mark_session_resuming(key, session);
+        }
+        None
     }
 
     /// Runs the upkeep of the embedded stores: expiry and the like.
@@ -205,7 +276,8 @@ impl Plane {
 
     fn note_deadline(&mut self, deadline: Option<Time>) {
         if let Some(deadline) = deadline {
-            self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+            self.next_deadline =
+                Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
         }
     }
 }

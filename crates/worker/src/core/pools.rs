@@ -62,7 +62,8 @@ impl ShardedState {
     /// client's requests to one server keep their order.
     #[inline]
     pub(super) fn link(&self, server: u16, session: Key<Session>) -> LinkIndex {
-        let lane = if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
+        let lane =
+            if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
         self.first_link + usize::from(server) * self.connections + lane
     }
 

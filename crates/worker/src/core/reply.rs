@@ -3,6 +3,7 @@ use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_proxy::{Busy, Exchange, Internal, Join, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
+use std::sync::Arc;
 
 impl Core {
     /// Takes bytes a backend sent.
@@ -10,11 +11,7 @@ impl Core {
     /// # Errors
     /// When the backend broke the protocol or refused the handshake: the
     /// connection is to be lost.
-    pub fn on_backend_bytes(
-        &mut self,
-        index: LinkIndex,
-        bytes: &[u8],
-    ) -> Result<(), BackendFault> {
+    pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         let (pool, backend) = (slot.pool, slot.backend);
@@ -60,6 +57,7 @@ pub(super) fn release_waiting(
     }
     for key in slot.waiting.drain(..) {
         if let Some(session) = sessions.get_mut(key) {
+            session.waits_for_link = false;
             plane.mark_session_resuming(key, session);
         }
     }
@@ -104,7 +102,8 @@ impl Plane {
             }
             Owner::Join { join, fragment } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                let done = self.joins.get_mut(join).is_some_and(|j| j.on_reply(fragment, kind, reply));
+                let done =
+                    self.joins.get_mut(join).is_some_and(|j| j.on_reply(fragment, kind, reply));
                 if done {
                     self.finish_join(sessions, join);
                 }
@@ -164,11 +163,11 @@ impl Plane {
     }
 
     /// Answers a split request whose last fragment has come.
-    fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Join>) {
+    fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
         if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
-            let plan = std::sync::Arc::clone(&self.plan);
+            let plan = Arc::clone(&self.plan);
             let (owner, sequence) = (join.session, join.sequence);
             self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
         }
@@ -178,7 +177,7 @@ impl Plane {
     /// The same for a join that ends while its session is being parsed.
     pub(super) fn finish_join_now(
         &mut self,
-        key: Key<Join>,
+        key: Key<Box<Join>>,
         _session: &mut Session,
         busy: &mut Busy,
     ) {
@@ -231,7 +230,10 @@ impl Plane {
         match (which, kind) {
             (Internal::Select, Kind::Error) => {
                 let backend = self.describe_backend(slot.pool, slot.backend);
-                tracing::warn!(backend, "SELECT was refused: the server has fewer databases than the pool allows");
+                tracing::warn!(
+                    backend,
+                    "SELECT was refused: the server has fewer databases than the pool allows"
+                );
             }
             (Internal::Select, _) => {}
             (Internal::Flush | Internal::Probe, Kind::Error) => {
