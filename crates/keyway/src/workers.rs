@@ -10,7 +10,7 @@ use keyway_net::{EpollIo, Listener, Mailbox, Mailer};
 use keyway_worker::{Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -83,19 +83,25 @@ impl Workers {
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
         let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
-        let io = EpollIo::new(listeners, &mailbox).context("cannot create an epoll instance")?;
         let plan = Arc::clone(&self.plan);
         let seed = self.seed.wrapping_add(index as u64 * 0x9e37_79b9_7f4a_7c15);
-        let (tell, told): (Sender<i32>, Receiver<i32>) = channel();
+        let (tell, told) = channel();
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
+                let io = match EpollIo::new(listeners, &mailbox) {
+                    Ok(io) => io,
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
                 cells.attach_thread();
-                let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+                let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
                 Worker::new(io, plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;
-        let thread_id = told.recv().context("a worker thread ended at once")?;
+        let thread_id = told
+            .recv()
+            .context("a worker thread ended at once")?
+            .context("cannot create an epoll instance")?;
         self.plan.mailers.lock().push(mailer.clone());
         self.running.push(Running { thread, mailer, thread_id, cpu_nanos: 0 });
         Ok(())
