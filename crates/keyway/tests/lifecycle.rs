@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, TempDir,
-    Value, encode, free_address, handshake_reply, run_keyway, wait_until, watchdog,
+    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -23,7 +23,7 @@ fn without_a_file_the_store_listens_on_6380_and_says_so() {
     };
     drop(probe);
     let directory = TempDir::new();
-    let mut command = Command::new(KEYWAY);
+    let mut command = Command::new(keyway_binary(KEYWAY));
     command.arg("serve");
     let mut process = Process::spawn("keyway", &mut command, directory.path());
     let address = "127.0.0.1:6380".parse().expect("an address");
