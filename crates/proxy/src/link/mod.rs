@@ -146,6 +146,11 @@ impl Link {
         self.output.len()
     }
 
+    /// Bytes of a reply that is not whole yet.
+    pub fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
     /// Whether it takes another request; if not, clients that need it wait.
     #[inline]
     pub fn has_room(&self, limits: &Limits) -> bool {
