@@ -25,6 +25,8 @@ pub struct Habits {
     pub connections: u32,
     /// Most requests in flight.
     pub depth: usize,
+    /// Most requests asked at once.
+    pub batch: usize,
     /// Longest pause between two looks at the world.
     pub pause: Nanos,
     /// Most bytes it reads at once.
@@ -316,7 +318,7 @@ impl Client {
         }
         if self.phase == Phase::Running && self.output.len() < self.habits.write_len * 4 {
             let room = self.habits.depth.saturating_sub(self.expected.len());
-            let most = room.min(self.requests_left as usize);
+            let most = room.min(self.requests_left as usize).min(self.habits.batch);
             if most > 0 {
                 let count = self.random.between(1, most as u64);
                 for _ in 0..count {
@@ -644,7 +646,7 @@ impl Client {
                 Ok(())
             }
             (Ask::Increment { counter }, Value::Integer(count)) => {
-                counters[*counter].check(ledger, pool, *count)
+                counters[*counter].check(ledger, pool, *count, asked[0])
             }
             (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
                 let (mut low, mut high) = (0, 0);

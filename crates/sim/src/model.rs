@@ -124,11 +124,17 @@ impl CounterModel {
         }
     }
 
-    /// Checks what an increment returned.
+    /// Checks what an increment asked for under `asked` returned.
     ///
     /// # Errors
     /// How it contradicts what is known.
-    pub fn check(&mut self, ledger: &Ledger, pool: usize, returned: i64) -> Result<(), String> {
+    pub fn check(
+        &mut self,
+        ledger: &Ledger,
+        pool: usize,
+        returned: i64,
+        asked: Circumstances,
+    ) -> Result<(), String> {
         let now = ledger.circumstances(pool, &self.name);
         let (low, high) =
             if now == self.since { (self.low + 1, self.high + 1) } else { (1, self.asked) };
@@ -138,7 +144,7 @@ impl CounterModel {
                 clip(&self.name)
             ));
         }
-        (self.low, self.high, self.since) = (returned, returned, now);
+        (self.low, self.high, self.since) = (returned, returned, asked);
         Ok(())
     }
 }

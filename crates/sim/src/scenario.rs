@@ -62,8 +62,13 @@ pub struct Scenario {
     pub value_len_max: usize,
 }
 
-const FAULTS: [FaultKind; 14] = [
+/// The likelier ones more than once.
+const FAULTS: [FaultKind; 18] = [
     FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Abandon,
     FaultKind::Drop,
     FaultKind::Refuse,
     FaultKind::Vanish,
@@ -88,7 +93,7 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm = options.is_defective() || random.percent(25);
+        let calm = options.is_defective() || random.percent(15);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
         let pools = pools(&mut random, calm, options);
@@ -145,7 +150,7 @@ impl Scenario {
                 habits.cut_percent = 0;
             }
             self.clients.push(habits);
-            self.starts.push(START + random.scaled(1, SECOND));
+            self.starts.push(START + random.below(2 * SECOND));
         }
         for pool in 0..self.topology.pools().len() {
             let mut habits = self.habits(random, pool, large);
@@ -165,14 +170,22 @@ impl Scenario {
             PoolKind::Store => 4,
             PoolKind::Sharded(sharded) => sharded.databases_allowed,
         };
+        let requests = random.scaled(5, 300) as u32;
+        let depth = random.scaled(1, 200);
+        let batch = random.scaled(1, depth);
+        // Pauses by which a connection lasts about that long.
+        let lasts = random.scaled(10 * MILLI, 5 * SECOND);
+        let steps = u64::from(requests) * 2 / (batch + 1) + 1;
+        let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
         Habits {
             pool,
             listener: pool as u16,
             is_store: matches!(self.topology.pools()[pool].kind, PoolKind::Store),
-            requests: random.scaled(5, 200) as u32,
+            requests,
             connections: random.between(1, 3) as u32,
-            depth: random.scaled(1, 200) as usize,
-            pause: random.scaled(2 * MICRO, 20 * MILLI),
+            depth: depth as usize,
+            batch: batch as usize,
+            pause,
             read_len: read_len as usize,
             write_len: random.scaled(1, 64 << 10).max(large_len as u64 / 500) as usize,
             value_len: random.scaled(1, 4096) as usize,
@@ -192,7 +205,7 @@ impl Scenario {
         if backends == 0 {
             return;
         }
-        for _ in 0..random.between(1, 8) {
+        for _ in 0..random.between(1, 12) {
             let server = random.index(backends);
             let kind = random.pick(&FAULTS);
             let id = keyway_topology::BackendId(server as u32);
@@ -202,7 +215,7 @@ impl Scenario {
             let longest = if random.percent(10) { 15 * SECOND } else { 2 * SECOND };
             let lasts = match kind {
                 FaultKind::Drop | FaultKind::Restart => MILLI,
-                _ => random.scaled(5 * MILLI, longest),
+                _ => random.scaled(20 * MILLI, longest),
             };
             let aftermath = aftermath(pool);
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
@@ -305,7 +318,7 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
     pool.timeout = match calm {
         true => random.pick(&[millis(10_000), Duration::MAX]),
         false if random.percent(10) => Duration::MAX,
-        false => millis(random.scaled(300, 1000)),
+        false => millis(random.scaled(100, 1000)),
     };
     pool.connect_timeout = millis(random.scaled(100, 1000));
     pool.server_connections = random.pick(&[1, 1, 2]);
