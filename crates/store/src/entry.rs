@@ -220,11 +220,16 @@ impl<'a> Entry<'a> {
 
     /// Removes the key; whether it was there.
     pub(crate) fn remove(&mut self) -> bool {
-        let Some(position) = self.position.take() else { return false };
+        let item = self.take();
+        item.map(|item| item.release(&self.store.heap)).is_some()
+    }
+
+    /// Removes the key's item without freeing it.
+    pub(crate) fn take(&mut self) -> Option<Owned> {
+        let position = self.position.take()?;
         let item = self.space().remove(position);
-        let freed = item.release(&self.store.heap) as i64;
-        self.charge(-freed);
-        true
+        self.charge(-(item.bytes() as i64));
+        Some(item)
     }
 
     /// Sets when the item expires, `None` for never. Does nothing without an

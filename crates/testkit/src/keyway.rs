@@ -21,20 +21,24 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 pub struct Pool {
     name: String,
     settings: Vec<(String, String)>,
+    listener: Vec<(String, String)>,
 }
 
 impl Pool {
     /// An embedded store.
     pub fn store(name: &str) -> Pool {
-        Pool { name: name.to_owned(), settings: Vec::new() }.with("kind", "\"store\"")
+        Pool::of_kind(name, "store")
     }
 
     /// A sharded pool over server lines such as `127.0.0.1:6379:1 alpha`.
     pub fn sharded(name: &str, servers: &[String]) -> Pool {
         let quoted: Vec<String> = servers.iter().map(|line| format!("{line:?}")).collect();
-        Pool { name: name.to_owned(), settings: Vec::new() }
-            .with("kind", "\"sharded\"")
-            .with("servers", &format!("[{}]", quoted.join(", ")))
+        Pool::of_kind(name, "sharded").with("servers", &format!("[{}]", quoted.join(", ")))
+    }
+
+    fn of_kind(name: &str, kind: &str) -> Pool {
+        let empty = Pool { name: name.to_owned(), settings: Vec::new(), listener: Vec::new() };
+        empty.with("kind", &format!("{kind:?}"))
     }
 
     /// A sharded pool over these servers with weight one, crc32a, ketama and
@@ -54,6 +58,13 @@ impl Pool {
         self.settings.push((setting.to_owned(), value.to_owned()));
         self
     }
+
+    /// Adds a setting to the listener that serves it, such as `password`.
+    #[must_use]
+    pub fn with_listener(mut self, setting: &str, value: &str) -> Pool {
+        self.listener.push((setting.to_owned(), value.to_owned()));
+        self
+    }
 }
 
 /// A Keyway file: each pool gets a listener on a free port, and there is an
@@ -62,7 +73,8 @@ impl Pool {
 pub struct KeywayConfig {
     pools: Vec<(SocketAddr, Pool)>,
     admin: SocketAddr,
-    more: String,
+    server: Vec<(String, String)>,
+    tables: String,
     limit_descriptors: Option<u32>,
     arguments: Vec<String>,
 }
@@ -73,18 +85,25 @@ impl KeywayConfig {
         KeywayConfig {
             pools: pools.into_iter().map(|pool| (free_address(), pool)).collect(),
             admin: free_address(),
-            more: String::new(),
+            server: Vec::new(),
+            tables: String::new(),
             limit_descriptors: None,
             arguments: Vec::new(),
         }
     }
 
-    /// Puts `text` at the head of the file: settings outside of any pool,
-    /// then whole tables.
+    /// Adds a setting to `[server]`; `value` is TOML.
     #[must_use]
-    pub fn with_text(mut self, text: &str) -> KeywayConfig {
-        self.more.push_str(text);
-        self.more.push('\n');
+    pub fn with_server(mut self, setting: &str, value: &str) -> KeywayConfig {
+        self.server.push((setting.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds whole tables, such as `[limits]` with its settings.
+    #[must_use]
+    pub fn with_tables(mut self, text: &str) -> KeywayConfig {
+        self.tables.push_str(text);
+        self.tables.push_str("\n\n");
         self
     }
 
@@ -104,21 +123,27 @@ impl KeywayConfig {
 
     /// The file as text.
     pub fn toml(&self) -> String {
-        let mut text = self.more.clone();
-        let _ = writeln!(text, "[admin]\nbind = \"tcp://{}\"\n", self.admin);
+        let mut text = format!("[server]\nadmin = \"tcp://{}\"\n", self.admin);
+        write_settings(&mut text, &self.server);
+        text.push_str(&self.tables);
         for (address, pool) in &self.pools {
             let _ = writeln!(text, "[[listener]]\nbind = \"tcp://{address}\"");
-            let _ = writeln!(text, "protocol = \"redis\"\npool = {:?}\n", pool.name);
+            let _ = writeln!(text, "protocol = \"redis\"\npool = {:?}", pool.name);
+            write_settings(&mut text, &pool.listener);
         }
         for (_, pool) in &self.pools {
             let _ = writeln!(text, "[pool.{}]", pool.name);
-            for (setting, value) in &pool.settings {
-                let _ = writeln!(text, "{setting} = {value}");
-            }
-            text.push('\n');
+            write_settings(&mut text, &pool.settings);
         }
         text
     }
+}
+
+fn write_settings(text: &mut String, settings: &[(String, String)]) {
+    for (setting, value) in settings {
+        let _ = writeln!(text, "{setting} = {value}");
+    }
+    text.push('\n');
 }
 
 /// A running `keyway serve`.
@@ -147,9 +172,11 @@ impl Keyway {
     }
 
     /// Starts `binary` on a file written by someone else (an importer) that
-    /// listens on `addresses`.
+    /// listens on `addresses`, without an admin listener.
     pub fn start_text(binary: &str, text: &str, addresses: Vec<SocketAddr>) -> Keyway {
-        let mut keyway = Keyway::launch(binary, text, addresses, None, &[], free_address());
+        assert!(!text.contains("[server]"), "the text has settings of the process");
+        let text = format!("[server]\nadmin = \"off\"\n\n{text}");
+        let mut keyway = Keyway::launch(binary, &text, addresses, None, &[], free_address());
         keyway.wait_ready();
         keyway
     }
@@ -242,8 +269,8 @@ mod tests {
         let pool = Pool::sharded("main", &["127.0.0.1:1:1".to_owned()])
             .with("hash", "\"md5\"")
             .with("hash", "\"crc16\"");
-        let text = KeywayConfig::new(vec![pool]).with_text("[log]").toml();
-        assert!(text.starts_with("[log]\n"));
+        let text = KeywayConfig::new(vec![pool]).with_server("workers", "1").toml();
+        assert!(text.starts_with("[server]\n") && text.contains("\nworkers = 1\n"), "{text}");
         assert!(text.contains("servers = [\"127.0.0.1:1:1\"]\nhash = \"crc16\"\n"), "{text}");
         assert!(!text.contains("md5"));
     }

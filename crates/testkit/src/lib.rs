@@ -41,8 +41,8 @@ pub use keyway::{Keyway, KeywayConfig, Pool, run_keyway};
 pub use nutcracker::{Nutcracker, NutcrackerPool};
 pub use ports::{free_address, free_port};
 pub use proc::{
-    cpu_seconds, fd_count, memory_available_bytes, resident_bytes, resident_peak_bytes,
-    thread_count,
+    cpu_seconds, cpu_seconds_over, fd_count, memory_available_bytes, raise_descriptor_limit,
+    resident_bytes, resident_peak_bytes, thread_count,
 };
 pub use process::{Process, Signal};
 pub use random::Random;

@@ -2,6 +2,7 @@
 //! for one pid; a process that is gone reads as zero.
 
 use std::fs;
+use std::time::Duration;
 
 /// User plus system CPU time, in seconds, of all threads living and dead.
 /// The kernel's tick (usually 10 ms) is the resolution.
@@ -11,6 +12,14 @@ pub fn cpu_seconds(pid: u32) -> f64 {
     let ticks: u64 =
         [11, 12].iter().filter_map(|index| fields.get(*index)?.parse::<u64>().ok()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The CPU time it uses while `span` passes: to see that an idle process is
+/// idle. The one wait in this crate that is for time itself.
+pub fn cpu_seconds_over(pid: u32, span: Duration) -> f64 {
+    let before = cpu_seconds(pid);
+    std::thread::sleep(span);
+    cpu_seconds(pid) - before
 }
 
 /// Memory in RAM now (VmRSS), in bytes.
@@ -36,6 +45,16 @@ pub fn thread_count(pid: u32) -> usize {
 /// What the machine could still give out without swapping, in bytes.
 pub fn memory_available_bytes() -> u64 {
     status_kib("/proc/meminfo", "MemAvailable:") * 1024
+}
+
+/// Lets this process and its children have as many descriptors as the system
+/// allows, and returns how many that is.
+pub fn raise_descriptor_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+    usize::try_from(current).unwrap_or(usize::MAX)
 }
 
 /// The one-letter state: `R` running, `S` sleeping, `T` stopped, `Z` dead and

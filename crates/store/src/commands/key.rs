@@ -119,13 +119,13 @@ pub(super) fn move_key(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         return Err(SAME_OBJECT);
     }
     let mut locked = call.store.lock_keys(std::iter::once(key));
-    let done = locked.entry(call.turn, key).exists() && !locked.entry(there, key).exists();
-    if done {
-        let copy = locked.entry(call.turn, key).duplicate(key);
-        if let Some(copy) = copy {
-            locked.entry(there, key).adopt(copy);
-        }
-        locked.entry(call.turn, key).remove();
+    let mut item = None;
+    if !locked.entry(there, key).exists() {
+        item = locked.entry(call.turn, key).take();
+    }
+    let done = item.is_some();
+    if let Some(item) = item {
+        locked.entry(there, key).adopt(item);
     }
     reply::integer(out, i64::from(done));
     Ok(())

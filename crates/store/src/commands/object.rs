@@ -108,7 +108,7 @@ const HELP: [&str; 13] = [
 /// OBJECT HELP.
 pub(super) fn help(out: &mut Vec<u8>) -> Outcome {
     reply::array(out, HELP.len() + 2);
-    for line in HELP.iter().chain(&["HELP", "    Print this help."]) {
+    for line in HELP.iter().chain(&["HELP", "    Prints this help."]) {
         reply::simple(out, line);
     }
     Ok(())

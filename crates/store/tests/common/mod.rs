@@ -1,0 +1,124 @@
+//! What the store's tests share: requests from words, and replies read back.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use keyway_base::{ByteRange, Clock, Time};
+use keyway_command::{Args, Request};
+use keyway_store::{Context, Store};
+
+/// A reply as a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reply {
+    Simple(String),
+    Error(String),
+    Integer(i64),
+    Bulk(Option<Vec<u8>>),
+    Array(Option<Vec<Reply>>),
+}
+
+impl Reply {
+    /// Reads one reply off the front of `bytes`; panics on anything else.
+    pub fn read(bytes: &mut &[u8]) -> Reply {
+        let end = bytes.windows(2).position(|pair| pair == b"\r\n").expect("a line");
+        let line = String::from_utf8_lossy(&bytes[1..end]).into_owned();
+        let kind = bytes[0];
+        *bytes = &bytes[end + 2..];
+        let number = || line.parse::<i64>().expect("a number");
+        match kind {
+            b'+' => Reply::Simple(line),
+            b'-' => Reply::Error(line),
+            b':' => Reply::Integer(number()),
+            b'$' if number() < 0 => Reply::Bulk(None),
+            b'$' => {
+                let len = number() as usize;
+                let bulk = bytes[..len].to_vec();
+                assert_eq!(&bytes[len..len + 2], b"\r\n");
+                *bytes = &bytes[len + 2..];
+                Reply::Bulk(Some(bulk))
+            }
+            b'*' if number() < 0 => Reply::Array(None),
+            b'*' => Reply::Array(Some((0..number()).map(|_| Reply::read(bytes)).collect())),
+            other => panic!("not a reply: {other}"),
+        }
+    }
+
+    /// The elements of an array of strings.
+    pub fn strings(&self) -> Vec<Vec<u8>> {
+        let Reply::Array(Some(elements)) = self else { panic!("no array: {self:?}") };
+        let string = |reply: &Reply| match reply {
+            Reply::Bulk(Some(bytes)) => bytes.clone(),
+            other => panic!("no string: {other:?}"),
+        };
+        elements.iter().map(string).collect()
+    }
+
+    pub fn integer(&self) -> i64 {
+        let Reply::Integer(value) = self else { panic!("no integer: {self:?}") };
+        *value
+    }
+}
+
+/// Both clocks at `millis` since the epoch.
+pub fn clock_at(millis: u64) -> Clock {
+    Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 }
+}
+
+/// Appends the reply to `words` to `out`.
+pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out: &mut Vec<u8>) {
+    let mut buf = Vec::new();
+    let mut ranges = Vec::new();
+    for word in words {
+        let start = buf.len();
+        buf.extend_from_slice(word);
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    let args = Args::new(&buf, &ranges);
+    match Request::resolve(args) {
+        Ok(request) => store.execute(&request, Context { database, clock }, out),
+        Err(refusal) => refusal.write_error(args, out),
+    }
+}
+
+/// The reply to `line`, cut at blanks, in database 0 at `millis`.
+pub fn run(store: &Store, millis: u64, line: &str) -> Reply {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    run_words(store, millis, &words)
+}
+
+/// The reply to `words`, in database 0 at `millis`.
+pub fn run_words(store: &Store, millis: u64, words: &[&[u8]]) -> Reply {
+    let mut out = Vec::new();
+    execute(store, 0, clock_at(millis), words, &mut out);
+    let mut rest = &out[..];
+    let reply = Reply::read(&mut rest);
+    assert!(rest.is_empty(), "more than one reply to {words:?}");
+    reply
+}
+
+/// A small generator of numbers, alike on every machine.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// True once in `one_in` times.
+    pub fn once_in(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
