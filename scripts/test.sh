@@ -69,7 +69,7 @@ step "formatting" cargo fmt --all --check
 step "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layers" cargo run --quiet --locked --package keyway-testkit --bin layer_check
 suite tests cargo test --workspace --locked --no-fail-fast
-suite simulator scripts/sim.sh "$seeds" 0
+step "simulator, $seeds seeds" scripts/sim.sh "$seeds" 0
 fuzz
 
 echo
