@@ -25,7 +25,8 @@ fn setup() -> std::sync::Arc<Setup> {
 fn start() -> Setup {
     let servers = RedisServer::start_many(2);
     let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
-    Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), _servers: servers }
+    let config = KeywayConfig::new(pools).with_server("workers", "1");
+    Setup { keyway: Keyway::start(KEYWAY, config), _servers: servers }
 }
 
 /// Frames that can never become a request, and the error each is owed before
@@ -254,9 +255,12 @@ fn clients_that_reset_in_the_middle_leave_nothing_behind() {
     for pool in [0, 1] {
         let mut bystander = setup.keyway.client(pool);
         assert_eq!(bystander.words("SET reset:kept 1"), Value::simple("OK"));
-        let before = fd_count(pid);
         let pipeline: Vec<u8> =
             (0..500).flat_map(|nth| encode_words(&format!("SET reset:{nth} {nth}"))).collect();
+        // Every server is connected before anything is counted.
+        bystander.send(&pipeline);
+        bystander.replies(500);
+        let before = fd_count(pid);
         for _ in 0..200 {
             let mut client = setup.keyway.client(pool);
             let _ = client.try_send(&pipeline);
