@@ -8,7 +8,6 @@ use keyway_testkit::{
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
-const SOON: Duration = Duration::from_secs(10);
 const MAIN: &str = "pool=\"main\"";
 const LOCAL: &str = "pool=\"local\"";
 
@@ -20,7 +19,7 @@ type Expected<'a> = (&'a str, &'a [&'a str], f64);
 fn expect(keyway: &Keyway, wanted: &[Expected<'_>]) {
     for (name, labels, value) in wanted {
         let mut seen = f64::NAN;
-        wait_until(&format!("{name}{labels:?} is {value}"), SOON, || {
+        wait_until(&format!("{name}{labels:?} is {value}"), Duration::from_secs(5), || {
             let now = keyway.metrics().sum(name, labels);
             if now != seen {
                 println!("{name}{labels:?}: {now}, waiting for {value}");
