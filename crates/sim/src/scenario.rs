@@ -222,6 +222,14 @@ impl Scenario {
         }
     }
 
+    /// Most requests of probes that wait on a silent link: two each time one
+    /// is due, until silence counts as death.
+    pub fn probes_max(&self) -> usize {
+        let pools = self.topology.pools().iter().filter_map(Pool::ejection);
+        let probes = pools.map(|ejection| 2 * (20 * SECOND / nanos(ejection.for_) + 1));
+        probes.max().unwrap_or(0) as usize
+    }
+
     /// How long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
         let longest = |pool: &Pool| match &pool.kind {
