@@ -3,4 +3,4 @@
 # with the command that replays it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cargo run --quiet --locked --package keyway-sim -- --seeds "${1:-500}" --from "${2:-0}"
+exec cargo run --release --locked --package keyway-sim -- --seeds "${1:-500}" --from "${2:-0}"
