@@ -310,7 +310,7 @@ impl Scenario {
 }
 
 /// Whether clients use the commands Keyway answers itself.
-const LOCAL_COMMANDS: bool = false;
+const LOCAL_COMMANDS: bool = true;
 
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
