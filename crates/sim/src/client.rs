@@ -10,6 +10,19 @@ use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
 use std::collections::VecDeque;
 
+/// Which requests a client makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// All it knows.
+    All,
+    /// `GET` alone.
+    Gets,
+    /// `SET` alone.
+    Sets,
+    /// `MGET` alone.
+    GetsMany,
+}
+
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct Habits {
@@ -19,6 +32,8 @@ pub struct Habits {
     pub listener: u16,
     /// Whether the pool is the embedded store.
     pub is_store: bool,
+    /// Which requests it makes.
+    pub mix: Mix,
     /// Requests of one connection.
     pub requests: u32,
     /// Connections it makes, one after the other.
@@ -385,8 +400,13 @@ impl Client {
     }
 
     fn ask(&mut self, now: Nanos, ledger: &mut Ledger) {
-        let draw = self.random.below(100);
-        match draw {
+        match self.habits.mix {
+            Mix::All => {}
+            Mix::Gets => return self.ask_get(now, ledger),
+            Mix::Sets => return self.ask_set(now, ledger),
+            Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+        }
+        match self.random.below(100) {
             0..25 => self.ask_get(now, ledger),
             25..50 => self.ask_set(now, ledger),
             50..58 => self.ask_increment(now, ledger),
@@ -465,7 +485,7 @@ impl Client {
     fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {
         let key = self.pick_key();
         let name = self.name(key);
-        if self.random.percent(10) {
+        if self.habits.mix == Mix::All && self.random.percent(10) {
             self.output.extend_from_slice(b"get ");
             self.output.extend_from_slice(&name);
             self.output.extend_from_slice(b"\r\n");

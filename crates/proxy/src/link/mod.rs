@@ -29,6 +29,10 @@ pub struct LinkOptions {
     pub password: Option<String>,
     /// Database selected after connecting.
     pub database: u32,
+    /// How many databases clients may select, from 0 on. With more than one
+    /// the handshake makes sure that the last exists: a request must never
+    /// run on another database because its `SELECT` was refused.
+    pub databases: u32,
     /// How long a request may wait for its reply; `None`: for ever.
     pub timeout: Option<Duration>,
     /// How long connecting and the handshake may take.
@@ -85,10 +89,17 @@ pub struct Link {
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
+<<<<<<< HEAD
     /// Database the last request in `output` runs on.
     ///
     /// `None`: the one the handshake selects.
     pub database: Option<u32>,
+=======
+    /// Database the last request in `output` runs on; with no request, the one
+    /// that the handshake selects. Its owner sets it when the link is made and
+    /// whenever a connection is lost.
+    pub database: u32,
+>>>>>>> sim
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Failed attempts to connect since the last success.
@@ -208,10 +219,12 @@ impl Link {
             reply::bulk(out, password.as_bytes());
             left += 1;
         }
-        if options.database != 0 {
+        let last = options.databases.saturating_sub(1);
+        let selects = [(last > 0, last), (last > 0 || options.database != 0, options.database)];
+        for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
             reply::array(out, 2);
             reply::bulk(out, b"SELECT");
-            reply::bulk(out, options.database.to_string().as_bytes());
+            reply::bulk(out, database.to_string().as_bytes());
             left += 1;
         }
         self.progress = now;
@@ -535,6 +548,7 @@ mod tests {
         LinkOptions {
             password: None,
             database: 0,
+            databases: 1,
             timeout: Some(Duration::from_millis(400)),
             connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(50),
@@ -693,6 +707,19 @@ mod tests {
             link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
         };
         assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn the_handshake_makes_sure_of_the_last_database() {
+        let options = LinkOptions { databases: 16, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        link.on_connected(&options, at(0));
+        let (last, own) =
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
+        assert_eq!(link.unsent(), [&last[..], own].concat());
+        let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
+        assert_eq!(refused, Err(BackendFault::Handshake));
     }
 
     #[test]
