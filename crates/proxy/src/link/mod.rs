@@ -89,17 +89,10 @@ pub struct Link {
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
-<<<<<<< HEAD
     /// Database the last request in `output` runs on.
     ///
     /// `None`: the one the handshake selects.
     pub database: Option<u32>,
-=======
-    /// Database the last request in `output` runs on; with no request, the one
-    /// that the handshake selects. Its owner sets it when the link is made and
-    /// whenever a connection is lost.
-    pub database: u32,
->>>>>>> sim
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Failed attempts to connect since the last success.

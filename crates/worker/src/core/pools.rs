@@ -32,7 +32,6 @@ impl PoolState {
             let id = plan.topology.backend_id(index, backend);
             let slots = (0..connections).map(|_| {
                 let mut slot = LinkSlot::new(index as u16, backend as u16, id);
-                slot.link.database = pool.database;
                 slot
             });
             links.extend(slots);
