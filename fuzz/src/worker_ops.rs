@@ -1,0 +1,3 @@
+//! x
+/// x
+pub fn run(_data: &[u8]) {}
