@@ -50,8 +50,9 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// The wall clock.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn wall_clock() -> Clock {
+pub fn wall_clock() -> Clock {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
 }

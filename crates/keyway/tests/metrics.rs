@@ -21,10 +21,11 @@ fn expect(keyway: &Keyway, wanted: &[Expected<'_>]) {
     for (name, labels, value) in wanted {
         let mut seen = f64::NAN;
         wait_until(&format!("{name}{labels:?} is {value}"), SOON, || {
-            seen = keyway.metrics().sum(name, labels);
-            if seen != *value {
-                println!("{name}{labels:?}: {seen}, waiting for {value}");
+            let now = keyway.metrics().sum(name, labels);
+            if now != seen {
+                println!("{name}{labels:?}: {now}, waiting for {value}");
             }
+            seen = now;
             seen == *value
         });
     }

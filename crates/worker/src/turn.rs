@@ -33,7 +33,11 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 /// Ready clients that make a second poll worth its call: with as many, more
 /// have become ready while these were served, and one larger batch costs less
 /// than two.
-const POLL_AGAIN_FROM: usize = 16;
+const POLL_AGAIN_FROM: usize = 4;
+
+/// Requests per ready client up to which that holds. Deep pipelines fill a
+/// batch by themselves.
+const POLL_AGAIN_DEPTH_MAX: u64 = 4;
 
 /// What the driver knows of a client besides its session.
 #[derive(Clone, Copy)]
@@ -112,7 +116,8 @@ impl<I: Io> Worker<I> {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
         let ready = self.handle_events();
-        if ready >= POLL_AGAIN_FROM {
+        let is_shallow = self.core.plane.batch <= ready as u64 * POLL_AGAIN_DEPTH_MAX;
+        if ready >= POLL_AGAIN_FROM && is_shallow {
             self.poll(Some(Duration::ZERO));
             self.handle_events();
         }

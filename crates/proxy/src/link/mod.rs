@@ -140,10 +140,22 @@ impl Link {
         self.fifo.len()
     }
 
+    /// Whether somebody waits for a reply that is not overdue already: if not,
+    /// no timeout of a request is pending.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.fifo.len() > self.abandoned
+    }
+
     /// Bytes not sent yet.
     #[inline]
     pub fn unsent_len(&self) -> usize {
         self.output.len()
+    }
+
+    /// Bytes of a reply that is not whole yet.
+    pub fn input_len(&self) -> usize {
+        self.input.len()
     }
 
     /// Whether it takes another request; if not, clients that need it wait.
@@ -332,10 +344,12 @@ impl Link {
 
     /// When [`Link::handle_timeout`] has something to do at the earliest.
     pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
-        let request = match (options.timeout, self.fifo.get(self.abandoned)) {
-            (Some(timeout), Some(exchange)) => Some(exchange.started + timeout),
-            _ => None,
+        // The worker's own requests may wait until the connection stands.
+        let is_timed = |exchange: &&Exchange| {
+            self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
+        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
+        let request = options.timeout.and_then(|timeout| Some(next()?.started + timeout));
         let connection = match self.state {
             LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
                 Some(deadline)
@@ -357,7 +371,10 @@ impl Link {
             }
     }
 
-    /// Abandons the exchanges whose time is up and hands each to `expired`.
+    /// Gives up the exchanges whose time is up and hands each to `expired`.
+    /// Requests that were sent are abandoned; while the connection does not
+    /// stand yet none was, and they are taken back: what a client is told was
+    /// not sent is never executed.
     ///
     /// # Errors
     /// When the whole connection is dead: connecting took too long, or the
@@ -369,13 +386,17 @@ impl Link {
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
         if let Some(timeout) = options.timeout {
-            while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                if now < exchange.started + timeout {
-                    break;
+            if self.state != LinkState::Ready {
+                self.take_back_expired(timeout, now, &mut expired);
+            } else {
+                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
+                    if now < exchange.started + timeout {
+                        break;
+                    }
+                    expired(exchange);
+                    exchange.owner = Owner::None;
+                    self.abandoned += 1;
                 }
-                expired(exchange);
-                exchange.owner = Owner::None;
-                self.abandoned += 1;
             }
         }
         match self.state {
@@ -391,21 +412,60 @@ impl Link {
         }
     }
 
+    /// Removes the expired requests from the front of the unsent output. The
+    /// worker's own stay, as those behind them may rely on them (`SELECT`).
+    #[cold]
+    fn take_back_expired(
+        &mut self,
+        timeout: Duration,
+        now: Time,
+        expired: &mut impl FnMut(&Exchange),
+    ) {
+        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
+        let count = self.fifo.iter().take_while(is_expired).count();
+        if count == 0 {
+            return;
+        }
+        let unsent = self.output.unsent();
+        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
+        for exchange in self.fifo.drain(..count) {
+            let end = position + exchange.len as usize;
+            if matches!(exchange.owner, Owner::Internal(_)) {
+                kept.push(exchange);
+                kept_bytes.extend_from_slice(&unsent[position..end]);
+            } else {
+                expired(&exchange);
+            }
+            position = end;
+        }
+        kept_bytes.extend_from_slice(&unsent[position..]);
+        for exchange in kept.into_iter().rev() {
+            self.fifo.push_front(exchange);
+        }
+        self.output.clear();
+        *self.output.buf() = kept_bytes;
+    }
+
     /// Ends the connection. Each exchange goes to `lost`, with whether its
     /// request may have reached the backend; with `keep_unsent`, those of
     /// which not a byte was sent stay and go out on the next connection.
     pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost)) {
-        // The unsent requests are the last of the output: count backwards. The
-        // abandoned ones are in front, so what is kept is in one piece.
+        // The unsent requests are the last of the output: count backwards.
+        // What is kept is in one piece, so it ends at the first that is not to
+        // go out again: an abandoned one, or a question of the worker's own
+        // about the connection that is lost.
         let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
-        for exchange in self.fifo.iter().rev() {
+        let mut keeps = keep_unsent;
+        for (index, exchange) in self.fifo.iter().enumerate().rev() {
             let len = exchange.len as usize;
             if len > unsent_len {
                 break;
             }
             unsent_len -= len;
             unsent += 1;
-            if keep_unsent && exchange.owner != Owner::None {
+            let is_internal = matches!(exchange.owner, Owner::Internal(_));
+            keeps &= index >= self.abandoned && !is_internal;
+            if keeps {
                 kept += 1;
                 kept_len += len;
             }
@@ -534,6 +594,54 @@ mod tests {
             link.on_connected(&options(), at(6));
             assert_eq!(link.unsent().len(), 42 - begun as usize * 14);
             assert_eq!(link.in_flight(), 3 - begun as usize);
+        }
+    }
+
+    #[test]
+    fn a_request_that_times_out_before_the_connection_stands_is_never_sent() {
+        let mut link = Link::default();
+        link.on_connecting(&options(), at(0));
+        let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n";
+        ask(&mut link, 0, at(0));
+        link.request_buf().extend_from_slice(select);
+        link.enqueue(Owner::Internal(Internal::Select), 0, select.len(), at(0));
+        ask(&mut link, 1, at(0));
+        ask(&mut link, 2, at(300));
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(400), |exchange| expired.push(exchange.owner)).unwrap();
+        assert_eq!(expired, [owner(0), owner(1)]);
+        assert_eq!(link.deadline(&options()), Some(at(700)));
+        link.on_connected(&options(), at(500));
+        assert_eq!(link.unsent(), [&select[..], b"*1\r\n$4\r\nPING\r\n"].concat());
+        let got = replies(&mut link, b"+OK\r\n+mine\r\n", at(600));
+        assert_eq!(got[0].0, Owner::Internal(Internal::Select));
+        assert_eq!(got[1], (owner(2), b"+mine\r\n".to_vec()));
+    }
+
+    #[test]
+    fn what_is_kept_for_the_next_connection_is_whole() {
+        let unanswered = Owner::None;
+        let probe = Owner::Internal(Internal::Probe);
+        for (owners, kept) in [
+            ([owner(0), unanswered, owner(2)], 3),
+            ([owner(0), probe, owner(2)], 1),
+            ([owner(0), owner(1), probe], 0),
+        ] {
+            let mut link = ready_link();
+            for (number, owner) in owners.into_iter().enumerate() {
+                link.request_buf().extend_from_slice(format!("+{number}\r\n").as_bytes());
+                link.enqueue(owner, 0, 4, at(0));
+            }
+            let mut lost = 0;
+            link.on_lost(true, |one| {
+                assert_eq!(one.sent, Sent::No);
+                lost += 1;
+            });
+            assert_eq!((link.in_flight(), lost), (kept, 3 - kept));
+            link.on_connecting(&options(), at(1));
+            link.on_connected(&options(), at(1));
+            let all = b"+0\r\n+1\r\n+2\r\n";
+            assert_eq!(link.unsent(), &all[12 - 4 * kept..]);
         }
     }
 

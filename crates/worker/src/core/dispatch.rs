@@ -119,7 +119,7 @@ impl Plane {
     #[inline]
     pub(super) fn prepare_link(&mut self, index: LinkIndex, slot: &mut LinkSlot, database: u32) {
         self.mark_link_dirty(index, slot);
-        if slot.link.in_flight() == 0 {
+        if !slot.link.is_awaited() {
             self.wake_link(index, slot);
         }
         let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
@@ -141,7 +141,7 @@ impl Plane {
         backend.requests.add(1);
     }
 
-    /// A link that was at rest: it may need a connection, and a timeout.
+    /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
     fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {

@@ -11,11 +11,14 @@
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod dispatch;
+mod figures;
 mod input;
 mod links;
 mod pools;
 mod reply;
 mod split;
+
+pub use figures::Figures;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
