@@ -1,3 +1,0 @@
-//! x
-/// x
-pub fn run(_data: &[u8]) {}
