@@ -229,7 +229,10 @@ impl Core {
             if let Some(busy) = session.busy.take() {
                 self.plane.busy_pool.give(busy);
             }
-        } else if session.paused && session.is_waiting_for_itself(&self.plane.plan.limits) {
+        } else if session.paused
+            && !session.waits_for_link
+            && session.is_waiting_for_itself(&self.plane.plan.limits)
+        {
             self.plane.mark_session_resuming(key, session);
         }
         None
