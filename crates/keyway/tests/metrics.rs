@@ -34,7 +34,9 @@ fn expect(keyway: &Keyway, wanted: &[Expected<'_>]) {
 #[test]
 fn health_and_metrics_are_served_as_prometheus_wants_them() {
     let _watch = watchdog(Duration::from_secs(30), "admin listener");
-    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let servers = RedisServer::start_many(2);
+    let pools = vec![Pool::store("local"), Pool::over("far", &servers)];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
     let health = http_get(keyway.admin(), "/healthz");
     assert_eq!(health.status, 200, "{}", health.body);
     let page = http_get(keyway.admin(), "/metrics");

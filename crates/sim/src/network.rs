@@ -222,7 +222,7 @@ pub struct Network {
     pub arrivals: Vec<VecDeque<ConnId>>,
     /// Servers by address.
     pub names: BTreeMap<String, usize>,
-    /// Readiness events told so far.
+    /// Readiness events so far that told of bytes.
     pub edges: u64,
     /// Sockets the workers hold.
     pub worker_sockets: usize,
@@ -701,8 +701,8 @@ impl Network {
         let writable = has_room(&pipes[side], capacity) || entry.reset;
         // As in the kernel, asking while there is no room orders an edge.
         pipes[side].wants_room |= !writable;
-        self.edges += 1;
-        if self.options.dropped_edge == Some(self.edges) {
+        self.edges += u64::from(readable && !hangup);
+        if readable && self.options.dropped_edge == Some(self.edges) {
             self.tell(|| format!("the edge of socket {conn} is dropped"));
             return None;
         }

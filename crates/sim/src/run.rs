@@ -298,11 +298,11 @@ impl Sim {
                 figures.session_output_max,
                 output + output * 4 + in_flight.min(8) * request + in_flight * 1024,
             ),
-            // A request may bring a SELECT with it, a probe two requests.
+            // A request may bring a SELECT with it.
             (
                 "requests in flight on a link",
                 figures.link_in_flight_max,
-                limits.link_in_flight_max as usize + 4,
+                limits.link_in_flight_max as usize + 2 + self.scenario.probes_max(),
             ),
             (
                 "unsent bytes on a link",

@@ -137,7 +137,12 @@ impl Scenario {
 
     fn add_clients(&mut self, random: &mut Random, options: &Options) {
         let large = (self.network.capacity * 20).min(300_000);
-        let count = if options.is_defective() { 3 } else { random.between(1, 14) };
+        let count = match options {
+            // Alone and one at a time, or the next edge makes up for it.
+            Options { dropped_edge: Some(_), .. } => 1,
+            Options { defect: Some(_), .. } => 3,
+            _ => random.between(1, 14),
+        };
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
@@ -146,7 +151,7 @@ impl Scenario {
             let mut habits = self.habits(random, pool, large);
             if options.is_defective() {
                 habits.requests = 200;
-                habits.depth = habits.depth.max(8);
+                habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
                 habits.cut_percent = 0;
             }
             self.clients.push(habits);
@@ -220,6 +225,14 @@ impl Scenario {
             let aftermath = aftermath(pool);
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
+    }
+
+    /// Most requests of probes that wait on a silent link: two each time one
+    /// is due, until silence counts as death.
+    pub fn probes_max(&self) -> usize {
+        let pools = self.topology.pools().iter().filter_map(Pool::ejection);
+        let probes = pools.map(|ejection| 2 * (20 * SECOND / nanos(ejection.for_) + 1));
+        probes.max().unwrap_or(0) as usize
     }
 
     /// How long after the last fault everything must work again.

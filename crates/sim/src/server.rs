@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 /// What a server does wrong on purpose, for the oracles to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
+    /// Nothing: the scenario of a defect without it.
+    None,
     /// Two replies in a row change places.
     SwappedReplies,
     /// A reply is left out.

@@ -1,6 +1,6 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
-use keyway_proxy::{Busy, Exchange, Internal, Join, Owner, Session, write_fault};
+use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Core {
         let (pool, backend) = (slot.pool, slot.backend);
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
-        let was_ready = slot.link.unsent_len() == 0;
+        let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut trouble = None;
         // A probe is at most FLUSHALL and PING, and a refused SELECT need be
@@ -34,8 +34,8 @@ impl Core {
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
-        if !was_ready && slot.link.unsent_len() > 0 {
-            plane.mark_link_dirty(index, slot);
+        if !was_ready {
+            plane.after_handshake(index, slot);
         }
         plane.after_replies(index, slot, trouble);
         for (which, kind) in internal.into_iter().flatten() {
@@ -55,6 +55,12 @@ pub(super) fn release_waiting(
     if slot.waiting.is_empty() || !slot.link.has_drained(&plane.plan.limits) {
         return;
     }
+    release_all(sessions, plane, slot);
+}
+
+/// Sessions that waited for a link look again where their requests go.
+#[cold]
+pub(super) fn release_all(sessions: &mut Slab<Session>, plane: &mut Plane, slot: &mut LinkSlot) {
     for key in slot.waiting.drain(..) {
         if let Some(session) = sessions.get_mut(key) {
             session.waits_for_link = false;
@@ -131,7 +137,7 @@ impl Plane {
         } else if session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
-        if session.paused {
+        if session.paused && !session.waits_for_link {
             self.mark_session_resuming(key, session);
         }
     }
