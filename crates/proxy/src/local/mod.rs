@@ -140,29 +140,3 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
     }
     After::Continue
 }
-
-/// Answers a HELP subcommand from the table, and whatever else has no better
-/// answer.
-fn help(request: &Request, out: &mut Vec<u8>) {
-    let container = request.command.name.split('|').next().unwrap_or_default();
-    let lines = keyway_command::lookup(container.as_bytes()).map_or(&[][..], |c| c.docs.help);
-    if request.command.last_name() != "help" || lines.is_empty() {
-        let name = request.command.name.replace('|', " ").to_ascii_uppercase();
-        return reply::error(out, &format!("ERR {name} is not supported by Keyway"));
-    }
-    reply::array(out, lines.len());
-    for line in lines {
-        reply::simple(out, line);
-    }
-}
-
-fn integer_argument(text: &[u8], out: &mut Vec<u8>) -> Option<i64> {
-    let value = keyway_resp::parse_integer(text);
-    if value.is_none() {
-        reply::error(out, "ERR value is not an integer or out of range");
-    }
-    value
-}
-
-#[cfg(test)]
-mod tests;
