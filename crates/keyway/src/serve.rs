@@ -46,6 +46,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     run(workers, &process, &signals)?;
     drop(admin);
+    remove_unix_sockets(&config);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -109,6 +110,16 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
     Ok(Some(Admin::start(addr, state)?))
+}
+
+/// Removes the files of the unix sockets listened on.
+fn remove_unix_sockets(config: &Config) {
+    for listener in &config.listeners {
+        if let keyway_config::ListenAddr::Unix(path) = &listener.bind {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Lets the process have as many descriptors as it may: a client is one.

@@ -431,6 +431,7 @@ impl<I: Io> Worker<I> {
         self.core.tick();
         self.core.tend_health();
         self.core.publish_gauges();
+        self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
             self.accept_paused_until = None;
             self.io.pause_accepting(false);
@@ -479,6 +480,9 @@ impl<I: Io> Worker<I> {
             Send::Taken(taken) => {
                 slot.link.advance(taken);
                 slot.link.send_blocked = taken < len;
+                if taken > 0 && taken < len {
+                    slot.link.note_progress(self.core.plane.clock.now);
+                }
                 let cells = self.core.plane.cells.pool(slot.pool as usize);
                 cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);

@@ -89,10 +89,10 @@ pub struct Link {
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
-    /// Database the last request in `output` runs on; with no request, the one
-    /// that the handshake selects. Its owner sets it when the link is made and
-    /// whenever a connection is lost.
-    pub database: u32,
+    /// Database the last request in `output` runs on.
+    ///
+    /// `None`: the one the handshake selects.
+    pub database: Option<u32>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Attempts to connect since the backend last answered a request.
@@ -105,13 +105,17 @@ pub struct Link {
     pub is_dirty: bool,
 }
 
-/// How long a backend may be silent, with requests outstanding, before the
-/// connection counts as dead: this many timeouts, and never less than
+/// Bytes of a request or reply under way from which the time its transfer takes
+/// is not counted as waiting.
+const TRANSFER_LEN: usize = 64 << 10;
+
+/// How old the oldest outstanding request may grow before the connection counts
+/// as dead: this many timeouts, and never less than
 /// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
 const STUCK_TIMEOUTS: u32 = 10;
 /// See [`STUCK_TIMEOUTS`].
 const STUCK_MIN: Duration = Duration::from_secs(10);
-/// Silence that counts as death where requests have no timeout.
+/// Age that counts as death where requests have no timeout.
 const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Capacity the input buffer keeps when it empties, in bytes.
@@ -127,7 +131,7 @@ impl Default for Link {
             output: Output::default(),
             input: Vec::new(),
             input_needed: 0,
-            database: 0,
+            database: None,
             progress: Time(0),
             failures: 0,
             answered: false,
@@ -365,7 +369,7 @@ impl Link {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
-        let request = options.timeout.and_then(|timeout| Some(next()?.started + timeout));
+        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
         let connection = match self.state {
             LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
                 Some(deadline)
@@ -379,8 +383,26 @@ impl Link {
         }
     }
 
+    /// When bytes of a large request or reply last moved, if one is under way:
+    /// nothing times out while it does, however long it takes.
+    fn transferring(&self) -> Option<Time> {
+        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
+        is_large.then_some(self.progress)
+    }
+
+    fn since(&self, exchange: &Exchange) -> Time {
+        self.transferring().map_or(exchange.started, |moved| moved.max(exchange.started))
+    }
+
+    /// Notes that the socket took a part of what was offered.
+    pub fn note_progress(&mut self, now: Time) {
+        self.progress = now;
+    }
+
+    /// By the age of the oldest request, not by silence: a backend that drops
+    /// a request and answers the next would stay out of step for ever.
     fn stuck_at(&self, options: &LinkOptions) -> Time {
-        self.progress
+        self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
             + match options.timeout {
                 Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
                 None => STUCK_WITHOUT_TIMEOUT,
@@ -401,12 +423,16 @@ impl Link {
         now: Time,
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
+        let transferring = self.transferring();
         if let Some(timeout) = options.timeout {
             if self.state != LinkState::Ready {
                 self.take_back_expired(timeout, now, &mut expired);
             } else {
                 while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                    if now < exchange.started + timeout {
+                    if now
+                        < transferring.map_or(exchange.started, |at| at.max(exchange.started))
+                            + timeout
+                    {
                         break;
                     }
                     expired(exchange);
@@ -492,6 +518,7 @@ impl Link {
             lost(Lost { exchange, sent });
         }
         self.output.keep_last(kept_len);
+        self.database = None;
         self.abandoned = 0;
         self.answered = false;
         self.handshake.clear();

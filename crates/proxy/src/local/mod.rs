@@ -1,13 +1,28 @@
 //! Commands that Keyway answers itself: about the connection, about Keyway,
 //! about the commands.
+//!
+//! [`answer`] is a function of the request, the client's [`Identity`] and what
+//! [`Facts`] tells; words and shapes of replies are those of redis-server 7.0
+//! in RESP2. A client sees and closes clients of its own pool alone: another
+//! pool may have another password.
 
+mod auth;
+#[cfg(test)]
+mod bench;
 mod client;
+mod client_filter;
 mod command_info;
-mod connection;
+mod config;
 mod glob;
-mod kill;
+mod hello;
+mod info;
+mod latency;
+#[cfg(test)]
+mod laws;
+mod memory;
+mod misc;
 mod registry;
-mod report;
+mod slowlog;
 
 pub use registry::{ClientEntry, ClientRegistry};
 
@@ -37,8 +52,8 @@ pub struct LocalContext<'a> {
 /// What the process knows about itself; the binary provides it.
 pub trait Facts: Send + Sync {
     /// Appends the `INFO` sections asked for (`default`, `all`, `everything`
-    /// or names such as `server`), as lines of `field:value\r\n` under
-    /// `# Section` heads.
+    /// or names such as `server`, in any case), as lines of `field:value\r\n`
+    /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
     /// Names and values that `CONFIG GET` may show, in Redis's words.
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
@@ -56,64 +71,72 @@ pub enum After {
     Kill(Vec<u64>),
 }
 
-/// Appends the one reply to a request whose handling is local.
+/// The Redis whose behaviour is kept: what clients compare when they ask for
+/// a version.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+const SYNTAX: &str = "ERR syntax error";
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// Appends the one reply to a request whose handling is local. `CLIENT REPLY
+/// OFF` and `SKIP` alone have none: they leave `out` as it is.
+///
+/// A command that is not local is answered with an error.
 pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) -> After {
     let args = &request.args;
     match request.command.verb {
-        Verb::Ping => connection::ping(args, out),
-        Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Quit => {
             reply::simple(out, "OK");
             return After::Close;
         }
-        Verb::Auth => connection::auth(args, context, out),
-        Verb::Select => connection::select(args, context, out),
-        Verb::Hello => connection::hello(args, context, out),
-        Verb::Reset => connection::reset(context, out),
-        Verb::ClientKill => return kill::kill(args, context, out),
-        Verb::Info => report::info(args, context, out),
-        Verb::Time => report::time(context, out),
-        Verb::ConfigGet => report::config_get(args, context, out),
-        Verb::Dbsize => {
-            reply::error(
-                out,
-                "ERR DBSIZE counts the keys of one server; ask each server of the pool",
-            );
+        Verb::ClientKill => return client::kill(args, context, out),
+        Verb::Auth => auth::auth(args, context, out),
+        Verb::Hello => hello::hello(args, context, out),
+        Verb::Reset => hello::reset(context, out),
+        Verb::Ping => misc::ping(args, out),
+        Verb::Echo => reply::bulk(out, &args[1]),
+        Verb::Select => misc::select(args, context, out),
+        Verb::Time => misc::time(context.clock, out),
+        Verb::Dbsize => misc::database_size(out),
+        Verb::Info => info::info(args, context, out),
+        Verb::ConfigGet => config::get(args, context, out),
+        Verb::ClientId
+        | Verb::ClientGetname
+        | Verb::ClientSetname
+        | Verb::ClientSetinfo
+        | Verb::ClientInfo
+        | Verb::ClientList
+        | Verb::ClientNoEvict
+        | Verb::ClientNoTouch
+        | Verb::ClientReply
+        | Verb::ClientGetredir => client::answer(request, context, out),
+        Verb::LatencyDoctor
+        | Verb::LatencyGraph
+        | Verb::LatencyHistogram
+        | Verb::LatencyHistory
+        | Verb::LatencyLatest
+        | Verb::LatencyReset => latency::answer(request, out),
+        Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => slowlog::answer(request, out),
+        Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
+            memory::answer(request, context, out)
         }
-        _ => match request.command.name.split('|').next() {
-            Some("client") => client::answer(request, context, out),
-            Some("command") => command_info::reply(args, out),
-            Some("latency") => report::latency(request, out),
-            Some("slowlog") => report::slowlog(request, out),
-            Some("memory") => report::memory(request, out),
-            _ => help(request, out),
-        },
+        Verb::ClientHelp
+        | Verb::ConfigHelp
+        | Verb::LatencyHelp
+        | Verb::MemoryHelp
+        | Verb::ObjectHelp
+        | Verb::SlowlogHelp
+        | Verb::XgroupHelp
+        | Verb::XinfoHelp => misc::help(request, out),
+        Verb::Command
+        | Verb::CommandCount
+        | Verb::CommandDocs
+        | Verb::CommandGetkeys
+        | Verb::CommandGetkeysandflags
+        | Verb::CommandHelp
+        | Verb::CommandInfo
+        | Verb::CommandList => command_info::reply(args, out),
+        _ => misc::refuse(request, out),
     }
     After::Continue
 }
-
-/// Answers a HELP subcommand from the table, and whatever else has no better
-/// answer.
-fn help(request: &Request, out: &mut Vec<u8>) {
-    let container = request.command.name.split('|').next().unwrap_or_default();
-    let lines = keyway_command::lookup(container.as_bytes()).map_or(&[][..], |c| c.docs.help);
-    if request.command.last_name() != "help" || lines.is_empty() {
-        let name = request.command.name.replace('|', " ").to_ascii_uppercase();
-        return reply::error(out, &format!("ERR {name} is not supported by Keyway"));
-    }
-    reply::array(out, lines.len());
-    for line in lines {
-        reply::simple(out, line);
-    }
-}
-
-fn integer_argument(text: &[u8], out: &mut Vec<u8>) -> Option<i64> {
-    let value = keyway_resp::parse_integer(text);
-    if value.is_none() {
-        reply::error(out, "ERR value is not an integer or out of range");
-    }
-    value
-}
-
-#[cfg(test)]
-mod tests;

@@ -125,10 +125,10 @@ impl Plane {
         let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
             return;
         };
-        // A client's database 0 is the pool's own.
-        let database = if database == 0 { options.database } else { database };
-        if slot.link.database != database {
-            slot.link.database = database;
+        // A client counts databases from the pool's own.
+        let database = options.database + database;
+        if slot.link.database.unwrap_or(options.database) != database {
+            slot.link.database = Some(database);
             let out = slot.link.request_buf();
             let start = out.len();
             reply::array(out, 2);

@@ -104,7 +104,6 @@ impl Core {
         slot.generation = (slot.generation + 1) & 0x3fff_ffff;
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
-        slot.link.database = options.database;
         for one in lost {
             let fault = Fault::Backend { fault, sent: one.sent };
             plane.fail(sessions, (pool, backend), &one.exchange, fault);

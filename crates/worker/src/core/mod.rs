@@ -239,6 +239,30 @@ impl Core {
         None
     }
 
+    /// Gives back room that one huge request needed.
+    pub fn trim(&mut self) {
+        /// Elements kept; a request with more is rare.
+        const KEPT_MAX: usize = 16 << 10;
+        let plane = &mut self.plane;
+        if plane.args.capacity() > KEPT_MAX {
+            plane.args = Vec::new();
+        }
+        if plane.keys.capacity() > KEPT_MAX {
+            plane.keys = Vec::new();
+        }
+        if plane.scratch.capacity() > KEPT_MAX {
+            plane.scratch = Vec::new();
+        }
+        if plane.inline.capacity() > KEPT_MAX {
+            plane.inline = Vec::new();
+        }
+        plane.split.trim(KEPT_MAX);
+        if self.sessions.is_empty() {
+            plane.busy_pool.trim();
+            plane.joins_free = Vec::new();
+        }
+    }
+
     /// Runs the upkeep of the embedded stores: expiry and the like.
     pub fn tick(&mut self) {
         for pool in &self.plane.plan.pools {

@@ -30,11 +30,7 @@ impl PoolState {
         let connections = usize::from(pool.server_connections.max(1));
         for backend in 0..pool.servers.len() {
             let id = plan.topology.backend_id(index, backend);
-            let slots = (0..connections).map(|_| {
-                let mut slot = LinkSlot::new(index as u16, backend as u16, id);
-                slot.link.database = pool.database;
-                slot
-            });
+            let slots = (0..connections).map(|_| LinkSlot::new(index as u16, backend as u16, id));
             links.extend(slots);
         }
         let health_epoch = plan.health.pool_epoch(index);
