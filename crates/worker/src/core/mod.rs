@@ -39,7 +39,8 @@ pub(crate) struct LinkSlot {
     pub(crate) backend: u16,
     pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
-    /// Counts connections, so that an event of an earlier one is told apart.
+    /// Counts connections lost, so that an event of an earlier one is told
+    /// apart.
     pub(crate) generation: u32,
     /// Sessions that wait for room on this link.
     waiting: Vec<Key<Session>>,
