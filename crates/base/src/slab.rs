@@ -54,6 +54,14 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
+/// Generations count in 30 bits, so that a key fits a word with two bits left
+/// for whoever carries it (a socket's token). Zero is never used.
+const GENERATION_MAX: u32 = (1 << 30) - 1;
+
+fn next_generation(generation: u32) -> u32 {
+    if generation == GENERATION_MAX { 1 } else { generation + 1 }
+}
+
 struct Entry<T> {
     generation: u32,
     value: Option<T>,
@@ -134,7 +142,7 @@ impl<T> Slab<T> {
             return None;
         }
         let value = entry.value.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = next_generation(entry.generation);
         self.vacant.push(key.index);
         Some(value)
     }

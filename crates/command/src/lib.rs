@@ -2,9 +2,27 @@
 //! specs, and what Keyway does with each; and [`Request`], a command with its
 //! arguments.
 //!
-//! Pure data and functions over bytes: never does I/O, never composes a reply.
-//! Read first: [`Command`], [`Handling`] and [`Request`].
+//! Pure data and functions over bytes: never does I/O, never composes a reply
+//! but the error line of a request that is none. Read first: [`Command`],
+//! [`Handling`] and [`Request`].
 
+#![forbid(unsafe_code)]
+
+mod bitset;
+mod class;
+mod command;
+mod handling;
+mod keys;
+mod lookup;
 mod request;
+#[rustfmt::skip]
+mod table;
 
-pub use request::Args;
+pub use bitset::{Categories, Flags, KeyFlags};
+pub use class::Class;
+pub use command::{Argument, BeginSearch, Command, Docs, FindKeys, KeySpec};
+pub use handling::{Condition, Handling, Join, Split, store_serves};
+pub use keys::KeysFault;
+pub use lookup::lookup;
+pub use request::{Args, Refusal, Request};
+pub use table::{COMMANDS, Verb};

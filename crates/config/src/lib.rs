@@ -1,1 +1,32 @@
-//! (crate under construction)
+//! One TOML file in, a checked [`Config`] out, or every mistake in it at once;
+//! and other proxies' files turned into ours ([`import`]).
+//!
+//! Never opens a socket, never looks a name up, never reads a clock. Reads
+//! files only in [`Config::load`]. Every key is declared once, in `schema.rs`:
+//! reading, hints for unknown keys, [`describe`] and `docs/config.md` follow
+//! from there. Read first: [`Config`], [`ConfigError`], [`describe`].
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod describe;
+mod document;
+mod error;
+pub mod import;
+mod load;
+mod model;
+mod reader;
+mod resolve;
+mod schema;
+mod syntax;
+mod toml_text;
+mod value;
+
+pub use address::ListenAddr;
+pub use describe::{MemoryBound, describe};
+pub use document::reference;
+pub use error::ConfigError;
+pub use model::{
+    Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
+    Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
+};

@@ -1,2 +1,35 @@
 //! Keyway: every key finds its slot.
-fn main() {}
+//!
+//! The binary is wiring: it reads the configuration, builds what the workers
+//! share, starts them and the admin listener, and waits for signals. Read
+//! first: `cli` (what can be typed), `serve` (how a process comes up and goes
+//! down) and `workers` (threads, added while busy).
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod cli;
+mod facts;
+mod log;
+mod memory;
+mod plan;
+mod serve;
+mod workers;
+
+/// Chosen because it gives memory back soon after a burst; in steady state
+/// nothing is allocated.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("keyway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

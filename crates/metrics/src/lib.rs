@@ -1,1 +1,36 @@
-//! (crate under construction)
+//! What Keyway counts: one catalogue, cells that cost a load and a store, and
+//! the Prometheus text made from them.
+//!
+//! Each worker owns its cells and is their only writer; whoever scrapes reads
+//! them from another thread and sums over the workers. A cell is therefore a
+//! relaxed load and a relaxed store, never a locked instruction. After a
+//! worker has its cells nothing here allocates until somebody scrapes.
+//!
+//! Read first: [`Registry`] (built once from a [`Layout`]), [`WorkerCells`]
+//! (what a worker writes) and [`CATALOGUE`] (every metric, declared once).
+//!
+//! Architecture invariant: no label ever holds a key, a client address or
+//! anything else that clients choose; the number of series is fixed by the
+//! configuration.
+
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod cell;
+mod cells;
+mod exposition;
+mod histogram;
+mod process;
+mod registry;
+mod scrape;
+
+pub use catalogue::{CATALOGUE, Kind, Label, Metric, catalogue_markdown};
+pub use cell::{Counter, Gauge};
+pub use cells::{
+    BackendCells, BackendFaultCounters, ClassCells, ClientCells, CloseCounters, CloseReason,
+    FaultCounters, HealthLevel, PoolCells, TurnCells,
+};
+pub use histogram::{LatencyHistogram, SizeHistogram, Snapshot};
+pub use registry::{
+    DatabaseFigures, Layout, PoolLayout, PoolTotals, Registry, StoreFigures, WorkerCells,
+};

@@ -1,1 +1,18 @@
-//! (crate under construction)
+//! Sockets, and the one interface the worker knows them by: [`Io`].
+//!
+//! Never parses a byte and never knows what a session or a link is: a socket
+//! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
+//! first: [`Io`], [`Event`] and [`EpollIo`].
+
+mod address;
+mod epoll;
+mod io;
+mod listener;
+mod mailbox;
+mod resolver;
+
+pub use address::{Address, AddressError, Peer};
+pub use epoll::EpollIo;
+pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
+pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
+pub use mailbox::{Mailbox, Mailer};

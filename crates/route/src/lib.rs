@@ -1,1 +1,156 @@
-//! (crate under construction)
+//! Where a request goes: pure functions from a request, a pool and the servers
+//! in use to a [`Route`].
+//!
+//! Never does I/O, keeps nothing. Read first: [`Route`] and [`route`].
+#![forbid(unsafe_code)]
+
+use keyway_command::{Handling, KeysFault, Request, Split};
+use keyway_topology::{Ring, ShardedPool};
+
+/// What is to be done with a request to a sharded pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Send it whole to the server at this position.
+    One(u16),
+    /// Cut it into one fragment per server; [`place`] tells each key's.
+    Split(Split),
+    /// Answer it here.
+    Local,
+    /// Answer with an error that ends in this reason.
+    Refused(&'static str),
+    /// Its keys live on this many servers and it cannot be split.
+    CrossSlot {
+        /// How many.
+        servers: usize,
+    },
+    /// Its arguments do not say which keys it has.
+    KeysUnknown(KeysFault),
+    /// No server of the pool is in use.
+    Unrouted,
+}
+
+/// The server of a key, or `None` when none is in use. `random` matters to
+/// pools that distribute by chance only.
+#[inline]
+pub fn place(pool: &ShardedPool, ring: &Ring, key: &[u8], random: u32) -> Option<u16> {
+    ring.pick(pool.hash_key(key), random)
+}
+
+/// Decides where a request goes. `keys` is room for the positions of its keys.
+#[inline]
+pub fn route(
+    request: &Request,
+    pool: &ShardedPool,
+    ring: &Ring,
+    random: u32,
+    keys: &mut Vec<u32>,
+) -> Route {
+    match request.handling() {
+        Handling::Forward => route_keys(request, pool, ring, random, keys),
+        Handling::Split(split) => Route::Split(split),
+        Handling::Local => Route::Local,
+        Handling::Refused(reason) => Route::Refused(reason),
+    }
+}
+
+#[inline]
+fn route_keys(
+    request: &Request,
+    pool: &ShardedPool,
+    ring: &Ring,
+    random: u32,
+    keys: &mut Vec<u32>,
+) -> Route {
+    let command = request.command;
+    let one_key = command.first_key > 0
+        && command.first_key == command.last_key
+        && command.key_specs.len() == 1;
+    if one_key {
+        let key = &request.args[command.first_key as usize];
+        return place(pool, ring, key, random).map_or(Route::Unrouted, Route::One);
+    }
+    keys.clear();
+    if let Err(fault) = request.keys(keys) {
+        return Route::KeysUnknown(fault);
+    }
+    let mut first = None;
+    for &index in keys.iter() {
+        let Some(key) = request.args.get(index as usize) else { continue };
+        let Some(server) = place(pool, ring, key, random) else { return Route::Unrouted };
+        if *first.get_or_insert(server) != server {
+            return Route::CrossSlot { servers: count_servers(request, pool, ring, random, keys) };
+        }
+    }
+    match first {
+        Some(server) => Route::One(server),
+        None => Route::Refused("the request names no key, so it has no server in a sharded pool"),
+    }
+}
+
+/// On how many servers the keys live; only for the error text.
+#[cold]
+fn count_servers(
+    request: &Request,
+    pool: &ShardedPool,
+    ring: &Ring,
+    random: u32,
+    keys: &[u32],
+) -> usize {
+    let mut servers: Vec<u16> = keys
+        .iter()
+        .filter_map(|&index| request.args.get(index as usize))
+        .filter_map(|key| place(pool, ring, key, random))
+        .collect();
+    servers.sort_unstable();
+    servers.dedup();
+    servers.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::ByteRange;
+    use keyway_command::Args;
+    use keyway_topology::{HashTag, Server};
+
+    fn routed(line: &str, tag: Option<HashTag>, live: impl Fn(usize) -> bool) -> Route {
+        let servers = ["a:1", "b:1", "c:1"].map(|text| Server::parse(text).unwrap());
+        let mut pool = ShardedPool::with_servers(servers.to_vec());
+        pool.hash_tag = tag;
+        let ring = pool.ring(live);
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        for word in line.split(' ') {
+            ranges.push(ByteRange::new(start, start + word.len()));
+            start += word.len() + 1;
+        }
+        let request = Request::resolve(Args::new(line.as_bytes(), &ranges)).unwrap();
+        route(&request, &pool, &ring, 0, &mut Vec::new())
+    }
+
+    #[test]
+    fn keys_on_one_server_are_routed_and_on_several_refused() {
+        assert!(matches!(routed("get k", None, |_| true), Route::One(_)));
+        let many = "sinter k1 k2 k3 k4 k5 k6 k7 k8 k9 k10 k11 k12";
+        assert!(matches!(routed(many, None, |_| true), Route::CrossSlot { servers: 2..=3 }));
+        let tagged = "sinter {t}1 {t}2 {t}3 {t}4 {t}5";
+        let one = routed(tagged, Some(HashTag::BRACES), |_| true);
+        assert_eq!(one, routed("get t", Some(HashTag::BRACES), |_| true));
+        assert_eq!(routed("sinter k k", None, |_| true), routed("get k", None, |_| true));
+    }
+
+    #[test]
+    fn servers_out_of_use_get_nothing() {
+        assert_eq!(routed("get k", None, |index| index == 1), Route::One(1));
+        assert_eq!(routed("get k", None, |_| false), Route::Unrouted);
+        assert_eq!(routed("sinter a b", None, |_| false), Route::Unrouted);
+    }
+
+    #[test]
+    fn what_has_no_key_is_never_sent_to_some_server() {
+        assert_eq!(routed("ping", None, |_| true), Route::Local);
+        assert!(matches!(routed("mget a b", None, |_| true), Route::Split(_)));
+        assert!(matches!(routed("multi", None, |_| true), Route::Refused(_)));
+        assert!(matches!(routed("eval return1 0", None, |_| true), Route::Refused(_)));
+    }
+}

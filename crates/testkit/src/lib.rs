@@ -1,1 +1,55 @@
-//! (crate under construction)
+//! The black-box harness: starts real servers on free loopback ports, speaks
+//! to them as a client would, and says whether they behaved.
+//!
+//! A dev-dependency only. It never links a line of Keyway's data plane: its
+//! parser, its hashes and its expectations are its own, so that a fault in
+//! Keyway cannot hide in the harness. Nothing here sleeps for a fixed time: a
+//! test waits for a condition ([`wait_until`]) under a [`watchdog`].
+//!
+//! Read first: [`Process`] (how a server is started, watched and ended),
+//! [`Client`] (raw bytes in, one [`Value`] out, under a deadline) and
+//! [`conformance`] (one suite over every system that claims to be Redis).
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a harness reads clocks and waits for processes; nothing here runs inside a server"
+)]
+
+pub mod conformance;
+
+mod client;
+mod http;
+mod keyway;
+mod nutcracker;
+mod ports;
+mod proc;
+mod process;
+mod random;
+mod redis;
+mod scripted;
+mod shared;
+mod temp;
+mod tool;
+mod value;
+mod watchdog;
+
+pub use client::{Client, ReplyFault, encode, encode_words};
+pub use http::{HttpReply, Metrics, http_get, scrape};
+pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
+pub use nutcracker::{Nutcracker, NutcrackerPool};
+pub use ports::{free_address, free_port};
+pub use proc::{
+    cpu_seconds, cpu_seconds_over, fd_count, memory_available_bytes, raise_descriptor_limit,
+    resident_bytes, resident_peak_bytes, thread_count,
+};
+pub use process::{Process, Signal};
+pub use random::Random;
+pub use redis::RedisServer;
+pub use scripted::{Action, ScriptedBackend, handshake_reply};
+pub use shared::Shared;
+pub use temp::TempDir;
+pub use tool::{ToolOutput, run_tool, tool_is_installed};
+pub use value::Value;
+pub use watchdog::{Watchdog, wait_for, wait_until, watchdog};

@@ -1,1 +1,19 @@
-//! (crate under construction)
+//! One worker: a thread that owns sockets, sessions, links and its share of
+//! the clients, and joins them with the router and the embedded store.
+//!
+//! A turn is a straight list of bounded phases: poll, inputs, resumed
+//! sessions, timers, outputs. Never blocks but in poll, never locks but a
+//! store shard, never allocates per request in steady state. Read first:
+//! [`Worker`] (the turn), [`Core`] (requests and replies, without sockets) and
+//! [`Plan`] (what all workers share).
+#![forbid(unsafe_code)]
+
+mod core;
+mod mail;
+mod plan;
+mod turn;
+
+pub use crate::core::{Core, Figures};
+pub use mail::{Adopted, Mail};
+pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
+pub use turn::Worker;

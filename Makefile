@@ -1,0 +1,36 @@
+# Every target works on a clean Debian with a Rust toolchain and a C compiler.
+# CI calls the same targets (.ci/run).
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench fuzz sim command-table
+
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml
+	@cargo build --release --locked --package keyway
+	@exec "$(CARGO_TARGET_DIR)/release/keyway" serve $(FILE)
+
+test: ## everything: checks, all suites against real servers, simulator, short fuzz
+	@scripts/test.sh
+
+check: ## formatting, lints, and who may import whom
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@cargo run --quiet --locked --package keyway-testkit --bin layer_check
+
+bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine; ARGS=--help)
+	@cargo build --release --locked --package keyway --package keyway-bench
+	@"$(CARGO_TARGET_DIR)/release/keyway-peer-bench" $(ARGS)
+
+fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
+	@scripts/fuzz.sh $(or $(SECONDS),20)
+
+sim: ## the simulator over SEEDS=500 seeds, starting at FROM=0
+	@scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0)
+
+command-table: ## ask a real redis-server for its commands and rewrite the table
+	@scripts/command_table.sh

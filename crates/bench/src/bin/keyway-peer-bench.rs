@@ -1,0 +1,74 @@
+//! Keyway against its peers on this machine: see `--help`.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use keyway_bench::comparison::{compare, count_instructions};
+use keyway_bench::options::{Action, Options, help};
+use keyway_bench::report::{callgrind_markdown, comparison_markdown, replace_region, to_json};
+use keyway_bench::{Error, interrupt, memory};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error @ Error::Usage(_)) => fail(&error, 2),
+        Err(error @ Error::Interrupted) => fail(&error, 130),
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn fail(error: &Error, status: u8) -> ExitCode {
+    eprintln!("keyway-peer-bench: {error}");
+    ExitCode::from(status)
+}
+
+/// Does what the command line says; true when nothing failed.
+fn run() -> Result<bool, Error> {
+    let own_path = std::env::current_exe().unwrap_or_default();
+    let beside = own_path.parent().unwrap_or(Path::new("."));
+    let options = Options::parse(std::env::args().skip(1), beside)?;
+    if options.action == Action::Help {
+        print!("{}", help());
+        return Ok(true);
+    }
+    interrupt::install()?;
+    memory::raise_descriptor_limit();
+    if let Some(nice) = options.nice {
+        rustix::process::setpriority_process(None, nice)
+            .map_err(|errno| Error::io(format!("--nice {nice}"))(errno.into()))?;
+    }
+    match options.action {
+        Action::Callgrind => run_callgrind(&options),
+        _ => run_comparison(&options),
+    }
+}
+
+fn run_comparison(options: &Options) -> Result<bool, Error> {
+    let report = compare(options)?;
+    let text = comparison_markdown(&report);
+    print!("{text}");
+    if let Some(path) = &options.json {
+        std::fs::write(path, format!("{:#}\n", to_json(&report)))
+            .map_err(Error::io(path.display().to_string()))?;
+    }
+    write_document(options.document(), "bench", &text)?;
+    Ok(report.failures().is_empty())
+}
+
+fn run_callgrind(options: &Options) -> Result<bool, Error> {
+    let (setting, figures) = count_instructions(options)?;
+    let text = callgrind_markdown(&setting, &figures);
+    print!("{text}");
+    write_document(options.document(), "callgrind", &text)?;
+    Ok(figures.iter().all(|(_, figure)| figure.is_ok()))
+}
+
+fn write_document(path: Option<PathBuf>, region: &'static str, text: &str) -> Result<(), Error> {
+    if let Some(path) = path {
+        replace_region(&path, region, text)?;
+        eprintln!("written to {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Instructions per request of Keyway, counted by callgrind: the figure that
+//! does not depend on the machine's weather.
+//!
+//! Each case runs twice, with N and with 2N requests, on one connection; the
+//! difference divided by N leaves out the start and the end.
+
+use rustix::process::Signal;
+
+use crate::error::Error;
+use crate::load::{Dataset, Limit, Loader, Requests, Work};
+use crate::process::CommandLine;
+use crate::systems::{Kind, Site};
+
+/// One case to count.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name in the table.
+    pub title: &'static str,
+    kind: Kind,
+    work: Work,
+    depth: usize,
+}
+
+/// The cases of the table.
+pub const CASES: [Case; 6] = [
+    case("proxy, GET, depth 1", Kind::Keyway, Work::Get, 1),
+    case("proxy, GET, depth 16", Kind::Keyway, Work::Get, 16),
+    case("store, GET, depth 1", Kind::KeywayStore, Work::Get, 1),
+    case("store, GET, depth 16", Kind::KeywayStore, Work::Get, 16),
+    case("store, SET, depth 1", Kind::KeywayStore, Work::Set, 1),
+    case("store, SET, depth 16", Kind::KeywayStore, Work::Set, 16),
+];
+
+const fn case(title: &'static str, kind: Kind, work: Work, depth: usize) -> Case {
+    Case { title, kind, work, depth }
+}
+
+/// A key space small enough to be filled under callgrind.
+const DATASET: Dataset = Dataset { prefix: "key:", keys: 2_000, value_bytes: 100 };
+
+/// Counts the user-space instructions of one request of `case`.
+///
+/// # Errors
+/// [`Error::Start`] when valgrind or Keyway cannot be started, and whatever
+/// keeps the load from running.
+pub fn instructions_per_request(site: &Site<'_>, case: &Case, requests: u64) -> Result<f64, Error> {
+    let once = instructions(site, case, requests)?;
+    let twice = instructions(site, case, requests * 2)?;
+    Ok(twice.saturating_sub(once) as f64 / requests as f64)
+}
+
+/// The instructions of a whole run with this many requests.
+fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> {
+    let out_file = format!("--callgrind-out-file={}", site.scratch.path("callgrind.out").display());
+    let mut system = site.start_under(case.kind, |line| {
+        line.under(CommandLine::new("valgrind").args(["--tool=callgrind", &out_file]))
+    })?;
+    let fill = Requests::fill(DATASET, 0);
+    let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
+    loader.run(Limit::Requests(fill.count() as u64))?.check()?;
+    drop(loader);
+    let requests = Requests::random(case.work, DATASET, 1);
+    let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
+    loader.run(Limit::Requests(count))?.check()?;
+    drop(loader);
+    let Some(child) = system.child_mut() else {
+        return Err(Error::parse("a process of this run", &system.name));
+    };
+    child.end_with(Signal::TERM)?;
+    let path = child.output().to_owned();
+    let output = std::fs::read(&path).map_err(Error::io(path.display().to_string()))?;
+    parse_collected(&String::from_utf8_lossy(&output))
+}
+
+/// The `Collected :` line callgrind ends with.
+fn parse_collected(text: &str) -> Result<u64, Error> {
+    let collected = text.lines().rev().find_map(|line| line.split_once("Collected :"));
+    collected
+        .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
+        .ok_or_else(|| Error::parse("instructions", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collected_line_is_found_among_other_output() {
+        let text = "keyway: listening\n==7== \n==7== Events    : Ir\n==7== Collected : 1234567\n";
+        assert_eq!(parse_collected(text).unwrap(), 1_234_567);
+        assert!(parse_collected("==7== Events : Ir").is_err());
+    }
+}

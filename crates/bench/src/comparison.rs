@@ -1,0 +1,182 @@
+//! The two things the program does, from the options to a report.
+
+use std::time::Duration;
+
+use crate::callgrind::{CASES, instructions_per_request};
+use crate::error::Error;
+use crate::memory::measure_memory;
+use crate::options::Options;
+use crate::plan::Side;
+use crate::process::version_of;
+use crate::report::{BySystem, Machine, Report, Setting, load_average};
+use crate::rounds::{Progress, RowResult, run_row};
+use crate::session::{Absent, Session};
+use crate::syscalls::count_syscalls;
+use crate::systems::{Kind, System};
+
+/// How long system calls are counted, per system.
+const SYSCALLS_FOR: Duration = Duration::from_secs(3);
+
+/// Starts everything, measures everything, and ends everything.
+///
+/// # Errors
+/// [`Error::Start`] when not even the servers behind the proxies run,
+/// [`Error::Interrupted`]. All other failures are in the report.
+pub fn compare(options: &Options) -> Result<Report, Error> {
+    let load_before = load_average();
+    let kinds = wanted_kinds(options);
+    let mut session = Session::start(options.programs.clone())?;
+    for &kind in &kinds {
+        session.add(kind)?;
+    }
+    for peer in &options.peers {
+        session.add_external(System::external(peer.name.clone(), peer.addr, peer.pid))?;
+    }
+    if options.programs.predixy.is_none() && options.selection.is_all() {
+        session.absent.push(Absent {
+            name: Kind::Predixy.name().into(),
+            side: Side::Proxy,
+            why: "takes part with --predixy PATH".into(),
+            is_failure: false,
+        });
+    }
+    let rows = measure_rows(options, &mut session)?;
+    let syscalls = match options.selection.has("syscalls") {
+        true => measure_syscalls(options, &session)?,
+        false => Vec::new(),
+    };
+    let memory = match options.selection.has("memory") {
+        true => measure_all_memory(&kinds, &session)?,
+        false => Vec::new(),
+    };
+    Ok(Report {
+        setting: setting(options, &kinds),
+        rounds: options.rounds,
+        load_average: [load_before, load_average()],
+        rows,
+        absent: session.absent.clone(),
+        memory,
+        syscalls,
+    })
+}
+
+/// The systems to start: those a selected row or part needs.
+fn wanted_kinds(options: &Options) -> Vec<Kind> {
+    let selection = &options.selection;
+    let parts = selection.has("memory") || selection.has("syscalls");
+    let mut kinds = Vec::new();
+    if parts || !selection.rows(Side::Proxy).is_empty() {
+        kinds.extend([Kind::Nutcracker, Kind::NutcrackerSmall]);
+        kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
+        kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
+    }
+    if parts || !selection.rows(Side::Store).is_empty() {
+        kinds.push(Kind::Redis);
+        kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
+    }
+    kinds
+}
+
+fn measure_rows(options: &Options, session: &mut Session) -> Result<Vec<RowResult>, Error> {
+    let window = options.window();
+    let count = |side| session.systems.iter().filter(|system| system.side == side).count();
+    let steps = [Side::Proxy, Side::Store]
+        .map(|side| count(side) * options.selection.rows(side).len() * options.rounds);
+    let mut progress = Progress::new(steps.into_iter().sum(), window.expected());
+    let mut results = Vec::new();
+    for side in [Side::Proxy, Side::Store] {
+        let mut systems: Vec<&mut System> =
+            session.systems.iter_mut().filter(|system| system.side == side).collect();
+        if systems.is_empty() {
+            continue;
+        }
+        for mut row in options.selection.rows(side) {
+            // Targets are Keyway's.
+            row.target = row.target.filter(|_| !options.self_check);
+            let scratch = &session.scratch;
+            let rounds = options.rounds;
+            results.push(run_row(row, &mut systems, rounds, &window, scratch, &mut progress)?);
+        }
+    }
+    progress.end();
+    Ok(results)
+}
+
+fn measure_syscalls(
+    options: &Options,
+    session: &Session,
+) -> Result<BySystem<crate::syscalls::Syscalls>, Error> {
+    let length = if options.quick { SYSCALLS_FOR / 6 } else { SYSCALLS_FOR };
+    let mut figures = Vec::new();
+    let mut progress = Progress::new(session.systems.len(), length);
+    for system in &session.systems {
+        progress.step(&format!("system calls: {}", system.name));
+        figures
+            .push((system.name.clone(), kept(count_syscalls(system, length, &session.scratch))?));
+    }
+    progress.end();
+    Ok(figures)
+}
+
+/// Only systems that could be started before: for others the reason is in the
+/// report already.
+fn measure_all_memory(
+    kinds: &[Kind],
+    session: &Session,
+) -> Result<BySystem<crate::memory::Memory>, Error> {
+    let runs = |kind: &&Kind| session.systems.iter().any(|system| system.name == kind.name());
+    let kinds: Vec<&Kind> = kinds.iter().filter(runs).collect();
+    let mut figures = Vec::new();
+    let mut progress = Progress::new(kinds.len(), Duration::from_secs(8));
+    for kind in kinds {
+        progress.step(&format!("memory: {}", kind.name()));
+        figures.push((kind.name().to_owned(), kept(measure_memory(&session.site(), *kind))?));
+    }
+    progress.end();
+    Ok(figures)
+}
+
+/// Counts Keyway's instructions per request, case by case.
+///
+/// # Errors
+/// [`Error::Start`] when the servers behind the proxy cannot be started,
+/// [`Error::Interrupted`]. Other failures are in the figures.
+pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>), Error> {
+    let session = Session::start(options.programs.clone())?;
+    let mut figures = Vec::new();
+    let mut progress = Progress::new(CASES.len(), Duration::from_secs(10));
+    for case in CASES {
+        progress.step(&format!("instructions: {}", case.title));
+        let figure = instructions_per_request(&session.site(), &case, options.requests);
+        figures.push((case.title.to_owned(), kept(figure)?));
+    }
+    progress.end();
+    let mut setting = setting(options, &[Kind::Keyway]);
+    let valgrind = version_of("valgrind".as_ref(), "--version");
+    setting.versions.extend(valgrind.map(|version| ("callgrind of".to_owned(), version)));
+    Ok((setting, figures))
+}
+
+/// A failure becomes words in the report; an interruption ends the run.
+fn kept<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
+    match result {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        other => Ok(other.map_err(|error| error.to_string())),
+    }
+}
+
+fn setting(options: &Options, kinds: &[Kind]) -> Setting {
+    let mut versions: Vec<(String, String)> = Vec::new();
+    for kind in kinds.iter().chain([&Kind::Redis]) {
+        let Some(version) = options.programs.version(*kind) else { continue };
+        if !versions.iter().any(|(_, known)| *known == version) {
+            versions.push((kind.name().to_owned(), version));
+        }
+    }
+    Setting {
+        machine: Machine::here(),
+        date: crate::clock::today(),
+        command: options.command(),
+        versions,
+    }
+}

@@ -1,0 +1,40 @@
+//! Ctrl-C and SIGTERM become an ordinary error, so that every guard runs and
+//! no process of the run outlives it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::Error;
+
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Turns SIGINT, SIGTERM and SIGHUP into [`Error::Interrupted`] at the next
+/// [`check`]. A second signal ends the process at once, as it would by default.
+///
+/// # Errors
+/// [`Error::Io`] when the handlers cannot be installed.
+pub fn install() -> Result<(), Error> {
+    let flag = INTERRUPTED.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let failed = || Error::io("installing the signal handlers");
+        // The order matters: the first signal finds the flag clear here, and
+        // sets it in the handler registered after this one.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(flag))
+            .map_err(failed())?;
+        signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed())?;
+    }
+    Ok(())
+}
+
+/// Fails when the run has been told to end.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+pub fn check() -> Result<(), Error> {
+    match INTERRUPTED.get() {
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,125 @@
+//! Resident memory: after the start, after deep pipelines, and per idle
+//! connection. Measured on a fresh process each, apart from the timing.
+
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+
+use crate::clock;
+use crate::error::Error;
+use crate::load::{Dataset, Limit, Loader, Requests, Work};
+use crate::plan::Side;
+use crate::process::resident_bytes;
+use crate::systems::{Kind, Site, System};
+
+/// Idle connections of the table, if the descriptor limit allows.
+const IDLE_CONNECTIONS: usize = 10_000;
+/// Descriptors a process needs besides its connections.
+const OTHER_DESCRIPTORS: u64 = 200;
+/// How long a system has to give memory back.
+const SETTLE: Duration = Duration::from_secs(2);
+const BURST: Duration = Duration::from_millis(1500);
+
+/// The memory of one system.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Bytes once it listens and has settled.
+    pub after_start: u64,
+    /// Bytes after 50 clients x depth 75 (SET and GET 1:1) for 1.5 s, clients
+    /// still there; none for a store, where it is the data that grows.
+    pub after_deep: Option<u64>,
+    /// Bytes 2 s after those clients left.
+    pub later: Option<u64>,
+    /// Connections of the next three figures.
+    pub connections: usize,
+    /// Bytes per connection that has not sent anything.
+    pub per_fresh_connection: f64,
+    /// Bytes per connection after one GET on each, one after the other.
+    pub per_used_connection: f64,
+    /// Bytes per connection after one more GET on each, all of them waiting
+    /// before the first is read: as bad as it gets.
+    pub per_connection_used_at_once: f64,
+}
+
+/// Measures fresh processes of `kind`.
+///
+/// # Errors
+/// Whatever keeps the process from starting or answering.
+pub fn measure_memory(site: &Site<'_>, kind: Kind) -> Result<Memory, Error> {
+    let (after_start, after_deep, later) = deep_pipelines(site, kind)?;
+    let (connections, [fresh, used, used_at_once]) = idle_connections(site, kind)?;
+    Ok(Memory {
+        after_start,
+        after_deep,
+        later,
+        connections,
+        per_fresh_connection: fresh,
+        per_used_connection: used,
+        per_connection_used_at_once: used_at_once,
+    })
+}
+
+fn deep_pipelines(site: &Site<'_>, kind: Kind) -> Result<(u64, Option<u64>, Option<u64>), Error> {
+    let system = site.start(kind)?;
+    clock::pause(SETTLE / 4)?;
+    let after_start = resident_bytes(system.pid())?;
+    if kind.side() == Side::Store {
+        return Ok((after_start, None, None));
+    }
+    let requests = Requests::random(Work::Mixed, Dataset::SMALL, 1);
+    let mut loader = Loader::connect(system.addr, 50, 75, &requests)?;
+    let end = clock::now() + BURST;
+    loader.run(Limit::Until(&mut || Ok(clock::now() >= end)))?;
+    let after_deep = resident_bytes(system.pid())?;
+    drop(loader);
+    clock::pause(SETTLE)?;
+    Ok((after_start, Some(after_deep), Some(resident_bytes(system.pid())?)))
+}
+
+/// The number of connections, and bytes for each: fresh, used in turn, used at
+/// once.
+fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, [f64; 3]), Error> {
+    let count = IDLE_CONNECTIONS.min(raise_descriptor_limit() as usize);
+    let mut system = site.start(kind)?;
+    clock::pause(SETTLE / 4)?;
+    let before = resident_bytes(system.pid())?;
+    let per_connection = |system: &System| {
+        let bytes = resident_bytes(system.pid())?.saturating_sub(before);
+        Ok::<f64, Error>(bytes as f64 / count as f64)
+    };
+    let requests = Requests::random(Work::Get, Dataset::SMALL, 1);
+    let mut loader = Loader::connect(system.addr, count, 1, &requests)?;
+    wait_until_accepted(&system, count)?;
+    let fresh = per_connection(&system)?;
+    loader.run_in_turn()?;
+    let used = per_connection(&system)?;
+    system.signal(Signal::STOP)?;
+    loader.run_at_once(|| system.signal(Signal::CONT))?;
+    let used_at_once = per_connection(&system)?;
+    Ok((count, [fresh, used, used_at_once]))
+}
+
+/// A connection is open for the client before the system has accepted it.
+fn wait_until_accepted(system: &System, count: usize) -> Result<(), Error> {
+    let directory = format!("/proc/{}/fd", system.pid());
+    let accepted = clock::wait_until(Duration::from_secs(20), || {
+        let entries = std::fs::read_dir(&directory).map_err(Error::io(&directory))?;
+        Ok(entries.count() > count)
+    })?;
+    if accepted {
+        return Ok(());
+    }
+    Err(Error::Load(format!("{} does not accept {count} connections", system.name)))
+}
+
+/// Allows this process, and those it starts from now on, as many descriptors
+/// as the hard limit; returns how many connections that is.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    current.map_or(u64::MAX, |descriptors| descriptors.saturating_sub(OTHER_DESCRIPTORS))
+}

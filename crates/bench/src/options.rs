@@ -1,0 +1,326 @@
+//! The command line of `keyway-peer-bench`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::measure::Window;
+use crate::plan::{ROWS, Selection};
+use crate::systems::Programs;
+
+/// What `--help` prints before the list of rows.
+const HELP: &str = "\
+keyway-peer-bench: Keyway against its peers, in requests per CPU-second
+
+Usage:
+  keyway-peer-bench [OPTIONS]             run the comparison
+  keyway-peer-bench callgrind [OPTIONS]   count instructions per request of Keyway
+
+What runs:
+  --keyway PATH          the keyway binary; default: beside this program
+  --nutcracker PATH      twemproxy; default: found in PATH
+  --redis-server PATH    the servers behind the proxies; default: found in PATH
+  --predixy PATH         let predixy take part, with one worker
+  --peer NAME=HOST:PORT,PID
+                         let any running Redis proxy take part (repeatable); it
+                         gets the benchmark's keys written to its servers
+  --self-check           run nutcracker and redis-server a second time in
+                         Keyway's place: every ratio should come out near 1
+
+How:
+  --rows LIST            only these rows, groups of rows or parts, by comma
+  --rounds N             interleaved rounds per row; default 5
+  --seconds S            shortest measurement; default 1.5 (each goes on until
+                         the system has used a CPU-second, up to four times S)
+  --quick                2 rounds of 0.3 s: a first look, no evidence
+  --nice N               run everything at this nice value (below 0: as root)
+  --requests N           callgrind: requests of the shorter run; default 10000
+
+Where it goes (always to standard output as well):
+  --doc FILE             rewrite the marked region of this document; default:
+                         docs/performance.md for a full run, else nothing
+  --no-doc               write no document
+  --json FILE            every single measurement
+
+Ends with status 1 when a measurement failed; a missed target is no failure.
+";
+
+/// A proxy somebody else started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalPeer {
+    /// The name in the tables.
+    pub name: String,
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The process whose CPU time counts.
+    pub pid: u32,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The comparison.
+    Compare,
+    /// Instructions per request.
+    Callgrind,
+    /// Print the help.
+    Help,
+}
+
+/// The command line, read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to do.
+    pub action: Action,
+    /// Where the programs are.
+    pub programs: Programs,
+    /// Proxies that run already.
+    pub peers: Vec<ExternalPeer>,
+    /// Run a peer twice instead of Keyway.
+    pub self_check: bool,
+    /// Which rows and parts.
+    pub selection: Selection,
+    /// Interleaved rounds per row.
+    pub rounds: usize,
+    /// The shortest measurement.
+    pub seconds: f64,
+    /// A first look only.
+    pub quick: bool,
+    /// The nice value for everything; none leaves it as it is.
+    pub nice: Option<i32>,
+    /// Requests of callgrind's shorter run.
+    pub requests: u64,
+    /// The document asked for.
+    pub doc: Option<PathBuf>,
+    /// Write no document.
+    pub no_doc: bool,
+    /// Where the JSON goes.
+    pub json: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads the arguments that follow the program's name. `beside` is where
+    /// the program itself lies, and Keyway's default place.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the argument that makes no sense.
+    pub fn parse(args: impl IntoIterator<Item = String>, beside: &Path) -> Result<Options, Error> {
+        let mut options = Options::defaults(beside);
+        let mut args = args.into_iter().peekable();
+        if args.next_if(|first| first == "callgrind").is_some() {
+            options.action = Action::Callgrind;
+        }
+        while let Some(flag) = args.next() {
+            if !options.set_switch(&flag) {
+                let mut value =
+                    || args.next().ok_or_else(|| Error::Usage(format!("{flag} takes a value")));
+                options.set_value(&flag, &mut value)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn defaults(beside: &Path) -> Options {
+        Options {
+            action: Action::Compare,
+            programs: Programs {
+                keyway: beside.join("keyway"),
+                nutcracker: "nutcracker".into(),
+                redis_server: "redis-server".into(),
+                predixy: None,
+            },
+            peers: Vec::new(),
+            self_check: false,
+            selection: Selection::default(),
+            rounds: 5,
+            seconds: 1.5,
+            quick: false,
+            nice: None,
+            requests: 10_000,
+            doc: None,
+            no_doc: false,
+            json: None,
+        }
+    }
+
+    /// Sets an option without a value; false when `flag` is none.
+    fn set_switch(&mut self, flag: &str) -> bool {
+        match flag {
+            "--help" | "-h" | "help" => self.action = Action::Help,
+            "--self-check" => self.self_check = true,
+            "--no-doc" => self.no_doc = true,
+            "--quick" => {
+                self.quick = true;
+                self.rounds = 2;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn set_value(
+        &mut self,
+        flag: &str,
+        value: &mut dyn FnMut() -> Result<String, Error>,
+    ) -> Result<(), Error> {
+        match flag {
+            "--keyway" => self.programs.keyway = value()?.into(),
+            "--nutcracker" => self.programs.nutcracker = value()?.into(),
+            "--redis-server" => self.programs.redis_server = value()?.into(),
+            "--predixy" => self.programs.predixy = Some(value()?.into()),
+            "--peer" => self.peers.push(parse_peer(&value()?)?),
+            "--rows" => {
+                self.selection = Selection::parse(&value()?)
+                    .map_err(|name| Error::Usage(format!("no row is called {name:?}")))?;
+            }
+            "--rounds" => self.rounds = number(flag, &value()?, 1)?,
+            "--seconds" => self.seconds = number(flag, &value()?, 0.1)?,
+            "--nice" => self.nice = Some(number(flag, &value()?, -20)?),
+            "--requests" => self.requests = number(flag, &value()?, 100)?,
+            "--doc" => self.doc = Some(value()?.into()),
+            "--json" => self.json = Some(value()?.into()),
+            _ => return Err(Error::Usage(format!("{flag:?} is no option"))),
+        }
+        Ok(())
+    }
+
+    /// How long measurements take.
+    pub fn window(&self) -> Window {
+        match self.quick {
+            true => Window::quick(),
+            false => Window::full(Duration::from_secs_f64(self.seconds)),
+        }
+    }
+
+    /// The document to write, if any: what is not the full comparison replaces
+    /// no full one unless that is asked for.
+    pub fn document(&self) -> Option<PathBuf> {
+        let is_full = self.selection.is_all() && !self.quick && !self.self_check;
+        match &self.doc {
+            _ if self.no_doc => None,
+            Some(path) => Some(path.clone()),
+            None => is_full.then(|| "docs/performance.md".into()),
+        }
+    }
+
+    /// The command that does the same again, without the paths of this machine.
+    pub fn command(&self) -> String {
+        let mut parts = vec!["keyway-peer-bench".to_owned()];
+        match self.action {
+            Action::Callgrind => parts.push(format!("callgrind --requests {}", self.requests)),
+            _ if self.quick => parts.push("--quick".into()),
+            _ => parts.push(format!("--rounds {} --seconds {}", self.rounds, self.seconds)),
+        }
+        if self.action != Action::Callgrind {
+            if !self.selection.is_all() {
+                parts.push(format!("--rows {}", self.selection.names()));
+            }
+            if self.programs.predixy.is_some() {
+                parts.push("--predixy PATH".into());
+            }
+            parts.extend(self.peers.iter().map(|peer| format!("--peer {}=...", peer.name)));
+            if self.self_check {
+                parts.push("--self-check".into());
+            }
+        }
+        parts.extend(self.nice.map(|nice| format!("--nice {nice}")));
+        parts.join(" ")
+    }
+}
+
+/// The help, with the rows there are.
+pub fn help() -> String {
+    let mut text = format!("{HELP}\nRows:\n");
+    for row in ROWS {
+        let side = if row.id.starts_with("store") { "store: " } else { "" };
+        text.push_str(&format!("  {:<18} {side}{}\n", row.id, row.title));
+    }
+    text.push_str("Parts:\n  memory             resident memory of fresh processes\n");
+    text.push_str("  syscalls           system calls per request, by strace\n");
+    text
+}
+
+fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    flag: &str,
+    text: &str,
+    at_least: T,
+) -> Result<T, Error> {
+    match text.parse::<T>() {
+        Ok(number) if number >= at_least => Ok(number),
+        _ => Err(Error::Usage(format!("{flag} takes a number from {at_least}, not {text:?}"))),
+    }
+}
+
+fn parse_peer(text: &str) -> Result<ExternalPeer, Error> {
+    let parse = || {
+        let (name, rest) = text.split_once('=')?;
+        let (addr, pid) = rest.rsplit_once(',')?;
+        let addr = std::net::ToSocketAddrs::to_socket_addrs(addr).ok()?.next()?;
+        let pid = pid.parse().ok()?;
+        (!name.is_empty()).then(|| ExternalPeer { name: name.to_owned(), addr, pid })
+    };
+    parse().ok_or_else(|| Error::Usage(format!("--peer takes NAME=HOST:PORT,PID, not {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Error> {
+        Options::parse(line.split_whitespace().map(str::to_owned), Path::new("/opt/build"))
+    }
+
+    #[test]
+    fn without_arguments_the_full_comparison_goes_into_the_document() {
+        let options = parse("").unwrap();
+        assert_eq!(options.action, Action::Compare);
+        assert_eq!(options.programs.keyway, Path::new("/opt/build/keyway"));
+        assert_eq!(options.document(), Some("docs/performance.md".into()));
+        assert_eq!(options.command(), "keyway-peer-bench --rounds 5 --seconds 1.5");
+    }
+
+    #[test]
+    fn a_partial_run_replaces_no_full_one_by_itself() {
+        for line in ["--quick", "--rows depth1", "--self-check", "--no-doc --doc x.md"] {
+            assert_eq!(parse(line).unwrap().document(), None, "{line}");
+        }
+        assert_eq!(parse("--quick --doc x.md").unwrap().document(), Some("x.md".into()));
+    }
+
+    #[test]
+    fn the_command_names_no_path() {
+        let options = parse("--keyway /secret/keyway --predixy /secret/p --nice -5").unwrap();
+        assert!(!options.command().contains("secret"));
+        assert!(options.command().ends_with("--predixy PATH --nice -5"));
+    }
+
+    #[test]
+    fn a_peer_is_a_name_an_address_and_a_process() {
+        let options = parse("--peer mine=127.0.0.1:7000,42").unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], 7000));
+        assert_eq!(options.peers, [ExternalPeer { name: "mine".into(), addr, pid: 42 }]);
+        assert!(parse("--peer mine=127.0.0.1:7000").is_err());
+        assert!(parse("--peer =127.0.0.1:7000,1").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, named) in [
+            ("--rowz x", "--rowz"),
+            ("--rows nothing", "nothing"),
+            ("--rounds 0", "--rounds"),
+            ("--rounds", "--rounds"),
+            ("--seconds NaN", "--seconds"),
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_every_row() {
+        let help = help();
+        assert!(ROWS.iter().all(|row| help.contains(row.id)));
+    }
+}

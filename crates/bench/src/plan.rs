@@ -1,0 +1,179 @@
+//! The rows of the comparison: which work, over which connections, and what
+//! Keyway is asked to reach in it.
+
+use crate::figures::Target;
+use crate::load::{Dataset, Work};
+
+/// Which systems a row compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Proxies in front of the same four servers.
+    Proxy,
+    /// The embedded store and a bare server.
+    Store,
+}
+
+/// Who sends a row's load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// The loader of this crate.
+    Own,
+    /// `redis-benchmark`, to check the loader against: GET only.
+    RedisBenchmark,
+}
+
+/// One row: a kind of work, measured on every system of its side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// The name on the command line: `GROUP-work`.
+    pub id: &'static str,
+    /// The name in the tables.
+    pub title: &'static str,
+    /// Which systems take part.
+    pub side: Side,
+    /// What a request does.
+    pub work: Work,
+    /// The keys it does it to.
+    pub dataset: Dataset,
+    /// Client connections.
+    pub connections: usize,
+    /// Requests in flight per connection.
+    pub depth: usize,
+    /// Who sends.
+    pub driver: Driver,
+    /// What is asked; none for a row that is only shown.
+    pub target: Option<Target>,
+}
+
+const fn proxy(
+    id: &'static str,
+    title: &'static str,
+    work: Work,
+    connections: usize,
+    depth: usize,
+    target: [f64; 2],
+) -> Row {
+    let target = Some(Target { at_least: target[0], aim: target[1] });
+    let (side, dataset, driver) = (Side::Proxy, Dataset::SMALL, Driver::Own);
+    Row { id, title, side, work, dataset, connections, depth, driver, target }
+}
+
+const fn store(id: &'static str, title: &'static str, work: Work, depth: usize, mark: f64) -> Row {
+    let row = proxy(id, title, work, 50, depth, [mark, mark]);
+    Row { side: Side::Store, ..row }
+}
+
+const fn large(row: Row) -> Row {
+    Row { dataset: Dataset::LARGE, ..row }
+}
+
+const fn cross_check(row: Row) -> Row {
+    Row { driver: Driver::RedisBenchmark, target: None, ..row }
+}
+
+/// Every row, in the order of the tables.
+pub const ROWS: [Row; 15] = [
+    proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
+    proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
+    cross_check(proxy(
+        "check-get",
+        "the first row again, sent by redis-benchmark",
+        Work::Get,
+        50,
+        1,
+        [1.3, 1.5],
+    )),
+    proxy("clients500-get", "GET, 500 clients, depth 1", Work::Get, 500, 1, [1.3, 1.5]),
+    proxy("clients500-set", "SET, 500 clients, depth 1", Work::Set, 500, 1, [1.3, 1.5]),
+    proxy("depth16-get", "GET, 50 clients, depth 16", Work::Get, 50, 16, [1.6, 2.0]),
+    proxy("depth16-set", "SET, 50 clients, depth 16", Work::Set, 50, 16, [1.6, 2.0]),
+    proxy("depth75-mixed", "SET and GET 1:1, 50 clients, depth 75", Work::Mixed, 50, 75, [4., 5.]),
+    proxy("mget20", "MGET of 20 keys, 50 clients, depth 1", Work::Mget(20), 50, 1, [1.5, 2.0]),
+    large(proxy("large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 50, 1, [1.15, 1.4])),
+    large(proxy("large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 50, 1, [1.15, 1.4])),
+    store("store-depth1-get", "GET, 50 clients, depth 1", Work::Get, 1, 1.1),
+    store("store-depth1-set", "SET, 50 clients, depth 1", Work::Set, 1, 1.1),
+    store("store-depth16-get", "GET, 50 clients, depth 16", Work::Get, 16, 2.0),
+    store("store-depth16-set", "SET, 50 clients, depth 16", Work::Set, 16, 2.0),
+];
+
+/// Parts of a run that are no rows, but are chosen like rows.
+pub const EXTRAS: [&str; 2] = ["memory", "syscalls"];
+
+/// Which rows and extras to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection(Vec<String>);
+
+impl Selection {
+    /// Reads a comma-separated list of row names, groups of them (`depth1`
+    /// means `depth1-get` and `depth1-set`) and extras.
+    ///
+    /// # Errors
+    /// The first name that selects nothing.
+    pub fn parse(list: &str) -> Result<Selection, String> {
+        let names: Vec<String> =
+            list.split(',').map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect();
+        let known = ROWS.iter().map(|row| row.id).chain(EXTRAS);
+        match names.iter().find(|name| !known.clone().any(|id| matches(name, id))) {
+            Some(unknown) => Err(unknown.clone()),
+            None => Ok(Selection(names)),
+        }
+    }
+
+    /// Whether everything is selected.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The list it was read from.
+    pub fn names(&self) -> String {
+        self.0.join(",")
+    }
+
+    /// Whether the row or extra called `id` is selected.
+    pub fn has(&self, id: &str) -> bool {
+        self.is_all() || self.0.iter().any(|name| matches(name, id))
+    }
+
+    /// The selected rows of `side`.
+    pub fn rows(&self, side: Side) -> Vec<Row> {
+        ROWS.into_iter().filter(|row| row.side == side && self.has(row.id)).collect()
+    }
+}
+
+fn matches(name: &str, id: &str) -> bool {
+    id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_selects_its_rows_and_no_longer_name() {
+        let selection = Selection::parse("depth1,mget20").unwrap();
+        let ids: Vec<&str> = selection.rows(Side::Proxy).iter().map(|row| row.id).collect();
+        assert_eq!(ids, ["depth1-get", "depth1-set", "mget20"]);
+        assert!(selection.rows(Side::Store).is_empty() && !selection.has("memory"));
+    }
+
+    #[test]
+    fn an_unknown_row_is_named() {
+        assert_eq!(Selection::parse("depth1,depth2"), Err("depth2".to_owned()));
+    }
+
+    #[test]
+    fn no_list_selects_everything() {
+        let selection = Selection::default();
+        assert_eq!(selection.rows(Side::Proxy).len() + selection.rows(Side::Store).len(), 15);
+        assert!(selection.has("memory") && selection.has("syscalls"));
+    }
+
+    #[test]
+    fn row_names_are_unique() {
+        let mut ids: Vec<&str> = ROWS.iter().map(|row| row.id).chain(EXTRAS).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), ROWS.len() + EXTRAS.len());
+    }
+}

@@ -1,0 +1,75 @@
+//! What a run found, as tables for people and as JSON for programs.
+
+mod doc;
+mod json;
+mod machine;
+mod tables;
+
+pub use doc::replace_region;
+pub use json::to_json;
+pub use machine::{Machine, load_average};
+pub use tables::{callgrind_markdown, comparison_markdown};
+
+use crate::memory::Memory;
+use crate::rounds::RowResult;
+use crate::session::Absent;
+use crate::syscalls::Syscalls;
+
+/// A figure by system; a failure in words where there is none.
+pub type BySystem<T> = Vec<(String, Result<T, String>)>;
+
+/// Where and how figures were measured.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The machine.
+    pub machine: Machine,
+    /// The day, `YYYY-MM-DD`, UTC.
+    pub date: String,
+    /// The command that does it again.
+    pub command: String,
+    /// System and version.
+    pub versions: Vec<(String, String)>,
+}
+
+/// Everything one comparison found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where and how.
+    pub setting: Setting,
+    /// Interleaved rounds per row.
+    pub rounds: usize,
+    /// Runnable tasks (1 minute average) before the first and after the last
+    /// measurement, as the kernel counts them.
+    pub load_average: [String; 2],
+    /// The rows, of both sides.
+    pub rows: Vec<RowResult>,
+    /// Systems that took no part.
+    pub absent: Vec<Absent>,
+    /// Memory by system.
+    pub memory: BySystem<Memory>,
+    /// System calls by system.
+    pub syscalls: BySystem<Syscalls>,
+}
+
+impl Report {
+    /// Every failure, in words: a report with any of these is no evidence.
+    pub fn failures(&self) -> Vec<String> {
+        let absent = self.absent.iter().filter(|absent| absent.is_failure);
+        let absent = absent.map(|absent| format!("{}: {}", absent.name, absent.why));
+        let rows = self.rows.iter().flat_map(|result| {
+            let id = result.row.id;
+            let failed = result
+                .columns
+                .iter()
+                .filter_map(|column| Some((&column.name, column.failure.as_ref()?)));
+            failed.map(move |(name, failure)| format!("{id}: {name}: {failure}"))
+        });
+        let memory = self.memory.iter().map(|(name, result)| (name, result.as_ref().err()));
+        let syscalls = self.syscalls.iter().map(|(name, result)| (name, result.as_ref().err()));
+        let others = memory
+            .map(|(name, failure)| ("memory", name, failure))
+            .chain(syscalls.map(|(name, failure)| ("syscalls", name, failure)))
+            .filter_map(|(part, name, failure)| Some(format!("{part}: {name}: {}", failure?)));
+        absent.chain(rows).chain(others).collect()
+    }
+}

@@ -1,0 +1,290 @@
+use std::fmt::Write;
+
+use super::{BySystem, Report, Setting};
+use crate::figures::Spread;
+use crate::memory::Memory;
+use crate::plan::Side;
+use crate::rounds::{Column, RowResult};
+use crate::syscalls::Syscalls;
+use crate::systems::Part;
+
+/// The generated part of the performance document.
+pub fn comparison_markdown(report: &Report) -> String {
+    let mut out = setting_lines(&report.setting);
+    let [before, after] = &report.load_average;
+    let rounds = report.rounds;
+    push(&mut out, &format!("- {rounds} interleaved rounds; load average {before} -> {after}"));
+    for (side, title) in [
+        (Side::Proxy, "Proxies in front of four redis-servers"),
+        (Side::Store, "Embedded store against a bare redis-server"),
+    ] {
+        let rows: Vec<&RowResult> =
+            report.rows.iter().filter(|result| result.row.side == side).collect();
+        if !rows.is_empty() {
+            push(&mut out, &format!("\n### {title}\n"));
+            push_rows(&mut out, &rows);
+        }
+    }
+    push_syscalls(&mut out, &report.syscalls);
+    push_memory(&mut out, &report.memory);
+    push_missing(&mut out, report);
+    out
+}
+
+/// The generated table of instructions per request.
+pub fn callgrind_markdown(setting: &Setting, figures: &BySystem<f64>) -> String {
+    let mut out = setting_lines(setting);
+    push(&mut out, "\n| case | user instructions per request |\n| --- | ---: |");
+    for (title, figure) in figures {
+        let figure = match figure {
+            Ok(figure) => format!("{figure:.0}"),
+            Err(failure) => format!("failed: {failure}"),
+        };
+        push(&mut out, &format!("| {title} | {figure} |"));
+    }
+    out
+}
+
+fn setting_lines(setting: &Setting) -> String {
+    let Setting { machine, date, command, versions } = setting;
+    let mut out = format!("- {date}: `{command}`\n");
+    let (cpu, cores, kernel) = (&machine.cpu, machine.cores, &machine.kernel);
+    let memory = machine.memory_mib / 1024;
+    push(&mut out, &format!("- {cpu}, {cores} cores, {memory} GiB, Linux {kernel}"));
+    let versions: Vec<String> =
+        versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    push(&mut out, &format!("- {}", versions.join("; ")));
+    out
+}
+
+fn push(out: &mut String, line: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{line}");
+}
+
+fn push_rows(out: &mut String, rows: &[&RowResult]) {
+    let columns = &rows[0].columns;
+    let subject = columns.iter().find(|column| column.part == Part::Subject);
+    let subject_name = subject.map_or("keyway", |column| column.name.as_str());
+    let (mut head, mut rule) = (String::from("| work |"), String::from("| --- |"));
+    for column in columns {
+        let _ = write!(head, " {} |", column.name);
+        rule.push_str(" ---: |");
+    }
+    for peer in rows[0].peers() {
+        let _ = write!(head, " {subject_name} / {} |", peer.name);
+        rule.push_str(" ---: |");
+    }
+    push(out, &format!("{head} at least / aim | verdict |"));
+    push(out, &format!("{rule} --- | --- |"));
+    for result in rows {
+        push_row(out, result);
+    }
+    push(out, "\nThousands of requests per CPU-second: median (min-max of the rounds).");
+    push(out, "Ratios: median (min-max) of the ratios within the rounds.");
+}
+
+fn push_row(out: &mut String, result: &RowResult) {
+    let mut line = format!("| {} |", result.row.title);
+    for column in &result.columns {
+        let _ = write!(line, " {} |", figure_cell(column));
+    }
+    for peer in result.peers() {
+        let _ = write!(line, " {} |", ratio_cell(result.ratio(peer)));
+    }
+    let target = match result.row.target {
+        Some(target) => format!("{} / {}", target.at_least, target.aim),
+        None => "-".into(),
+    };
+    let verdict = match result.judgement() {
+        Some(judgement) => {
+            let ratio = format!("{:.2} of {}", judgement.ratio.median, judgement.against);
+            match judgement.verdict {
+                Some(verdict) => format!("{}: {ratio}", verdict.text()),
+                None => ratio,
+            }
+        }
+        None => "-".into(),
+    };
+    push(out, &format!("{line} {target} | {verdict} |"));
+}
+
+fn figure_cell(column: &Column) -> String {
+    match column.spread() {
+        Some(Spread { median, min, max }) => {
+            format!("{} ({}-{})", thousands(median), thousands(min), thousands(max))
+        }
+        None => "failed".into(),
+    }
+}
+
+fn ratio_cell(ratio: Option<Spread>) -> String {
+    match ratio {
+        Some(Spread { median, min, max }) => format!("{median:.2} ({min:.2}-{max:.2})"),
+        None => "-".into(),
+    }
+}
+
+/// Thousands with three digits that mean something.
+fn thousands(figure: f64) -> String {
+    let thousands = figure / 1000.0;
+    if thousands >= 99.95 { format!("{thousands:.0}") } else { format!("{thousands:.1}") }
+}
+
+fn push_syscalls(out: &mut String, figures: &BySystem<Syscalls>) {
+    if figures.is_empty() {
+        return;
+    }
+    push(out, "\n### System calls per request, GET, 50 clients, depth 1\n");
+    push(out, "| system | per request | made of |\n| --- | ---: | --- |");
+    for (name, figure) in figures {
+        let line = match figure {
+            Ok(syscalls) => {
+                let parts: Vec<String> = syscalls
+                    .by_name
+                    .iter()
+                    .map(|(call, calls)| format!("{call} {calls:.2}"))
+                    .collect();
+                format!("{:.2} | {}", syscalls.per_request, parts.join(", "))
+            }
+            Err(_) => "failed | -".into(),
+        };
+        push(out, &format!("| {name} | {line} |"));
+    }
+    push(out, "\nCounted by `strace -c -f`, which slows the system down: batches are larger");
+    push(out, "than without it, and the figures good for comparing columns only.");
+}
+
+fn push_memory(out: &mut String, figures: &BySystem<Memory>) {
+    if figures.is_empty() {
+        return;
+    }
+    let connections =
+        figures.iter().find_map(|(_, figure)| Some(figure.as_ref().ok()?.connections));
+    let connections = connections.unwrap_or(0);
+    push(out, "\n### Resident memory\n");
+    let head = "| system | after start | after 50 clients x depth 75 | 2 s after they left | ";
+    let idle = format!("{connections} connections | used once each | used all at once |");
+    push(out, &format!("{head}{idle}"));
+    push(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
+    for (name, figure) in figures {
+        let line = match figure {
+            Ok(memory) => format!(
+                "{} | {} | {} | {:.0} B each | {:.0} B each | {:.0} B each",
+                mebibytes(Some(memory.after_start)),
+                mebibytes(memory.after_deep),
+                mebibytes(memory.later),
+                memory.per_fresh_connection,
+                memory.per_used_connection,
+                memory.per_connection_used_at_once
+            ),
+            Err(_) => "failed | - | - | - | - | -".into(),
+        };
+        push(out, &format!("| {name} | {line} |"));
+    }
+    push(
+        out,
+        "\nRSS of fresh processes, idle when it is read. Connections are used by one GET each:",
+    );
+    push(out, "first one after the other, then all of them waiting before the first is read.");
+}
+
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or("-".into(), |bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+}
+
+fn push_missing(out: &mut String, report: &Report) {
+    let failures = report.failures();
+    let absent = report.absent.iter().filter(|absent| !absent.is_failure);
+    let absent: Vec<String> = absent.map(|a| format!("{}: {}", a.name, a.why)).collect();
+    for (title, lines) in [("Not measured", absent), ("Failed", failures)] {
+        if !lines.is_empty() {
+            push(out, &format!("\n{title}:\n"));
+            lines.iter().for_each(|line| push(out, &format!("- {}", line.replace('\n', " "))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::Sample;
+    use crate::plan::ROWS;
+    use crate::report::Machine;
+    use crate::session::Absent;
+
+    fn column(name: &str, part: Part, requests: u64) -> Column {
+        let sample = Sample {
+            requests,
+            cpu: Duration::from_secs(1),
+            loader_cpu: Duration::ZERO,
+            elapsed: Duration::from_secs(1),
+        };
+        Column { name: name.into(), part, samples: vec![Some(sample); 5], failure: None }
+    }
+
+    fn report() -> Report {
+        let machine =
+            Machine { cpu: "cpu".into(), cores: 2, memory_mib: 2048, kernel: "6.18".into() };
+        let setting = Setting {
+            machine,
+            date: "2025-01-01".into(),
+            command: "make bench".into(),
+            versions: vec![("nutcracker".into(), "0.5.0".into())],
+        };
+        let columns = vec![
+            column("nutcracker", Part::Judge, 50_000),
+            column("keyway", Part::Subject, 70_000),
+        ];
+        let absent = Absent {
+            name: "predixy".into(),
+            side: Side::Proxy,
+            why: "not given".into(),
+            is_failure: false,
+        };
+        Report {
+            setting,
+            rounds: 5,
+            load_average: ["0.1".into(), "1.9".into()],
+            rows: vec![RowResult { row: ROWS[0], columns }],
+            absent: vec![absent],
+            memory: Vec::new(),
+            syscalls: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_row_shows_figures_ratio_target_and_verdict() {
+        let text = comparison_markdown(&report());
+        let row = "| GET, 50 clients, depth 1 | 50.0 (50.0-50.0) | 70.0 (70.0-70.0) | \
+                   1.40 (1.40-1.40) | 1.3 / 1.5 | met: 1.40 of nutcracker |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("Not measured:\n\n- predixy: not given"), "{text}");
+        assert!(!text.contains("Failed"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_is_shown_in_its_cell_and_in_words() {
+        let mut report = report();
+        report.rows[0].columns[1].failure = Some("wrong answers: 3 keys not found".into());
+        let text = comparison_markdown(&report);
+        assert!(text.contains("| failed | - | 1.3 / 1.5 | - |"), "{text}");
+        assert!(text.contains("- depth1-get: keyway: wrong answers: 3 keys not found"), "{text}");
+    }
+
+    #[test]
+    fn every_table_line_has_as_many_cells_as_its_head() {
+        let text = comparison_markdown(&report());
+        let cells = |line: &str| line.matches('|').count();
+        let table: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert!(table.iter().all(|line| cells(line) == cells(table[0])), "{text}");
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        assert_eq!(thousands(48_123.0), "48.1");
+        assert_eq!(thousands(2_546_000.0), "2546");
+    }
+}

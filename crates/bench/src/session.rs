@@ -1,0 +1,127 @@
+//! Everything that is kept running for the length of a comparison.
+
+use crate::error::Error;
+use crate::load::{Dataset, Limit, Loader, Requests};
+use crate::plan::Side;
+use crate::process::{Child, Scratch};
+use crate::systems::{BACKENDS, Kind, Programs, Site, System, start_backend};
+
+/// A system that takes no part, and why.
+#[derive(Clone, Debug)]
+pub struct Absent {
+    /// The name in the tables.
+    pub name: String,
+    /// Which rows it is absent from.
+    pub side: Side,
+    /// Why.
+    pub why: String,
+    /// Whether it should have been there: its program exists.
+    pub is_failure: bool,
+}
+
+/// The servers behind the proxies and the systems in front of them. All of
+/// them are started before the first measurement, so that none has the
+/// machine to itself.
+#[derive(Debug)]
+pub struct Session {
+    /// Systems that run.
+    pub systems: Vec<System>,
+    /// Systems that do not.
+    pub absent: Vec<Absent>,
+    /// Where the programs are.
+    pub programs: Programs,
+    backend_ports: Vec<u16>,
+    backends: Vec<Child>,
+    /// Where configuration and output go. Last, so that it is removed when
+    /// nothing writes there any more.
+    pub scratch: Scratch,
+}
+
+impl Session {
+    /// Starts the servers behind the proxies.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when `redis-server` cannot be started.
+    pub fn start(programs: Programs) -> Result<Session, Error> {
+        let scratch = Scratch::new()?;
+        let (mut backends, mut backend_ports) = (Vec::new(), Vec::new());
+        for _ in 0..BACKENDS {
+            let (child, port) = start_backend(&programs, &scratch)?;
+            backends.push(child);
+            backend_ports.push(port);
+        }
+        let (systems, absent) = (Vec::new(), Vec::new());
+        Ok(Session { systems, absent, programs, scratch, backend_ports, backends })
+    }
+
+    /// What is needed to start more systems in front of the same servers.
+    pub fn site(&self) -> Site<'_> {
+        Site { programs: &self.programs, backends: &self.backend_ports, scratch: &self.scratch }
+    }
+
+    /// The process ids of the servers behind the proxies.
+    pub fn backend_pids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.backends.iter().map(Child::pid)
+    }
+
+    /// Starts a system and fills it with every key the rows ask for. One whose
+    /// program is missing, or that does not start or take the keys, becomes
+    /// [`Absent`] instead of ending the run.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn add(&mut self, kind: Kind) -> Result<(), Error> {
+        let started = self.site().start(kind);
+        let is_installed = self.programs.version(kind).is_some();
+        self.admit(kind.name(), kind.side(), started, is_installed)
+    }
+
+    /// Adds a system somebody else started, filled like the others.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn add_external(&mut self, mut system: System) -> Result<(), Error> {
+        let (name, side) = (system.name.clone(), system.side);
+        let ready = system.check_running().map(|()| system);
+        self.admit(&name, side, ready, true)
+    }
+
+    fn admit(
+        &mut self,
+        name: &str,
+        side: Side,
+        started: Result<System, Error>,
+        is_installed: bool,
+    ) -> Result<(), Error> {
+        match started.and_then(|system| fill(&system).map(|()| system)) {
+            Ok(system) => self.systems.push(system),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => self.absent.push(Absent {
+                name: name.to_owned(),
+                side,
+                why: error.to_string(),
+                is_failure: is_installed,
+            }),
+        }
+        Ok(())
+    }
+}
+
+/// Writes every key of both datasets through `system`, so that every GET of
+/// the rows finds its key.
+///
+/// # Errors
+/// [`Error::Load`] or [`Error::Answers`] when a write fails.
+pub fn fill(system: &System) -> Result<(), Error> {
+    for dataset in [Dataset::SMALL, Dataset::LARGE] {
+        let mut first = 0;
+        while first < dataset.keys {
+            let requests = Requests::fill(dataset, first);
+            let mut loader = Loader::connect(system.addr, 1, 50, &requests)?;
+            let count = requests.count();
+            loader.run(Limit::Requests(count as u64))?.check()?;
+            first += count as u32;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,355 @@
+//! The systems that are measured: how each is configured and started.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::error::Error;
+use crate::plan::Side;
+use crate::process::{Child, CommandLine, Scratch, free_port, is_running, version_of};
+
+/// The loopback servers behind every proxy.
+pub const BACKENDS: usize = 4;
+
+/// A program this crate knows how to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// twemproxy with its default 16 KiB buffers.
+    Nutcracker,
+    /// twemproxy with 512-byte buffers: better when pipelined, worse with
+    /// large values.
+    NutcrackerSmall,
+    /// twemproxy with default buffers once more, to show what the same program
+    /// differs from itself.
+    NutcrackerAgain,
+    /// predixy with one worker. Its rings are its own: keys lie elsewhere.
+    Predixy,
+    /// Keyway as a proxy, one worker.
+    Keyway,
+    /// Keyway with the embedded store, one worker.
+    KeywayStore,
+    /// A server without a proxy.
+    Redis,
+    /// The same server once more, as [`Kind::NutcrackerAgain`].
+    RedisAgain,
+}
+
+impl Kind {
+    /// The name in the tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Nutcracker => "nutcracker",
+            Kind::NutcrackerSmall => "nutcracker -m 512",
+            Kind::NutcrackerAgain => "nutcracker again",
+            Kind::Predixy => "predixy",
+            Kind::Keyway => "keyway",
+            Kind::KeywayStore => "keyway store",
+            Kind::Redis => "redis-server",
+            Kind::RedisAgain => "redis-server again",
+        }
+    }
+
+    /// Its part in the comparison.
+    pub fn part(self) -> Part {
+        match self {
+            Kind::Keyway | Kind::KeywayStore | Kind::NutcrackerAgain | Kind::RedisAgain => {
+                Part::Subject
+            }
+            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::Redis => Part::Judge,
+            Kind::Predixy => Part::Peer,
+        }
+    }
+
+    /// Which rows it takes part in.
+    pub fn side(self) -> Side {
+        match self {
+            Kind::KeywayStore | Kind::Redis | Kind::RedisAgain => Side::Store,
+            _ => Side::Proxy,
+        }
+    }
+
+    fn version_flag(self) -> &'static str {
+        match self {
+            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::NutcrackerAgain => "-V",
+            _ => "--version",
+        }
+    }
+}
+
+/// A system's part in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What the comparison is about.
+    Subject,
+    /// A peer the targets refer to: the better of these counts.
+    Judge,
+    /// A peer that is only shown.
+    Peer,
+}
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `keyway`, release build.
+    pub keyway: PathBuf,
+    /// `nutcracker`.
+    pub nutcracker: PathBuf,
+    /// `redis-server`.
+    pub redis_server: PathBuf,
+    /// `predixy`, if it takes part.
+    pub predixy: Option<PathBuf>,
+}
+
+impl Programs {
+    /// The program of `kind`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for predixy without a path.
+    fn path(&self, kind: Kind) -> Result<&Path, Error> {
+        Ok(match kind {
+            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::NutcrackerAgain => &self.nutcracker,
+            Kind::Keyway | Kind::KeywayStore => &self.keyway,
+            Kind::Redis | Kind::RedisAgain => &self.redis_server,
+            Kind::Predixy => self
+                .predixy
+                .as_deref()
+                .ok_or_else(|| Error::Usage("predixy takes part with --predixy PATH".into()))?,
+        })
+    }
+
+    /// What the program of `kind` says its version is; none when it cannot be
+    /// run.
+    pub fn version(&self, kind: Kind) -> Option<String> {
+        version_of(self.path(kind).ok()?, kind.version_flag())
+    }
+}
+
+/// A system being measured: a process and where it listens.
+#[derive(Debug)]
+pub struct System {
+    /// The name in the tables.
+    pub name: String,
+    /// Its part in the comparison.
+    pub part: Part,
+    /// Which rows it takes part in.
+    pub side: Side,
+    /// Where it listens.
+    pub addr: SocketAddr,
+    pid: u32,
+    child: Option<Child>,
+}
+
+impl System {
+    /// A proxy somebody else started in front of servers of their own.
+    pub fn external(name: String, addr: SocketAddr, pid: u32) -> System {
+        System { name, part: Part::Peer, side: Side::Proxy, addr, pid, child: None }
+    }
+
+    /// The process whose CPU time counts.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The process, if this run started it.
+    pub fn child_mut(&mut self) -> Option<&mut Child> {
+        self.child.as_mut()
+    }
+
+    /// Sends `signal`, if this run started the process.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the process is gone.
+    pub fn signal(&mut self, signal: Signal) -> Result<(), Error> {
+        self.child.as_mut().map_or(Ok(()), |child| child.signal(signal))
+    }
+
+    /// Fails when the process is gone, with the last of what it said.
+    ///
+    /// # Errors
+    /// [`Error::Ended`].
+    pub fn check_running(&mut self) -> Result<(), Error> {
+        let program = self.name.clone();
+        if let Some(child) = &mut self.child {
+            if let Some(status) = child.ended()? {
+                let why = format!("{status}; it said: {}", child.output_tail());
+                return Err(Error::Ended { program, why });
+            }
+        }
+        if !is_running(self.pid) {
+            return Err(Error::Ended { program, why: format!("no process {}", self.pid) });
+        }
+        Ok(())
+    }
+}
+
+/// What is needed to start any system: the programs, the servers behind the
+/// proxies, and a place for files.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Where the programs are.
+    pub programs: &'a Programs,
+    /// The ports of the servers behind the proxies.
+    pub backends: &'a [u16],
+    /// Where configuration and output go.
+    pub scratch: &'a Scratch,
+}
+
+impl Site<'_> {
+    /// Starts a system and waits until it listens.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when the program is missing or does not come up.
+    pub fn start(&self, kind: Kind) -> Result<System, Error> {
+        self.start_under(kind, |line| line)
+    }
+
+    /// As [`Site::start`], with the command line changed by `wrap`: to run the
+    /// program under a tool that execs it or stays its process.
+    ///
+    /// # Errors
+    /// As [`Site::start`].
+    pub fn start_under(
+        &self,
+        kind: Kind,
+        wrap: impl FnOnce(CommandLine) -> CommandLine,
+    ) -> Result<System, Error> {
+        let port = free_port()?;
+        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let tag = format!("{}-{port}", kind.name().replace(' ', "-"));
+        let line = wrap(self.command(kind, port, &tag)?);
+        let mut child = Child::start(&line, self.scratch, &tag)?;
+        child.wait_for_listener(addr)?;
+        let (name, pid) = (kind.name().to_owned(), child.pid());
+        Ok(System { name, part: kind.part(), side: kind.side(), addr, pid, child: Some(child) })
+    }
+
+    fn command(&self, kind: Kind, port: u16, tag: &str) -> Result<CommandLine, Error> {
+        let line = CommandLine::new(self.programs.path(kind)?);
+        let config = |text: String| self.scratch.write(&format!("{tag}.conf"), &text);
+        Ok(match kind {
+            Kind::Redis | Kind::RedisAgain => redis_args(line, port, self.scratch),
+            Kind::Keyway => {
+                line.arg("serve").arg(config(keyway_proxy(port, free_port()?, self.backends))?)
+            }
+            Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port, free_port()?))?),
+            Kind::Predixy => line.arg(config(predixy(port, self.backends))?),
+            Kind::Nutcracker | Kind::NutcrackerAgain | Kind::NutcrackerSmall => {
+                let line = line.arg("-c").arg(config(nutcracker(port, self.backends))?);
+                let line = line.args(["-a", "127.0.0.1", "-s", &free_port()?.to_string()]);
+                // At the default level 5 it looks up the client's address for
+                // every request, in case a log line wants it.
+                let line =
+                    line.args(["-v", "4", "-p"]).arg(self.scratch.path(&format!("{tag}.pid")));
+                match kind {
+                    Kind::NutcrackerSmall => line.args(["-m", "512"]),
+                    _ => line,
+                }
+            }
+        })
+    }
+}
+
+/// Starts one of the servers behind the proxies and waits until it listens.
+///
+/// # Errors
+/// [`Error::Start`] when `redis-server` is missing or does not come up.
+pub fn start_backend(programs: &Programs, scratch: &Scratch) -> Result<(Child, u16), Error> {
+    let port = free_port()?;
+    let line = redis_args(CommandLine::new(&programs.redis_server), port, scratch);
+    let mut child = Child::start(&line, scratch, &format!("backend-{port}"))?;
+    child.wait_for_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    Ok((child, port))
+}
+
+/// Memory only, and room for the 10,000 connections of the memory table.
+fn redis_args(line: CommandLine, port: u16, scratch: &Scratch) -> CommandLine {
+    line.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .args(["--appendonly", "no", "--maxclients", "12000", "--dir"])
+        .arg(scratch.path(""))
+}
+
+fn nutcracker(port: u16, backends: &[u16]) -> String {
+    let mut text = format!(
+        "bench:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
+         redis: true\n  preconnect: true\n  auto_eject_hosts: false\n  servers:\n"
+    );
+    for (index, backend) in backends.iter().enumerate() {
+        text.push_str(&format!("   - 127.0.0.1:{backend}:1 server{index}\n"));
+    }
+    text
+}
+
+fn keyway_proxy(port: u16, admin: u16, backends: &[u16]) -> String {
+    let servers: Vec<String> = backends
+        .iter()
+        .enumerate()
+        .map(|(index, backend)| format!("\"127.0.0.1:{backend}:1 server{index}\""))
+        .collect();
+    format!(
+        "{}kind = \"sharded\"\nhash = \"fnv1a_64\"\ndistribution = \"ketama\"\nservers = [{}]\n",
+        keyway_head(port, admin),
+        servers.join(", ")
+    )
+}
+
+fn keyway_store(port: u16, admin: u16) -> String {
+    format!("{}kind = \"store\"\n", keyway_head(port, admin))
+}
+
+/// One worker, and metrics as in production.
+fn keyway_head(port: u16, admin: u16) -> String {
+    format!(
+        "[server]\nworkers = 1\nadmin = \"tcp://127.0.0.1:{admin}\"\n\n[[listener]]\n\
+         bind = \"tcp://127.0.0.1:{port}\"\nprotocol = \"redis\"\npool = \"bench\"\n\n\
+         [pool.bench]\n"
+    )
+}
+
+fn predixy(port: u16, backends: &[u16]) -> String {
+    let mut text = format!(
+        "Name bench\nBind 127.0.0.1:{port}\nWorkerThreads 1\n\
+         Authority {{\n    Auth {{\n        Mode write\n    }}\n}}\n\
+         StandaloneServerPool {{\n    Databases 1\n    Hash crc16\n    Distribution modula\n    \
+         MasterReadPriority 60\n    RefreshMethod fixed\n    RefreshInterval 1\n"
+    );
+    for (index, backend) in backends.iter().enumerate() {
+        text.push_str(&format!(
+            "    Group server{index} {{\n        + 127.0.0.1:{backend}\n    }}\n"
+        ));
+    }
+    text.push_str("}\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use keyway_config::{Config, PoolKindConfig, ShardedConfig, Workers};
+
+    use super::*;
+
+    #[test]
+    fn keyway_accepts_its_configuration_and_runs_one_worker() {
+        for text in [keyway_proxy(7000, 7001, &[7002, 7003]), keyway_store(7000, 7001)] {
+            let config = Config::from_str(&text, "bench.toml").unwrap();
+            assert_eq!(config.server.workers, Workers::Between { min: 1, max: 1 }, "{text}");
+        }
+    }
+
+    #[test]
+    fn keyway_has_the_same_servers_under_the_same_hash_as_nutcracker() {
+        let nutcracker = nutcracker(7000, &[7002, 7003]);
+        let imported = keyway_config::import::twemproxy(&nutcracker, "nutcracker.yml").unwrap();
+        let ours = keyway_proxy(7000, 7001, &[7002, 7003]);
+        let placement = |text: &str| {
+            let config = Config::from_str(text, "bench.toml").unwrap();
+            match &config.pools[0].kind {
+                PoolKindConfig::Sharded(ShardedConfig { pool, .. }) => {
+                    format!("{:?} {:?} {:?}", pool.hash, pool.distribution, pool.servers)
+                }
+                PoolKindConfig::Store(_) => "store".to_owned(),
+            }
+        };
+        assert_eq!(placement(&imported.toml), placement(&ours));
+    }
+}

@@ -1,0 +1,372 @@
+//! What Keyway does with each command: decided here by hand, once, for every
+//! verb of the table. A new verb does not compile until it is decided.
+
+use crate::Verb;
+
+/// What a sharded pool (many servers, each with a part of the keys) does with
+/// a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// Goes to the shard that holds all its keys; keys on several shards are
+    /// answered with CROSSSLOT.
+    Forward,
+    /// Is cut into one fragment per shard, and the replies are joined.
+    Split(Split),
+    /// Is answered by Keyway itself.
+    Local,
+    /// Is answered with an error that ends in this reason: a text for a user,
+    /// without error code, that says what to do instead.
+    Refused(&'static str),
+}
+
+/// How a request is cut into fragments, and how their replies are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Arguments that go together in one fragment: 1 for a key alone, 2 for a
+    /// key with its value.
+    pub args_per_key: u8,
+    /// How the replies become one.
+    pub join: Join,
+}
+
+/// How the replies to the fragments of one request become one reply. Any
+/// error among them becomes the whole reply: a join never hides one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// An array with one element per key, in the order of the request.
+    Array,
+    /// The sum of the integers.
+    Sum,
+    /// OK when every fragment said OK.
+    AllOk,
+}
+
+/// What must hold of a command's arguments for its [`Handling`] to apply;
+/// otherwise it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The count of keys is not zero (EVAL and its kin).
+    HasKeys,
+    /// No BLOCK option (XREAD, XREADGROUP).
+    NotBlocking,
+    /// No BY or GET pattern that reads keys the request does not name (SORT).
+    NoPatterns,
+}
+
+const TRANSACTION: &str = "transactions are not supported by a sharded pool; use EVAL with all keys under one hash tag, or connect to the server that holds the keys";
+const BLOCKING: &str = "blocking commands are not supported by a sharded pool; poll with the form that does not block, or connect to the server that holds the keys";
+const BLOCK_OPTION: &str = "the BLOCK option is not supported by a sharded pool; poll without it, or connect to the server that holds the keys";
+const PUBSUB: &str =
+    "publish and subscribe are not supported by a sharded pool; connect to one of its servers";
+const ALL_KEYS: &str =
+    "a sharded pool has no one server with all keys; run it on each server of the pool";
+const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
+const SCRIPT_CACHE: &str = "every server of a sharded pool has its own script cache; use EVAL with at least one key, or run it on each server";
+const FUNCTIONS: &str =
+    "every server of a sharded pool has its own functions; run it on each server";
+const NO_KEYS: &str = "a script without keys has no server in a sharded pool; name the keys it uses, or run it on each server";
+const PATTERNS: &str = "BY and GET patterns read keys that may be on other servers of a sharded pool; sort in the client";
+const CLUSTER: &str =
+    "This instance has cluster support disabled; use a client without cluster mode";
+const REPLICATION: &str = "replication is set up on the servers of a pool, not through it";
+const SERVER: &str =
+    "this is about one server and a sharded pool has several; run it on each server";
+const SETTINGS: &str = "Keyway takes its settings from its configuration file only";
+const USERS: &str = "users are managed on the servers of a pool, not through it";
+const TRACKING: &str =
+    "client-side caching is not supported by a sharded pool; turn it off in the client";
+const CLIENTS: &str = "this cannot be done to clients of a sharded pool; run it on each server";
+const INTERNAL: &str =
+    "a command between servers or for their tests is not forwarded; run it on a server";
+
+const fn split(args_per_key: u8, join: Join) -> Handling {
+    Handling::Split(Split { args_per_key, join })
+}
+
+impl Handling {
+    /// What a sharded pool does with `verb`.
+    pub(crate) const fn of(verb: Verb) -> Handling {
+        use Handling::{Forward, Local, Refused};
+        use Verb::*;
+        match verb {
+            Append | Decr | Decrby | Get | Getdel | Getex | Getrange | Getset | Incr | Incrby
+            | Incrbyfloat | Lcs | Msetnx | Psetex | Set | Setex | Setnx | Setrange | Strlen
+            | Substr => Forward,
+            Bitcount | Bitfield | BitfieldRo | Bitop | Bitpos | Getbit | Setbit => Forward,
+            Mget => split(1, Join::Array),
+            Mset => split(2, Join::AllOk),
+            Del | Unlink | Exists | Touch => split(1, Join::Sum),
+
+            Copy | Dump | Expire | Expireat | Expiretime | Persist | Pexpire | Pexpireat
+            | Pexpiretime | Pttl | Rename | Renamenx | Restore | Sort | SortRo | Ttl | Type
+            | ObjectEncoding | ObjectFreq | ObjectIdletime | ObjectRefcount | MemoryUsage => {
+                Forward
+            }
+            Object | ObjectHelp => Local,
+            Keys | Scan | Randomkey | Flushall | Flushdb => Refused(ALL_KEYS),
+            Move | Swapdb => Refused(ONE_DATABASE),
+            Migrate | RestoreAsking | Pfdebug | Pfselftest | Debug | Sync | Psync | Replconf => {
+                Refused(INTERNAL)
+            }
+
+            Hdel | Hexists | Hget | Hgetall | Hincrby | Hincrbyfloat | Hkeys | Hlen | Hmget
+            | Hmset | Hrandfield | Hscan | Hset | Hsetnx | Hstrlen | Hvals => Forward,
+            Lindex | Linsert | Llen | Lmove | Lmpop | Lpop | Lpos | Lpush | Lpushx | Lrange
+            | Lrem | Lset | Ltrim | Rpop | Rpoplpush | Rpush | Rpushx => Forward,
+            Sadd | Scard | Sdiff | Sdiffstore | Sinter | Sintercard | Sinterstore | Sismember
+            | Smembers | Smismember | Smove | Spop | Srandmember | Srem | Sscan | Sunion
+            | Sunionstore => Forward,
+            Zadd | Zcard | Zcount | Zdiff | Zdiffstore | Zincrby | Zinter | Zintercard
+            | Zinterstore | Zlexcount | Zmpop | Zmscore | Zpopmax | Zpopmin | Zrandmember
+            | Zrange | Zrangebylex | Zrangebyscore | Zrangestore | Zrank | Zrem
+            | Zremrangebylex | Zremrangebyrank | Zremrangebyscore | Zrevrange | Zrevrangebylex
+            | Zrevrangebyscore | Zrevrank | Zscan | Zscore | Zunion | Zunionstore => Forward,
+            Geoadd | Geodist | Geohash | Geopos | Georadius | GeoradiusRo | Georadiusbymember
+            | GeoradiusbymemberRo | Geosearch | Geosearchstore => Forward,
+            Pfadd | Pfcount | Pfmerge => Forward,
+            Xack | Xadd | Xautoclaim | Xclaim | Xdel | Xlen | Xpending | Xrange | Xread
+            | Xreadgroup | Xrevrange | Xsetid | Xtrim => Forward,
+            XgroupCreate | XgroupCreateconsumer | XgroupDelconsumer | XgroupDestroy
+            | XgroupSetid | XinfoConsumers | XinfoGroups | XinfoStream => Forward,
+            Xgroup | XgroupHelp | Xinfo | XinfoHelp => Local,
+
+            Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin => {
+                Refused(BLOCKING)
+            }
+            Multi | Exec | Discard | Watch | Unwatch => Refused(TRANSACTION),
+            Publish | Subscribe | Psubscribe | Unsubscribe | Punsubscribe | Spublish
+            | Ssubscribe | Sunsubscribe | Pubsub | PubsubChannels | PubsubHelp | PubsubNumpat
+            | PubsubNumsub | PubsubShardchannels | PubsubShardnumsub => Refused(PUBSUB),
+
+            Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => Forward,
+            Script | ScriptDebug | ScriptExists | ScriptFlush | ScriptHelp | ScriptKill
+            | ScriptLoad => Refused(SCRIPT_CACHE),
+            Function | FunctionDelete | FunctionDump | FunctionFlush | FunctionHelp
+            | FunctionKill | FunctionList | FunctionLoad | FunctionRestore | FunctionStats => {
+                Refused(FUNCTIONS)
+            }
+
+            Auth | Echo | Hello | Ping | Quit | Reset | Select => Local,
+            Client | ClientGetname | ClientHelp | ClientId | ClientInfo | ClientKill
+            | ClientList | ClientNoEvict | ClientNoTouch | ClientReply | ClientSetinfo
+            | ClientSetname => Local,
+            ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo => {
+                Refused(TRACKING)
+            }
+            ClientPause | ClientUnpause | ClientUnblock => Refused(CLIENTS),
+
+            Command
+            | CommandCount
+            | CommandDocs
+            | CommandGetkeys
+            | CommandGetkeysandflags
+            | CommandHelp
+            | CommandInfo
+            | CommandList => Local,
+            Config | ConfigGet | ConfigHelp => Local,
+            ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
+            Dbsize | Info | Time => Local,
+            Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
+            | LatencyHistory | LatencyLatest | LatencyReset => Local,
+            Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
+            Memory | MemoryDoctor | MemoryHelp | MemoryMallocStats | MemoryPurge | MemoryStats => {
+                Local
+            }
+
+            Acl | AclCat | AclDeluser | AclDryrun | AclGenpass | AclGetuser | AclHelp | AclList
+            | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
+            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Monitor | Save | Shutdown | Module
+            | ModuleHelp | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
+            Failover | Replicaof | Role | Slaveof | Wait => Refused(REPLICATION),
+            Asking
+            | Readonly
+            | Readwrite
+            | Cluster
+            | ClusterAddslots
+            | ClusterAddslotsrange
+            | ClusterBumpepoch
+            | ClusterCountFailureReports
+            | ClusterCountkeysinslot
+            | ClusterDelslots
+            | ClusterDelslotsrange
+            | ClusterFailover
+            | ClusterFlushslots
+            | ClusterForget
+            | ClusterGetkeysinslot
+            | ClusterHelp
+            | ClusterInfo
+            | ClusterKeyslot
+            | ClusterLinks
+            | ClusterMeet
+            | ClusterMyid
+            | ClusterNodes
+            | ClusterReplicas
+            | ClusterReplicate
+            | ClusterReset
+            | ClusterSaveconfig
+            | ClusterSetConfigEpoch
+            | ClusterSetslot
+            | ClusterShards
+            | ClusterSlaves
+            | ClusterSlots => Refused(CLUSTER),
+        }
+    }
+}
+
+impl Condition {
+    /// The condition on `verb`'s handling, if it has one.
+    pub(crate) const fn of(verb: Verb) -> Option<Condition> {
+        match verb {
+            Verb::Eval
+            | Verb::EvalRo
+            | Verb::Evalsha
+            | Verb::EvalshaRo
+            | Verb::Fcall
+            | Verb::FcallRo => Some(Condition::HasKeys),
+            Verb::Xread | Verb::Xreadgroup => Some(Condition::NotBlocking),
+            Verb::Sort | Verb::SortRo => Some(Condition::NoPatterns),
+            _ => None,
+        }
+    }
+
+    /// The reason given to a user when the condition does not hold.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Condition::HasKeys => NO_KEYS,
+            Condition::NotBlocking => BLOCK_OPTION,
+            Condition::NoPatterns => PATTERNS,
+        }
+    }
+}
+
+/// Whether the embedded store serves `verb`.
+pub const fn store_serves(verb: Verb) -> bool {
+    use Verb::*;
+    matches!(
+        verb,
+        Append
+            | Decr
+            | Decrby
+            | Get
+            | Getdel
+            | Getex
+            | Getrange
+            | Getset
+            | Incr
+            | Incrby
+            | Incrbyfloat
+            | Lcs
+            | Mget
+            | Mset
+            | Msetnx
+            | Psetex
+            | Set
+            | Setex
+            | Setnx
+            | Setrange
+            | Strlen
+            | Substr
+            | Getbit
+            | Setbit
+            | Bitcount
+            | Bitpos
+            | Bitop
+            | Bitfield
+            | BitfieldRo
+            | Del
+            | Unlink
+            | Exists
+            | Type
+            | Expire
+            | Expireat
+            | Pexpire
+            | Pexpireat
+            | Expiretime
+            | Pexpiretime
+            | Ttl
+            | Pttl
+            | Persist
+            | Rename
+            | Renamenx
+            | Copy
+            | Move
+            | Scan
+            | Keys
+            | Randomkey
+            | Flushdb
+            | Flushall
+            | Dbsize
+            | ObjectEncoding
+            | ObjectFreq
+            | ObjectIdletime
+            | ObjectRefcount
+            | ObjectHelp
+            | Touch
+            | Swapdb
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMMANDS, Command, Flags, KeyFlags};
+
+    fn all() -> impl Iterator<Item = &'static Command> {
+        COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands))
+    }
+
+    fn goes_to_servers(command: &Command) -> bool {
+        matches!(command.handling, Handling::Forward | Handling::Split(_))
+    }
+
+    #[test]
+    fn only_commands_with_keys_go_to_servers() {
+        for command in all().filter(|command| goes_to_servers(command)) {
+            let is_key = |spec: &crate::KeySpec| !spec.flags.contains(KeyFlags::NOT_KEY);
+            assert!(command.key_specs.iter().any(is_key), "{}", command.name);
+            assert!(!command.flags.contains(Flags::ADMIN), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn no_command_that_blocks_goes_to_servers_without_a_condition() {
+        for command in all().filter(|command| command.flags.contains(Flags::BLOCKING)) {
+            let checked = command.condition == Some(Condition::NotBlocking);
+            assert!(!goes_to_servers(command) || checked, "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_command_that_may_lack_keys_goes_to_servers_only_with_keys() {
+        for command in all().filter(|command| command.flags.contains(Flags::NO_MANDATORY_KEYS)) {
+            assert_eq!(command.condition, Some(Condition::HasKeys), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_command_that_splits_is_its_keys_and_nothing_else() {
+        for command in all() {
+            let Handling::Split(split) = command.handling else { continue };
+            assert!(command.keys_in_range, "{}", command.name);
+            let keys = (command.first_key, command.last_key, command.key_step);
+            assert_eq!(keys, (1, -1, i16::from(split.args_per_key)), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_line_that_says_what_to_do() {
+        for command in all() {
+            let Handling::Refused(reason) = command.handling else { continue };
+            assert!(reason.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{reason}");
+            assert!(reason.len() < 200 && !reason.ends_with('.'), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_store_serves_two_families() {
+        let served: Vec<_> = all().filter(|command| store_serves(command.verb)).collect();
+        assert_eq!(served.iter().filter(|command| command.group == "string").count(), 22);
+        assert_eq!(served.iter().filter(|command| command.group == "bitmap").count(), 7);
+        assert_eq!(served.len(), 59);
+    }
+}

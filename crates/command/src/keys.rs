@@ -1,0 +1,390 @@
+//! Which arguments of a request are keys.
+
+use crate::{Args, BeginSearch, Command, FindKeys, Flags, KeyFlags, KeySpec, Request, Verb};
+
+/// Why the keys of a request cannot be told: its arguments are wrong, and a
+/// server would refuse it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysFault {
+    /// The count of keys is no whole number, or is negative.
+    BadCount,
+    /// More keys announced than there are arguments.
+    TooMany,
+    /// No keys announced to a command that needs one.
+    ZeroCount,
+    /// A command that needs a key has none.
+    None,
+}
+
+impl KeysFault {
+    /// What to tell the client, without error code.
+    pub const fn message(self) -> &'static str {
+        match self {
+            KeysFault::BadCount => "value is not an integer or out of range",
+            KeysFault::TooMany => "Number of keys can't be greater than number of args",
+            KeysFault::ZeroCount => "numkeys should be greater than 0",
+            KeysFault::None => "syntax error",
+        }
+    }
+}
+
+/// Takes the argument index of one key and what the command does with it.
+type Visit<'v> = &'v mut dyn FnMut(usize, KeyFlags);
+
+impl Request<'_> {
+    /// The argument index of the first key, or `None` without one (or when
+    /// [`Request::keys`] finds a fault).
+    #[inline]
+    pub fn first_key(&self) -> Option<usize> {
+        if self.command.keys_in_range {
+            // Present: the arity of such a command reaches beyond its first
+            // key, and resolving the request has checked the arity.
+            return Some(self.command.first_key as usize);
+        }
+        self.first_key_searched()
+    }
+
+    #[cold]
+    fn first_key_searched(&self) -> Option<usize> {
+        let mut first = None;
+        self.visit_keys(&mut |index, _| {
+            first.get_or_insert(index);
+        })
+        .ok()?;
+        first
+    }
+
+    /// Appends nothing but the argument index of every key to the emptied
+    /// `out`, in the order in which Redis names them. A script without keys
+    /// gives none; any other command that has keys gives at least one.
+    ///
+    /// # Errors
+    /// [`KeysFault`] when the arguments do not tell; `out` is then empty.
+    #[inline]
+    pub fn keys(&self, out: &mut Vec<u32>) -> Result<(), KeysFault> {
+        out.clear();
+        let command = self.command;
+        if command.keys_in_range {
+            let last = last_in_range(command, self.args.len());
+            out.extend((command.first_key as u32..=last as u32).step_by(command.key_step as usize));
+            return Ok(());
+        }
+        let found = self.visit_keys(&mut |index, _| out.push(index as u32));
+        if found.is_err() {
+            out.clear();
+        }
+        found
+    }
+
+    /// As [`Request::keys`], with what the command does with each key.
+    ///
+    /// # Errors
+    /// As [`Request::keys`].
+    pub fn keys_and_flags(&self, out: &mut Vec<(u32, KeyFlags)>) -> Result<(), KeysFault> {
+        out.clear();
+        let found = self.visit_keys(&mut |index, flags| out.push((index as u32, flags)));
+        if found.is_err() {
+            out.clear();
+        }
+        found
+    }
+
+    fn visit_keys(&self, visit: Visit<'_>) -> Result<(), KeysFault> {
+        let mut count = 0;
+        let visit: Visit<'_> = &mut |index, flags| {
+            count += 1;
+            visit(index, flags);
+        };
+        match self.command.verb {
+            Verb::Sort => sort_keys(self.args, visit),
+            Verb::SortRo => visit(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+            Verb::Migrate => migrate_keys(self.args, visit),
+            _ => {
+                for spec in self.command.key_specs {
+                    spec_keys(spec, self, visit)?;
+                }
+            }
+        }
+        let may_have_none = self.command.flags.contains(Flags::NO_MANDATORY_KEYS)
+            || self.command.key_specs.iter().all(|spec| spec.flags.contains(KeyFlags::NOT_KEY));
+        if count == 0 && !may_have_none { Err(KeysFault::None) } else { Ok(()) }
+    }
+}
+
+#[inline]
+fn last_in_range(command: &Command, arg_count: usize) -> usize {
+    if command.last_key >= 0 {
+        command.last_key as usize
+    } else {
+        arg_count.saturating_sub(command.last_key.unsigned_abs() as usize)
+    }
+}
+
+/// The keys that one spec finds.
+fn spec_keys(spec: &KeySpec, request: &Request, visit: Visit<'_>) -> Result<(), KeysFault> {
+    if spec.flags.contains(KeyFlags::NOT_KEY) {
+        return Ok(());
+    }
+    let args = request.args;
+    let Some(begin) = begin_of(spec, args) else { return Ok(()) };
+    let (first, last, step) = match spec.find {
+        FindKeys::Range { last_key, key_step, limit } => {
+            let last = match (last_key, limit) {
+                (0.., _) => begin + last_key as usize,
+                (_, 0 | 1) => args.len().saturating_sub(last_key.unsigned_abs() as usize),
+                (_, limit) => (begin + (args.len().saturating_sub(begin)) / limit as usize)
+                    .saturating_sub(last_key.unsigned_abs() as usize),
+            };
+            (begin, last, key_step)
+        }
+        FindKeys::KeyNum { key_num_index, first_key, key_step } => {
+            let count = key_count(args, begin + key_num_index as usize)?;
+            if count == 0 {
+                let may_be_zero = request.command.flags.contains(Flags::NO_MANDATORY_KEYS);
+                return if may_be_zero { Ok(()) } else { Err(KeysFault::ZeroCount) };
+            }
+            let first = begin + first_key as usize;
+            (first, first.saturating_add((count - 1).saturating_mul(key_step as usize)), key_step)
+        }
+        FindKeys::Unknown => return Ok(()),
+    };
+    if first >= args.len() || last >= args.len() {
+        return Err(KeysFault::TooMany);
+    }
+    let flags = flags_of(spec, request);
+    for index in (first..=last).step_by(step.max(1) as usize) {
+        visit(index, flags);
+    }
+    Ok(())
+}
+
+/// The argument at which the spec's search begins, or `None` when its keyword
+/// is not given.
+fn begin_of(spec: &KeySpec, args: Args) -> Option<usize> {
+    match spec.begin {
+        BeginSearch::Index(index) => Some(index as usize),
+        BeginSearch::Keyword { keyword, start_from } => {
+            // The last argument is never taken for the keyword: nothing
+            // follows it, so it can only be a value that reads the same.
+            let searched = args.len().saturating_sub(1);
+            let matches = |index: &usize| args[*index].eq_ignore_ascii_case(keyword.as_bytes());
+            let found = if start_from >= 0 {
+                (start_from as usize..searched).find(matches)
+            } else {
+                let from = args.len().saturating_sub(start_from.unsigned_abs() as usize);
+                (1..=from.min(searched)).rev().find(matches)
+            };
+            found.map(|index| index + 1)
+        }
+        BeginSearch::Unknown => None,
+    }
+}
+
+/// The count of keys that argument `index` announces.
+fn key_count(args: Args, index: usize) -> Result<usize, KeysFault> {
+    let text = args.get(index).ok_or(KeysFault::TooMany)?;
+    let digits = !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit);
+    let padded = text.len() > 1 && text[0] == b'0';
+    if !digits || padded {
+        return Err(KeysFault::BadCount);
+    }
+    Ok(text.iter().fold(0, |count, digit| count * 10 + usize::from(digit - b'0')))
+}
+
+/// What the command does with the spec's keys, decided by its arguments where
+/// the spec leaves it open.
+fn flags_of(spec: &KeySpec, request: &Request) -> KeyFlags {
+    let args = request.args;
+    let from = |index: usize| args.from(index);
+    let read_write = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
+    match request.command.verb {
+        Verb::Set if from(3).any(|arg| arg.eq_ignore_ascii_case(b"get")) => read_write,
+        Verb::Set => KeyFlags::OW.with(KeyFlags::UPDATE),
+        Verb::Bitfield if bitfield_only_reads(args) => KeyFlags::RO.with(KeyFlags::ACCESS),
+        Verb::Bitfield => read_write,
+        _ => spec.flags,
+    }
+}
+
+/// Whether every operation of a BITFIELD is a GET.
+fn bitfield_only_reads(args: Args) -> bool {
+    let mut index = 2;
+    while let Some(word) = args.get(index) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        if (is(b"set") || is(b"incrby")) && args.len() > index + 3 {
+            return false;
+        }
+        index += if is(b"get") && args.len() > index + 2 {
+            3
+        } else if is(b"overflow") && args.len() > index + 1 {
+            2
+        } else {
+            return false;
+        };
+    }
+    true
+}
+
+/// SORT's key, and the key behind its STORE option. The last STORE counts;
+/// BY, GET and LIMIT are skipped with their values, which may read like it.
+fn sort_keys(args: Args, visit: Visit<'_>) {
+    visit(1, KeyFlags::RO.with(KeyFlags::ACCESS));
+    let mut store = None;
+    let mut index = 2;
+    while let Some(word) = args.get(index) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        index += if is(b"limit") {
+            3
+        } else if is(b"get") || is(b"by") {
+            2
+        } else if is(b"store") && index + 1 < args.len() {
+            store = Some(index + 1);
+            2
+        } else {
+            1
+        };
+    }
+    if let Some(store) = store {
+        visit(store, KeyFlags::OW.with(KeyFlags::UPDATE));
+    }
+}
+
+/// MIGRATE's one key or, when that is empty, all arguments behind KEYS. Both
+/// together are an error, and give none.
+fn migrate_keys(args: Args, visit: Visit<'_>) {
+    let flags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
+    let mut index = 6;
+    while let Some(word) = args.get(index) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        if is(b"keys") && index + 1 < args.len() {
+            if args[3].is_empty() {
+                (index + 1..args.len()).for_each(|key| visit(key, flags));
+            }
+            return;
+        }
+        index += if is(b"auth") {
+            2
+        } else if is(b"auth2") {
+            3
+        } else {
+            1
+        };
+    }
+    visit(3, flags);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMMANDS, Handling};
+    use keyway_base::ByteRange;
+    use proptest::prelude::*;
+
+    /// Calls `check` with the request that the words of `line` make.
+    fn with_request<T>(words: &[&[u8]], check: impl FnOnce(Request) -> T) -> Option<T> {
+        let buf = words.concat();
+        let mut end = 0;
+        let range = |word: &&[u8]| {
+            end += word.len();
+            ByteRange::new(end - word.len(), end)
+        };
+        let ranges: Vec<_> = words.iter().map(range).collect();
+        Request::resolve(Args::new(&buf, &ranges)).ok().map(check)
+    }
+
+    fn keys_of(line: &str) -> Result<Vec<u32>, KeysFault> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        with_request(&words, |request| {
+            let mut keys = vec![77];
+            request.keys(&mut keys).map(|()| keys)
+        })
+        .expect("the line is a request")
+    }
+
+    #[test]
+    fn keys_are_found_by_place_by_count_and_by_keyword() {
+        assert_eq!(keys_of("GET k"), Ok(vec![1]));
+        assert_eq!(keys_of("MSET a 1 b 2"), Ok(vec![1, 3]));
+        assert_eq!(keys_of("EVAL s 2 a b c"), Ok(vec![3, 4]));
+        assert_eq!(keys_of("EVAL s 0 a"), Ok(vec![]));
+        assert_eq!(keys_of("ZUNIONSTORE d 2 a b"), Ok(vec![1, 3, 4]));
+        assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), Ok(vec![4, 5]));
+        assert_eq!(keys_of("SORT k LIMIT 0 1 STORE d"), Ok(vec![1, 6]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d"), Ok(vec![1, 7]));
+        assert_eq!(keys_of("PING"), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_wrong_count_of_keys_is_a_fault() {
+        for count in ["x", "-1", "01", "+1", "1.0", "18446744073709551617"] {
+            assert_eq!(keys_of(&format!("EVAL s {count} a")), Err(KeysFault::BadCount), "{count}");
+        }
+        assert_eq!(keys_of("EVAL s 2 a"), Err(KeysFault::TooMany));
+        assert_eq!(keys_of("EVAL s 999999999 a"), Err(KeysFault::TooMany));
+        assert_eq!(keys_of("ZUNIONSTORE d 0 a"), Err(KeysFault::ZeroCount));
+        assert_eq!(keys_of("XREAD COUNT 1 a"), Err(KeysFault::None));
+    }
+
+    #[test]
+    fn the_arity_of_a_command_with_keys_in_range_reaches_its_first_key() {
+        let all = || COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
+        for command in all().filter(|command| command.keys_in_range) {
+            assert!(command.first_key > 0 && command.key_step > 0, "{}", command.name);
+            assert!(command.arity.abs() > command.first_key, "{}", command.name);
+        }
+    }
+
+    fn word() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::sample::select(vec![
+                "STREAMS",
+                "store",
+                "keys",
+                "limit",
+                "get",
+                "by",
+                "block",
+                "count",
+                "group",
+                "overflow",
+                "0",
+                "1",
+                "2",
+                "-1",
+                "3",
+                "99",
+                "4294967296",
+                "9223372036854775807",
+                "",
+            ])
+            .prop_map(|word| word.as_bytes().to_vec()),
+            prop::collection::vec(any::<u8>(), 0..4),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_give_keys_among_them_or_a_fault(
+            index in 0..COMMANDS.len(),
+            subcommand in any::<prop::sample::Index>(),
+            words in prop::collection::vec(word(), 0..14),
+        ) {
+            let command = &COMMANDS[index];
+            let mut line: Vec<&[u8]> = vec![command.name.as_bytes()];
+            if !command.subcommands.is_empty() {
+                line.push(subcommand.get(command.subcommands).last_name().as_bytes());
+            }
+            line.extend(words.iter().map(Vec::as_slice));
+            with_request(&line, |request| {
+                let mut keys = Vec::new();
+                let found = request.keys(&mut keys);
+                assert!(keys.iter().all(|key| (1..line.len()).contains(&(*key as usize))));
+                assert_eq!(request.first_key(), keys.first().map(|key| *key as usize));
+                assert!(found.is_ok() || keys.is_empty());
+                if found.is_ok() && request.handling() == Handling::Forward {
+                    assert!(!keys.is_empty(), "a forwarded request has a key");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Addresses as they are written: what we listen on, and where servers are.
+
+use crate::error::{Problem, quoted};
+use keyway_topology::{Endpoint, EndpointError, Server, ServerError};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// Where a listener of ours accepts connections.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddr {
+    /// `tcp://127.0.0.1:6380`, `tcp://[::1]:6380`. Port 0 lets the kernel
+    /// choose.
+    Tcp(SocketAddr),
+    /// `unix:///run/keyway.sock`: an absolute path.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddr::Tcp(addr) => write!(f, "tcp://{addr}"),
+            ListenAddr::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+impl ListenAddr {
+    /// Whether both cannot be listened on at once: the same socket, or one is
+    /// all addresses of the other's port.
+    pub(crate) fn clashes_with(&self, other: &ListenAddr) -> bool {
+        match (self, other) {
+            (ListenAddr::Unix(a), ListenAddr::Unix(b)) => a == b,
+            (ListenAddr::Tcp(a), ListenAddr::Tcp(b)) => {
+                let same_family = a.is_ipv4() == b.is_ipv4();
+                let any = a.ip().is_unspecified() || b.ip().is_unspecified();
+                a.port() != 0 && a.port() == b.port() && same_family && (any || a.ip() == b.ip())
+            }
+            _ => false,
+        }
+    }
+}
+
+pub(crate) const LISTEN_HINT: &str =
+    "write \"tcp://127.0.0.1:6380\", \"tcp://[::1]:6380\" or \"unix:///run/keyway.sock\"";
+
+/// Longest path the kernel takes for a unix socket, `sun_path` less its
+/// closing zero byte.
+const UNIX_PATH_LEN_MAX: usize = 107;
+
+/// Reads `tcp://HOST:PORT` or `unix:///PATH`.
+pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
+    if let Some(path) = text.strip_prefix("unix://") {
+        return parse_unix_path(path).map(ListenAddr::Unix);
+    }
+    if text.starts_with("shm://") {
+        return Err(Problem::new(
+            "shared memory (shm://) is not in this version",
+            "use \"unix:///run/keyway.sock\"",
+        ));
+    }
+    if text.starts_with("tls://") || text.starts_with("rediss://") {
+        return Err(Problem::new(
+            "TLS is not in this version",
+            "use \"tcp://…\" behind a TLS terminator",
+        ));
+    }
+    let Some(rest) = text.strip_prefix("tcp://") else {
+        let hint = if text.starts_with('/') {
+            format!("write \"unix://{text}\"")
+        } else if parse_tcp_listen(text).is_ok() {
+            format!("write \"tcp://{text}\"")
+        } else {
+            LISTEN_HINT.to_owned()
+        };
+        let what = format!("{} does not start with tcp:// or unix://", quoted(text));
+        return Err(Problem::new(what, hint));
+    };
+    parse_tcp_listen(rest).map(ListenAddr::Tcp)
+}
+
+/// Reads `IP:PORT`, `[IPv6]:PORT` or `localhost:PORT`. Other names are not
+/// looked up: which interface is opened must not depend on a name server.
+fn parse_tcp_listen(text: &str) -> Result<SocketAddr, Problem> {
+    if let Ok(addr) = text.parse::<SocketAddr>() {
+        return Ok(addr);
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(Problem::new(format!("{} has no port", quoted(text)), LISTEN_HINT));
+    };
+    let port = parse_port(port, text)?;
+    if host == "localhost" {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    if host.is_empty() || host == "*" {
+        return Err(Problem::new(
+            format!("{} names no address", quoted(text)),
+            format!("write \"tcp://0.0.0.0:{port}\" to listen on every IPv4 address"),
+        ));
+    }
+    if host.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Err(Problem::new(
+            format!("{} is an IPv6 address without brackets", quoted(text)),
+            format!("write \"tcp://[{host}]:{port}\""),
+        ));
+    }
+    Err(Problem::new(
+        format!("{} is not an IP address", quoted(host)),
+        "write the IP address of the interface to listen on",
+    ))
+}
+
+fn parse_port(port: &str, whole: &str) -> Result<u16, Problem> {
+    // `parse` alone would take "+6379".
+    let digits = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    port.parse().ok().filter(|_| digits).ok_or_else(|| {
+        Problem::new(
+            format!("{} has no valid port", quoted(whole)),
+            "end it with \":PORT\", PORT from 1 to 65535",
+        )
+    })
+}
+
+fn parse_unix_path(path: &str) -> Result<PathBuf, Problem> {
+    if !path.starts_with('/') {
+        return Err(Problem::new(
+            format!("{} is not an absolute path", quoted(path)),
+            "write three slashes: \"unix:///run/keyway.sock\"",
+        ));
+    }
+    if path.len() > UNIX_PATH_LEN_MAX || path.ends_with('/') || path.contains('\0') {
+        return Err(Problem::new(
+            format!("{} cannot be the path of a socket", quoted(path)),
+            format!("give the path of a file, at most {UNIX_PATH_LEN_MAX} bytes long"),
+        ));
+    }
+    Ok(PathBuf::from(path))
+}
+
+const SERVER_HINT: &str =
+    "write \"HOST:PORT\", \"HOST:PORT:WEIGHT NAME\" or \"unix:///PATH:WEIGHT NAME\"";
+
+/// Longest name of a server: it is part of every metric of that server.
+const SERVER_NAME_LEN_MAX: usize = 255;
+
+/// Reads `HOST:PORT[:WEIGHT] [NAME]` or `unix:///PATH[:WEIGHT] [NAME]`.
+pub(crate) fn parse_server(text: &str) -> Result<Server, Problem> {
+    let problem = |what: &str, hint: &str| Problem::new(format!("{} {what}", quoted(text)), hint);
+    for scheme in ["tcp://", "redis://"] {
+        if let Some(bare) = text.strip_prefix(scheme) {
+            let hint = match Server::parse(bare) {
+                Ok(_) => format!("write \"{bare}\""),
+                Err(_) => SERVER_HINT.to_owned(),
+            };
+            return Err(problem("is not how a server is written", &hint));
+        }
+    }
+    let server = Server::parse(text).map_err(|error| match error {
+        ServerError::Weight => problem(
+            "has no valid weight",
+            "end the address with \":WEIGHT\", WEIGHT from 1 to 2147483647",
+        ),
+        ServerError::Name => problem(
+            "has no valid name",
+            "put one space and a name without spaces after the address, or nothing",
+        ),
+        ServerError::Colons | ServerError::Endpoint(EndpointError::Ipv6) => problem(
+            "is not a valid IPv6 address, or has too many colons",
+            "write IPv6 in brackets: \"[2001:db8::1]:6379:1\"",
+        ),
+        ServerError::Endpoint(EndpointError::Port) => {
+            problem("has no valid port", "write \"HOST:PORT\", PORT from 1 to 65535")
+        }
+        ServerError::Endpoint(EndpointError::Path) => {
+            problem("is not an absolute path", "write three slashes: \"unix:///PATH:WEIGHT NAME\"")
+        }
+        ServerError::Endpoint(EndpointError::Host) => problem("has no valid host", SERVER_HINT),
+    })?;
+    if let Endpoint::Unix { path } = &server.endpoint {
+        parse_unix_path(&path.to_string_lossy())?;
+    }
+    if server.name.as_ref().is_some_and(|name| name.len() > SERVER_NAME_LEN_MAX) {
+        let hint = format!("names are at most {SERVER_NAME_LEN_MAX} bytes long");
+        return Err(problem("has too long a name", &hint));
+    }
+    Ok(server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listen_address_reads_back_as_written() {
+        for text in [
+            "tcp://127.0.0.1:6380",
+            "tcp://0.0.0.0:0",
+            "tcp://[::1]:6380",
+            "unix:///run/keyway.sock",
+        ] {
+            assert_eq!(parse_listen(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parse_listen("tcp://localhost:1").unwrap().to_string(), "tcp://127.0.0.1:1");
+    }
+
+    #[test]
+    fn a_wrong_listen_address_is_told_the_right_one() {
+        for (text, hint) in [
+            ("127.0.0.1:6380", "write \"tcp://127.0.0.1:6380\""),
+            ("/run/k.sock", "write \"unix:///run/k.sock\""),
+            ("tcp://:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
+            ("tcp://*:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
+            ("tcp://::1:6380", "write \"tcp://[::1]:6380\""),
+            ("unix://run/k.sock", "write three slashes: \"unix:///run/keyway.sock\""),
+            ("shm:///run/k", "use \"unix:///run/keyway.sock\""),
+            ("tcp://example.com:1", "write the IP address of the interface to listen on"),
+            ("tcp://127.0.0.1", LISTEN_HINT),
+            ("tcp://127.0.0.1:65536", "end it with \":PORT\", PORT from 1 to 65535"),
+            ("tcp://127.0.0.1:+1", "end it with \":PORT\", PORT from 1 to 65535"),
+        ] {
+            assert_eq!(parse_listen(text).unwrap_err().hint, hint, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_port_clash_with_one_of_them() {
+        let clash =
+            |a: &str, b: &str| parse_listen(a).unwrap().clashes_with(&parse_listen(b).unwrap());
+        assert!(clash("tcp://0.0.0.0:6380", "tcp://127.0.0.1:6380"));
+        assert!(clash("tcp://127.0.0.1:6380", "tcp://127.0.0.1:6380"));
+        assert!(clash("unix:///a", "unix:///a"));
+        assert!(!clash("tcp://127.0.0.1:6380", "tcp://127.0.0.2:6380"));
+        assert!(!clash("tcp://[::]:6380", "tcp://127.0.0.1:6380"));
+        assert!(!clash("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"));
+    }
+
+    #[test]
+    fn a_wrong_server_is_refused_with_a_remedy() {
+        for (text, hint) in [
+            ("10.0.0.1", "write \"HOST:PORT\", PORT from 1 to 65535"),
+            ("10.0.0.1:0", "write \"HOST:PORT\", PORT from 1 to 65535"),
+            ("10.0.0.1:6379:0", "end the address with \":WEIGHT\", WEIGHT from 1 to 2147483647"),
+            ("[::g]:1", "write IPv6 in brackets: \"[2001:db8::1]:6379:1\""),
+            ("tcp://10.0.0.1:6379", "write \"10.0.0.1:6379\""),
+            ("redis://nowhere", SERVER_HINT),
+            ("unix://run/r.sock", "write three slashes: \"unix:///PATH:WEIGHT NAME\""),
+            (
+                "10.0.0.1:6379:1  a",
+                "put one space and a name without spaces after the address, or nothing",
+            ),
+        ] {
+            assert_eq!(parse_server(text).unwrap_err().hint, hint, "{text}");
+        }
+        let secret = parse_server("redis://:hunter2@10.0.0.1:6379").unwrap_err();
+        assert!(!format!("{secret:?}").contains("hunter2"));
+        assert!(parse_server(&format!("unix:///{}", "x".repeat(200))).is_err());
+    }
+}

@@ -1,0 +1,298 @@
+//! The resolved configuration as a file.
+
+use crate::model::{
+    Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
+    ServerConfig, ShardedConfig, StoreConfig, Workers,
+};
+use crate::schema::{self, Table};
+use crate::toml_text::{key, string};
+use crate::value::{format_duration, format_size};
+use keyway_base::Limits;
+use keyway_topology::{Ejection, HashTag, Password, Rejoin};
+use std::fmt::Write;
+use std::path::Path;
+
+/// The configuration as TOML with every default filled in, headed by the
+/// memory it implies. Reading it gives the same configuration, except for
+/// passwords, which are masked.
+pub fn describe(config: &Config) -> String {
+    let mut out = Out { text: String::new() };
+    out.comment(&memory_comment(config));
+    server(&config.server, &mut out);
+    limits(&config.limits, &mut out);
+    for item in &config.listeners {
+        listener(item, &config.pool_of(item).name, &mut out);
+    }
+    for item in &config.pools {
+        pool(item, &mut out);
+    }
+    out.text
+}
+
+/// What a configuration can make the process hold, in bytes, besides the few
+/// megabytes of the process itself and under 2 KiB per idle client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBound {
+    /// Data in embedded stores whose `memory_max` is a size.
+    pub store_bytes: u64,
+    /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
+    /// out at start.
+    pub stores_auto: usize,
+    /// Connections to backends, per worker.
+    pub links: usize,
+    /// Unsent requests on all these connections, per worker.
+    pub link_bytes: u64,
+    /// What one busy client may pin, besides the one large request or reply
+    /// being handled for it.
+    pub session_bytes: u64,
+}
+
+impl Config {
+    /// What this configuration can make the process hold.
+    pub fn memory_bound(&self) -> MemoryBound {
+        let stores = || {
+            self.pools.iter().filter_map(|pool| match &pool.kind {
+                PoolKindConfig::Store(store) => Some(store.memory_max),
+                PoolKindConfig::Sharded(_) => None,
+            })
+        };
+        let links = self.pools.iter().map(|pool| match &pool.kind {
+            PoolKindConfig::Store(_) => 0,
+            PoolKindConfig::Sharded(sharded) => {
+                sharded.pool.servers.len() * usize::from(sharded.pool.server_connections)
+            }
+        });
+        let links = links.sum();
+        MemoryBound {
+            store_bytes: stores().flatten().fold(0, u64::saturating_add),
+            stores_auto: stores().filter(Option::is_none).count(),
+            links,
+            link_bytes: self.limits.links_overhead_bytes(links),
+            session_bytes: self.limits.session_overhead_bytes(),
+        }
+    }
+}
+
+fn memory_comment(config: &Config) -> String {
+    let bound = config.memory_bound();
+    let mut text = "Memory, at most:\n".to_owned();
+    if bound.store_bytes > 0 {
+        let _ = writeln!(text, "  data: {} in embedded stores", format_size(bound.store_bytes));
+    }
+    if bound.stores_auto > 0 {
+        text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
+    }
+    if bound.links > 0 {
+        let bytes = format_size(bound.link_bytes);
+        let _ = writeln!(
+            text,
+            "  links: {bytes} of unsent requests per worker (connections: {})",
+            bound.links
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
+         or one reply of up to {}",
+        format_size(bound.session_bytes),
+        format_size(config.limits.request_len_max.into()),
+        format_size(config.limits.reply_len_max.into()),
+    );
+    text
+}
+
+struct Out {
+    text: String,
+}
+
+impl Out {
+    fn comment(&mut self, lines: &str) {
+        for line in lines.lines() {
+            let _ = writeln!(self.text, "# {line}");
+        }
+    }
+
+    fn header(&mut self, header: &str) {
+        let _ = writeln!(self.text, "\n{header}");
+    }
+
+    fn entry(&mut self, table: &Table, name: &str, value: &str) {
+        debug_assert!(table.key(name).is_some(), "{name} is not in {}", table.header);
+        let _ = writeln!(self.text, "{name} = {value}");
+    }
+}
+
+fn server(server: &ServerConfig, out: &mut Out) {
+    let format = match server.log.format {
+        LogFormat::Human => "human",
+        LogFormat::Json => "json",
+    };
+    let level = match server.log.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    let workers = match server.workers {
+        Workers::Auto => "\"auto\"".to_owned(),
+        Workers::Between { min, max } if min == max => min.to_string(),
+        Workers::Between { min, max } => format!("{{ min = {min}, max = {max} }}"),
+    };
+    let admin = server.admin.as_ref().map_or("off".to_owned(), |addr| addr.to_string());
+    let log = format!("{{ format = \"{format}\", level = \"{level}\" }}");
+    out.header("[server]");
+    out.entry(&schema::SERVER, "workers", &workers);
+    out.entry(&schema::SERVER, "admin", &string(&admin));
+    out.entry(&schema::SERVER, "log", &log);
+    out.entry(&schema::SERVER, "drain_timeout", &string(&format_duration(server.drain_timeout)));
+}
+
+fn limits(limits: &Limits, out: &mut Out) {
+    out.header("[limits]");
+    let mut count = |name, value: u32| {
+        out.entry(&schema::LIMITS, name, &value.to_string());
+    };
+    count("clients_max", limits.clients_max);
+    count("request_args_max", limits.request_args_max);
+    count("reply_depth_max", limits.reply_depth_max);
+    count("session_in_flight_max", limits.session_in_flight_max);
+    count("link_in_flight_max", limits.link_in_flight_max);
+    let mut size = |name, value: u64| {
+        out.entry(&schema::LIMITS, name, &string(&format_size(value)));
+    };
+    size("bulk_len_max", limits.bulk_len_max.into());
+    size("request_len_max", limits.request_len_max.into());
+    size("inline_len_max", limits.inline_len_max.into());
+    size("reply_len_max", limits.reply_len_max.into());
+    size("session_output_len_soft", limits.session_output_len_soft.into());
+    size("session_output_len_hard", limits.session_output_len_hard);
+    size("link_output_len_max", limits.link_output_len_max.into());
+    size("read_len_per_turn", limits.read_len_per_turn.into());
+}
+
+fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
+    let table = &schema::LISTENER;
+    let protocol = match listener.protocol {
+        Protocol::Redis => "redis",
+    };
+    out.header(table.header);
+    out.entry(table, "bind", &string(&listener.bind.to_string()));
+    out.entry(table, "protocol", &string(protocol));
+    out.entry(table, "pool", &string(pool_name));
+    out.entry(table, "backlog", &listener.backlog.to_string());
+    secret(table, listener.password.as_ref(), listener.password_file.as_deref(), out);
+    if let Some(mode) = listener.mode {
+        out.entry(table, "mode", &format!("\"{mode:04o}\""));
+    }
+    if let crate::ListenAddr::Tcp(_) = listener.bind {
+        let keepalive = listener.tcp_keepalive.map_or("off".to_owned(), format_duration);
+        out.entry(table, "tcp_keepalive", &string(&keepalive));
+    }
+}
+
+/// What stands for a password, so that it is seen that there is one.
+const MASK: &str = "\"********\"";
+
+fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: &mut Out) {
+    match (password, file) {
+        (_, Some(file)) => {
+            out.entry(table, "password_file", &string(&file.to_string_lossy()));
+        }
+        (Some(_), None) => out.entry(table, "password", MASK),
+        (None, None) => {}
+    }
+}
+
+fn pool(pool: &PoolConfig, out: &mut Out) {
+    out.header(&format!("[pool.{}]", key(&pool.name)));
+    match &pool.kind {
+        PoolKindConfig::Store(config) => store(config, out),
+        PoolKindConfig::Sharded(config) => sharded(config, out),
+    }
+}
+
+fn store(store: &StoreConfig, out: &mut Out) {
+    let table = &schema::STORE;
+    out.entry(table, "kind", "\"store\"");
+    let memory_max = store.memory_max.map_or("auto".to_owned(), format_size);
+    out.entry(table, "memory_max", &string(&memory_max));
+    out.entry(table, "eviction", &string(store.eviction.name()));
+    out.entry(table, "databases", &store.databases.to_string());
+}
+
+fn sharded(config: &ShardedConfig, out: &mut Out) {
+    let table = &schema::SHARDED;
+    let pool = &config.pool;
+    out.entry(table, "kind", "\"sharded\"");
+    let servers = pool.servers.iter().map(|server| format!("  {},\n", string(&server.to_string())));
+    out.entry(table, "servers", &format!("[\n{}]", servers.collect::<String>()));
+    out.entry(table, "hash", &string(pool.hash.name()));
+    out.entry(table, "distribution", &string(pool.distribution.name()));
+    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
+    out.entry(table, "hash_tag", &string(&hash_tag));
+    out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
+    out.entry(table, "connect_timeout", &string(&format_duration(pool.connect_timeout)));
+    out.entry(table, "server_connections", &pool.server_connections.to_string());
+    out.entry(table, "preconnect", &pool.preconnect.to_string());
+    secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
+    out.entry(table, "database", &pool.database.to_string());
+    out.entry(table, "databases", &pool.databases_allowed.to_string());
+    if let Some(ejection) = &pool.ejection {
+        out.entry(table, "ejection", &ejection_text(ejection));
+    }
+    let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
+    out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
+    out.entry(table, "clients_max", &config.clients_max.to_string());
+    out.entry(table, "queue_len_max", &pool.link_in_flight_max.to_string());
+}
+
+fn ejection_text(ejection: &Ejection) -> String {
+    let rejoin = match ejection.rejoin {
+        Rejoin::Serve => "serve".to_owned(),
+        Rejoin::Flush => "flush".to_owned(),
+        Rejoin::Quarantine(None) => "quarantine".to_owned(),
+        Rejoin::Quarantine(Some(time)) => format!("quarantine {}", format_duration(time)),
+    };
+    format!(
+        "{{ after_failures = {}, for = \"{}\", rejoin = \"{rejoin}\" }}",
+        ejection.after_failures,
+        format_duration(ejection.for_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_schema_is_described() {
+        let everything = include_str!("../tests/good/everything.toml");
+        let config = Config::from_str(everything, "everything.toml").unwrap();
+        let text = describe(&config);
+        for table in schema::TABLES {
+            for key in table.keys {
+                // It is described as the password of each listener it is for.
+                let elsewhere = key.name == "client_password";
+                assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_memory_bound_counts_stores_and_links() {
+        let everything = include_str!("../tests/good/everything.toml");
+        let config = Config::from_str(everything, "everything.toml").unwrap();
+        assert_eq!(
+            config.memory_bound(),
+            MemoryBound {
+                store_bytes: 1536 << 20,
+                stores_auto: 0,
+                links: 4 * 2 + 2,
+                link_bytes: 10 * (4 << 20),
+                session_bytes: (64 << 10) + (64 << 10),
+            }
+        );
+        assert_eq!(Config::default_store().memory_bound().stores_auto, 1);
+    }
+}

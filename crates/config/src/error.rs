@@ -1,0 +1,253 @@
+use std::fmt;
+
+/// One thing wrong with a configuration file, and what to write instead.
+///
+/// Displays as `path:line: what; hint`. Holds no secret: values of password
+/// keys are never quoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file, as the caller named it.
+    pub path: String,
+    /// Line of the mistake, from 1; 0 when the file as a whole is meant.
+    pub line: usize,
+    /// Column of the mistake in characters, from 1; 0 with line 0.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}; {}", self.path, self.what, self.hint),
+            line => write!(f, "{}:{line}: {}; {}", self.path, self.what, self.hint),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A mistake in one value, before it is known where the value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) what: String,
+    pub(crate) hint: String,
+}
+
+impl Problem {
+    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: hint.into() }
+    }
+}
+
+/// Collects everything wrong with one file.
+pub(crate) struct Report<'a> {
+    path: &'a str,
+    text: &'a str,
+    line_starts: Vec<usize>,
+    syntax: Vec<ConfigError>,
+    mistakes: Vec<ConfigError>,
+    consequences: Vec<ConfigError>,
+    warnings: Vec<ConfigError>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(path: &'a str, text: &'a str) -> Self {
+        let after_newlines = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+        let line_starts = std::iter::once(0).chain(after_newlines.map(|(at, _)| at + 1)).collect();
+        Self {
+            path,
+            text,
+            line_starts,
+            syntax: Vec::new(),
+            mistakes: Vec::new(),
+            consequences: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The file is not even TOML here. Of several on one line the first is
+    /// kept: the rest follow from it.
+    pub(crate) fn syntax(&mut self, at: usize, problem: Problem) {
+        let error = self.locate(at, problem);
+        match self.syntax.iter_mut().find(|known| known.line == error.line) {
+            Some(known) if known.column <= error.column => {}
+            Some(known) => *known = error,
+            None => self.syntax.push(error),
+        }
+    }
+
+    /// A key or value is wrong in itself.
+    pub(crate) fn mistake(&mut self, at: usize, problem: Problem) {
+        let error = self.locate(at, problem);
+        self.mistakes.push(error);
+    }
+
+    /// Something is missing or does not fit something else: not reported
+    /// while syntax errors stand, since they may be the cause.
+    pub(crate) fn consequence(&mut self, at: usize, problem: Problem) {
+        let error = self.locate(at, problem);
+        self.consequences.push(error);
+    }
+
+    /// Suspicious, but the file can be used.
+    pub(crate) fn warning(&mut self, at: usize, problem: Problem) {
+        let warning = self.locate(at, problem);
+        self.warnings.push(warning);
+    }
+
+    /// The line that holds byte `at`, from 1.
+    pub(crate) fn line_number(&self, at: usize) -> usize {
+        self.line_index(at) + 1
+    }
+
+    /// The text of the line that holds byte `at`, without its line end.
+    pub(crate) fn line_text(&self, at: usize) -> &'a str {
+        let line = self.line_index(at);
+        let end = self.line_starts.get(line + 1).map_or(self.text.len(), |next| *next);
+        self.text[self.line_starts[line]..end].trim_end_matches(['\r', '\n'])
+    }
+
+    /// The warnings when nothing is wrong, else all errors in line order.
+    pub(crate) fn finish(mut self) -> Result<Vec<ConfigError>, Vec<ConfigError>> {
+        let mut errors = std::mem::take(&mut self.mistakes);
+        if self.syntax.is_empty() {
+            errors.append(&mut self.consequences);
+        } else if self.syntax.iter().any(|error| self.is_header(error.line)) {
+            // The keys below a broken header were read as some other table's.
+            errors.clear();
+        } else {
+            errors.retain(|error| self.syntax.iter().all(|syntax| syntax.line != error.line));
+        }
+        errors.append(&mut self.syntax);
+        if errors.is_empty() {
+            return Ok(in_line_order(self.warnings));
+        }
+        Err(in_line_order(errors))
+    }
+
+    fn is_header(&self, line: usize) -> bool {
+        self.line_text(self.line_starts[line - 1]).trim_start().starts_with('[')
+    }
+
+    fn line_index(&self, at: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= at) - 1
+    }
+
+    fn locate(&self, at: usize, problem: Problem) -> ConfigError {
+        let line = self.line_index(at);
+        let before = self.text.get(self.line_starts[line]..at).unwrap_or_default();
+        ConfigError {
+            path: self.path.to_owned(),
+            line: line + 1,
+            column: before.chars().count() + 1,
+            what: problem.what,
+            hint: problem.hint,
+        }
+    }
+}
+
+fn in_line_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
+    errors.sort_by_key(|error| (error.line, error.column));
+    errors.dedup();
+    errors
+}
+
+/// Text from a file as an error may show it: in quotes, its first line only (a
+/// string left open may reach over the next keys, and what they hide), not
+/// longer than a terminal takes, and never with what may be a password
+/// (`user:password@host`).
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains('@') {
+        return "the value (not shown: what stands before @ may be a password)".to_owned();
+    }
+    let line = text.split(['\r', '\n']).next().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    let cut = line.len() < text.len() || line.chars().nth(SHOWN_CHARS_MAX).is_some();
+    format!("\"{}{}\"", shown.replace("\\'", "'"), if cut { "…" } else { "" })
+}
+
+/// Longer texts are cut in messages: enough for any address, short enough to
+/// keep the hint on the screen.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// `"a"`, `"a" or "b"`, `"a", "b" or "c"`.
+pub(crate) fn any_of<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("\"{word}\"")).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+/// The known word a reader most likely meant, if any is close enough to be
+/// worth naming.
+pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    // Distances are quadratic in length, and no known word is half this long.
+    if word.len() > 64 {
+        return None;
+    }
+    let folded = |word: &str| word.to_lowercase().replace(['-', '_'], "");
+    let meant = folded(word);
+    known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&meant, &folded(candidate)), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_place_fault_and_remedy_on_one_line() {
+        let error = ConfigError {
+            path: "keyway.toml".into(),
+            line: 12,
+            column: 1,
+            what: "unknown key \"timout\" in [pool.sessions]".into(),
+            hint: "did you mean \"timeout\"?".into(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "keyway.toml:12: unknown key \"timout\" in [pool.sessions]; did you mean \"timeout\"?"
+        );
+    }
+
+    #[test]
+    fn a_column_counts_characters_not_bytes() {
+        let text = "a = 1\nämp = \"x\"\n";
+        let mut report = Report::new("f", text);
+        report.mistake(text.find('"').unwrap(), Problem::new("w", "h"));
+        let errors = report.finish().unwrap_err();
+        assert_eq!((errors[0].line, errors[0].column), (2, 7));
+    }
+
+    #[test]
+    fn a_missing_key_is_not_reported_while_the_syntax_is_broken() {
+        let mut report = Report::new("f", "a = \nb = 2\n");
+        report.syntax(4, Problem::new("no value", "write one"));
+        report.consequence(0, Problem::new("c is missing", "add it"));
+        report.mistake(5, Problem::new("b is unknown", "remove it"));
+        let lines: Vec<usize> = report.finish().unwrap_err().iter().map(|e| e.line).collect();
+        assert_eq!(lines, [1, 2]);
+    }
+
+    #[test]
+    fn what_may_be_a_password_is_not_quoted() {
+        assert!(!quoted("redis://:hunter2@10.0.0.1:6379").contains("hunter2"));
+    }
+
+    #[test]
+    fn only_close_words_are_suggested() {
+        assert_eq!(nearest("timout", ["timeout", "hash"]), Some("timeout"));
+        assert_eq!(nearest("connect-timeout", ["connect_timeout"]), Some("connect_timeout"));
+        assert_eq!(nearest("fnv1a64", ["fnv1_64", "fnv1a_64"]), Some("fnv1a_64"));
+        assert_eq!(nearest("colour", ["timeout", "hash"]), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Other proxies' configuration files, turned into ours.
+
+mod twemproxy;
+mod yaml;
+
+use crate::error::ConfigError;
+
+/// What came of another proxy's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// A file for [`Config::from_str`](crate::Config::from_str), with comments.
+    /// Holds the passwords of the original.
+    pub toml: String,
+    /// What an operator should know before switching: where Keyway differs,
+    /// and what was left out. Each is also a comment in the file.
+    pub notes: Vec<String>,
+}
+
+/// Turns the text of a twemproxy 0.5 file (`nutcracker.yml`), which came from
+/// `path`, into ours. Every key is placed as before. Pools that speak memcached
+/// are left out with a note.
+///
+/// # Errors
+/// Everything in the file that twemproxy would refuse or Keyway cannot do, in
+/// line order; also that no pool is left.
+pub fn twemproxy(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
+    twemproxy::import(text, path)
+}

@@ -1,0 +1,602 @@
+//! twemproxy 0.5's `nutcracker.yml`.
+//!
+//! What a key means here is what twemproxy does with it, which is not always
+//! what its documentation says: `tcpkeepalive` applies to clients, and
+//! `client_connections` is read but never enforced.
+
+use super::Import;
+use super::yaml::{self, Content, Node, Place};
+use crate::address::{ListenAddr, parse_listen, parse_server};
+use crate::error::{ConfigError, Problem, any_of, nearest, quoted};
+use crate::model::Config;
+use crate::reader::{POOL_NAME_LEN_MAX, check_pool_name};
+use crate::toml_text::{key, string};
+use crate::value::format_duration;
+use keyway_topology::{Distribution, Hash, HashTag, Server};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What a key of a pool takes.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Number,
+    Bool,
+    Servers,
+}
+
+/// Every key twemproxy 0.5 knows, with `reuseport` of its later versions.
+const KEYS: [(&str, Form); 18] = [
+    ("listen", Form::Text),
+    ("hash", Form::Text),
+    ("hash_tag", Form::Text),
+    ("distribution", Form::Text),
+    ("timeout", Form::Number),
+    ("backlog", Form::Number),
+    ("client_connections", Form::Number),
+    ("tcpkeepalive", Form::Bool),
+    ("reuseport", Form::Bool),
+    ("redis", Form::Bool),
+    ("redis_auth", Form::Text),
+    ("redis_db", Form::Number),
+    ("preconnect", Form::Bool),
+    ("auto_eject_hosts", Form::Bool),
+    ("server_connections", Form::Number),
+    ("server_retry_timeout", Form::Number),
+    ("server_failure_limit", Form::Number),
+    ("servers", Form::Servers),
+];
+
+const BACKLOG_DEFAULT: u64 = 512;
+const SERVER_RETRY_TIMEOUT_DEFAULT: u64 = 30_000;
+const SERVER_FAILURE_LIMIT_DEFAULT: u64 = 2;
+
+/// In place of twemproxy's "for ever". Far above any reply that is still
+/// waited for, yet a server that hangs does not hold its requests for good.
+const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
+
+/// In place of "for ever" for connecting: some lost packets are made up for.
+const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
+
+/// A value as written, by its form.
+enum Value {
+    Text(String),
+    Number(u64),
+    Bool(bool),
+    Bind(Bind),
+    Servers(Vec<Server>),
+}
+
+/// One pool as twemproxy would read it.
+struct Pool {
+    name: String,
+    place: Place,
+    values: BTreeMap<&'static str, (Place, Value)>,
+}
+
+impl Pool {
+    fn text(&self, name: &str) -> Option<&str> {
+        match self.values.get(name) {
+            Some((_, Value::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.values.get(name) {
+            Some((_, Value::Number(number))) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn bool(&self, name: &str) -> bool {
+        matches!(self.values.get(name), Some((_, Value::Bool(true))))
+    }
+
+    fn servers(&self) -> &[Server] {
+        match self.values.get("servers") {
+            Some((_, Value::Servers(servers))) => servers,
+            _ => &[],
+        }
+    }
+}
+
+struct Importer<'p> {
+    path: &'p str,
+    errors: Vec<ConfigError>,
+    notes: Vec<String>,
+    /// The `[[listener]]` and `[pool.NAME]` tables so far.
+    tables: String,
+    listeners: Vec<(Place, ListenAddr)>,
+    names: BTreeSet<String>,
+}
+
+pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
+    let mut importer = Importer {
+        path,
+        errors: Vec::new(),
+        notes: Vec::new(),
+        tables: String::new(),
+        listeners: Vec::new(),
+        names: BTreeSet::new(),
+    };
+    match yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        Ok(document) => importer.document(&document),
+        Err((place, problem)) => importer.error(place, problem),
+    }
+    importer.finish()
+}
+
+impl Importer<'_> {
+    fn error(&mut self, place: Place, problem: Problem) {
+        self.errors.push(ConfigError {
+            path: self.path.to_owned(),
+            line: place.line,
+            column: place.column,
+            what: problem.what,
+            hint: problem.hint,
+        });
+    }
+
+    fn document(&mut self, document: &Node) {
+        let Content::Map(pairs) = &document.content else {
+            let hint = "write \"NAME:\" and below it, indented, the pool's keys";
+            return self.error(document.place, Problem::new("no pool is in the file", hint));
+        };
+        for (name, content) in pairs {
+            if let Some(pool) = self.read_pool(name, content) {
+                self.convert_pool(&pool);
+            }
+        }
+        if self.errors.is_empty() && self.listeners.is_empty() {
+            let what = "every pool speaks memcached, which is not in this version";
+            let hint = "set \"redis: true\" if the servers are Redis, else keep twemproxy for now";
+            self.error(document.place, Problem::new(what, hint));
+        }
+    }
+
+    /// The pool's values; `None`, and errors, when any is wrong.
+    fn read_pool(&mut self, name: &Node, content: &Node) -> Option<Pool> {
+        let errors_before = self.errors.len();
+        let Content::Scalar(pool_name) = &name.content else {
+            let problem = Problem::new("a pool has no name", "write \"NAME:\"");
+            self.error(name.place, problem);
+            return None;
+        };
+        let Content::Map(pairs) = &content.content else {
+            let what = format!("pool {} has no keys", quoted(pool_name));
+            let hint = "write its keys below it, indented: listen, redis, servers";
+            self.error(name.place, Problem::new(what, hint));
+            return None;
+        };
+        let mut values = BTreeMap::new();
+        for (key, value) in pairs {
+            self.read_entry(key, value, pool_name, &mut values);
+        }
+        for required in ["listen", "servers"] {
+            let is_there = |(key, _): &(Node, Node)| matches!(&key.content, Content::Scalar(name) if name == required);
+            if !pairs.iter().any(is_there) {
+                let what = format!("{required} is missing in pool {}", quoted(pool_name));
+                self.error(name.place, Problem::new(what, format!("add \"{required}:\"")));
+            }
+        }
+        let pool = Pool { name: pool_name.clone(), place: name.place, values };
+        (self.errors.len() == errors_before).then_some(pool)
+    }
+
+    fn read_entry(
+        &mut self,
+        key: &Node,
+        value: &Node,
+        pool_name: &str,
+        values: &mut BTreeMap<&'static str, (Place, Value)>,
+    ) {
+        let known = || KEYS.iter().map(|(name, _)| *name);
+        let name = match &key.content {
+            Content::Scalar(name) => name.as_str(),
+            _ => "",
+        };
+        let Some((name, form)) = KEYS.iter().find(|(known, _)| *known == name) else {
+            let what = format!("unknown key {} in pool {}", quoted(name), quoted(pool_name));
+            let hint = match nearest(name, known()) {
+                Some(meant) => format!("did you mean \"{meant}\"?"),
+                None => format!("twemproxy knows {}", known().collect::<Vec<_>>().join(", ")),
+            };
+            return self.error(key.place, Problem::new(what, hint));
+        };
+        let read = match form {
+            Form::Servers => self.read_servers(value, pool_name),
+            _ => read_scalar(name, *form, value),
+        };
+        match read {
+            Ok(read) => {
+                if values.insert(name, (value.place, read)).is_some() {
+                    let what = format!("{name} is given twice in pool {}", quoted(pool_name));
+                    self.error(key.place, Problem::new(what, "keep one of the two"));
+                }
+            }
+            Err(mut problem) => {
+                problem.what = format!("{name} in pool {}: {}", quoted(pool_name), problem.what);
+                self.error(value.place, problem);
+            }
+        }
+    }
+
+    fn read_servers(&mut self, value: &Node, pool_name: &str) -> Result<Value, Problem> {
+        let hint = "write \"- HOST:PORT:WEIGHT NAME\" lines below it";
+        let Content::List(items) = &value.content else {
+            return Err(Problem::new("this is not a list", hint));
+        };
+        if items.is_empty() {
+            return Err(Problem::new("the list is empty", hint));
+        }
+        let mut servers = Vec::with_capacity(items.len());
+        let mut names = BTreeSet::new();
+        for item in items {
+            let server = match &item.content {
+                Content::Scalar(text) => parse_server(text),
+                _ => Err(Problem::new("this is not a server", hint)),
+            };
+            let server = server.and_then(|server| {
+                let name = server.ring_name().into_owned();
+                let what = format!("{} is there twice", quoted(&name));
+                let hint = "give every server a name or address of its own";
+                if names.insert(name) { Ok(server) } else { Err(Problem::new(what, hint)) }
+            });
+            match server {
+                Ok(server) => servers.push(server),
+                Err(mut problem) => {
+                    problem.what =
+                        format!("servers in pool {}: {}", quoted(pool_name), problem.what);
+                    self.error(item.place, problem);
+                }
+            }
+        }
+        Ok(Value::Servers(servers))
+    }
+
+    fn convert_pool(&mut self, pool: &Pool) {
+        let mut notes = Vec::new();
+        if !pool.bool("redis") {
+            notes.push(
+                "speaks memcached (redis is not true), which is not in this version: left out"
+                    .to_owned(),
+            );
+            return self.write_pool(pool, &pool.name, &notes, "");
+        }
+        let name = self.pool_name(&pool.name, &mut notes);
+        let Some(bind) = self.convert_listen(pool, &mut notes) else { return };
+        let tables =
+            [listener_table(pool, &name, bind, &mut notes), pool_table(pool, &name, &mut notes)];
+        self.write_pool(pool, &name, &notes, &tables.concat());
+    }
+
+    fn write_pool(&mut self, pool: &Pool, name: &str, notes: &[String], tables: &str) {
+        let _ = writeln!(self.tables, "\n# --- pool {} (line {})", quoted(name), pool.place.line);
+        for note in notes {
+            let _ = writeln!(self.tables, "# Note: {note}.");
+            self.notes.push(format!("pool {}: {note}", quoted(name)));
+        }
+        self.tables.push_str(tables);
+    }
+
+    /// A name Keyway takes and no other pool has.
+    fn pool_name(&mut self, original: &str, notes: &mut Vec<String>) -> String {
+        let mut name = original.to_owned();
+        if check_pool_name(original).is_err() {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            let plain = original.chars().map(|c| if fits(c) { c } else { '_' });
+            // Room for a number that makes it unique.
+            name = plain.take(POOL_NAME_LEN_MAX - 8).collect();
+        }
+        let base = name.clone();
+        let mut number = 2;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        if name != original {
+            notes.push(format!("was called {}", quoted(original)));
+        }
+        name
+    }
+
+    fn convert_listen<'v>(&mut self, pool: &'v Pool, notes: &mut Vec<String>) -> Option<&'v Bind> {
+        let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return None };
+        if bind.was_localhost {
+            notes.push("localhost became 127.0.0.1".to_owned());
+        }
+        let taken = self.listeners.iter().find(|(_, other)| other.clashes_with(&bind.addr));
+        if let Some((other_place, other)) = taken {
+            let what = format!("{} is taken: line {} has {other}", bind.addr, other_place.line);
+            self.error(*place, Problem::new(what, "give one of the two another port or path"));
+            return None;
+        }
+        self.listeners.push((*place, bind.addr.clone()));
+        Some(bind)
+    }
+
+    fn finish(mut self) -> Result<Import, Vec<ConfigError>> {
+        if !self.errors.is_empty() {
+            self.errors.sort_by_key(|error| (error.line, error.column));
+            return Err(self.errors);
+        }
+        let source: String = self.path.chars().filter(|c| !c.is_control()).collect();
+        let mut toml = format!(
+            "# Imported from {source}, a file of twemproxy. See what it means with `keyway check`.\n\
+             # Every key stays on the server it is on. Instead of twemproxy's statistics port,\n\
+             # Keyway serves /metrics on the admin address, tcp://127.0.0.1:9380 by default.\n"
+        );
+        let admin = parse_listen(ADMIN_DEFAULT);
+        if admin.is_ok_and(|admin| self.listeners.iter().any(|(_, l)| l.clashes_with(&admin))) {
+            let note = format!(
+                "{ADMIN_DEFAULT}, where metrics would be served, is a pool's: they are off"
+            );
+            let _ = write!(toml, "\n# Note: {note}.\n[server]\nadmin = \"off\"\n");
+            self.notes.push(note);
+        }
+        toml.push_str(&self.tables);
+        match Config::from_str(&toml, self.path) {
+            Ok(_) => Ok(Import { toml, notes: self.notes }),
+            Err(errors) => Err(errors.into_iter().map(refused_after_import).collect()),
+        }
+    }
+}
+
+const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";
+
+/// The lines of the imported text would mislead: it was never shown.
+fn refused_after_import(error: ConfigError) -> ConfigError {
+    let what = format!("the imported file would not be valid: {}", error.what);
+    ConfigError { line: 0, column: 0, what, ..error }
+}
+
+fn read_scalar(name: &str, form: Form, value: &Node) -> Result<Value, Problem> {
+    let text = match &value.content {
+        Content::Scalar(text) => text,
+        Content::Empty => {
+            return Err(Problem::new("no value is given", "give one, or remove the key"));
+        }
+        _ => return Err(Problem::new("this is not a single value", "write it on the same line")),
+    };
+    // The only secret in the file is not to be shown.
+    let shown = || if name == "redis_auth" { "the value".to_owned() } else { quoted(text) };
+    match form {
+        Form::Bool => match text.as_str() {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ => Err(Problem::new(
+                format!("{} is not a truth value", shown()),
+                "write true or false",
+            )),
+        },
+        Form::Number => {
+            let digits = text.bytes().all(|b| b.is_ascii_digit());
+            let number = text.parse::<i32>().ok().filter(|_| digits).ok_or_else(|| {
+                let hint = format!("write digits only, up to {}", i32::MAX);
+                Problem::new(format!("{} is not a number", shown()), hint)
+            })?;
+            match (name, number) {
+                ("server_connections", 0) => Err(Problem::new("0 is too small", "write 1 or more")),
+                ("redis_db", 65_536..) => {
+                    Err(Problem::new(format!("{number} is too large"), "write at most 65535"))
+                }
+                _ => Ok(Value::Number(u64::from(number.unsigned_abs()))),
+            }
+        }
+        Form::Text | Form::Servers => read_text(name, text),
+    }
+}
+
+fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
+    let known = |names: Vec<&'static str>| {
+        let hint = match nearest(text, names.iter().copied()) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => format!("write {}", any_of(names.iter().copied())),
+        };
+        if names.contains(&text) {
+            Ok(())
+        } else {
+            Err(Problem::new(format!("{} is not known", quoted(text)), hint))
+        }
+    };
+    match name {
+        "listen" => return parse_bind(text).map(Value::Bind),
+        "hash" => known(Hash::ALL.iter().map(|hash| hash.name()).collect())?,
+        "distribution" => known(Distribution::ALL.iter().map(|d| d.name()).collect())?,
+        "hash_tag" if !text.is_empty() => {
+            let ascii = text.bytes().all(|b| b.is_ascii_graphic());
+            if HashTag::parse(text).is_none() || !ascii {
+                let what = format!("{} is not two ASCII characters", quoted(text));
+                return Err(Problem::new(what, "write two, such as \"{}\""));
+            }
+        }
+        "redis_auth" => {
+            crate::reader::check_password(text)
+                .map_err(|what| Problem::new(what, "write another, or remove the key"))?;
+        }
+        _ => {}
+    }
+    Ok(Value::Text(text.to_owned()))
+}
+
+/// Where a pool listens, and with which permissions.
+struct Bind {
+    addr: ListenAddr,
+    mode: Option<u32>,
+    was_localhost: bool,
+}
+
+/// Reads `HOST:PORT`, `/PATH` or `/PATH MODE`.
+fn parse_bind(text: &str) -> Result<Bind, Problem> {
+    if text.starts_with('/') {
+        let (path, mode) = match text.rsplit_once(' ') {
+            None => (text, None),
+            Some((path, mode)) => (path, Some(parse_mode(mode)?)),
+        };
+        return Ok(Bind {
+            addr: parse_listen(&format!("unix://{path}"))?,
+            mode,
+            was_localhost: false,
+        });
+    }
+    let hint = "write \"IP:PORT\" or \"/PATH\"";
+    let (host, port) = text
+        .rsplit_once(':')
+        .ok_or_else(|| Problem::new(format!("{} has no port", quoted(text)), hint))?;
+    if port == "0" {
+        return Err(Problem::new(format!("{} has port 0", quoted(text)), hint));
+    }
+    let listen = if host.parse::<std::net::Ipv6Addr>().is_ok() {
+        format!("tcp://[{host}]:{port}")
+    } else {
+        format!("tcp://{host}:{port}")
+    };
+    Ok(Bind { addr: parse_listen(&listen)?, mode: None, was_localhost: host == "localhost" })
+}
+
+fn parse_mode(text: &str) -> Result<u32, Problem> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.filter(|_| text.bytes().all(|b| b.is_ascii_digit())).ok_or_else(|| {
+        Problem::new(format!("{} is not a file mode", quoted(text)), "write octal digits: 0660")
+    })
+}
+
+/// `value`, or the nearest that Keyway takes, with a note.
+fn clamp(name: &str, value: u64, (min, max): (u64, u64), notes: &mut Vec<String>) -> u64 {
+    let taken = value.clamp(min, max);
+    if taken != value {
+        notes.push(format!("{name} was {value}, which Keyway does not take: now {taken}"));
+    }
+    taken
+}
+
+fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>) -> String {
+    let backlog = pool.number("backlog").unwrap_or(BACKLOG_DEFAULT);
+    let backlog = clamp("backlog", backlog, (1, 65_535), notes);
+    let mut text = "[[listener]]\n".to_owned();
+    let mut entry = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name} = {value}");
+    };
+    entry("bind", &string(&bind.addr.to_string()));
+    entry("pool", &string(name));
+    entry("backlog", &backlog.to_string());
+    if let Some(mode) = bind.mode {
+        entry("mode", &format!("\"{mode:04o}\""));
+    }
+    if let ListenAddr::Tcp(_) = bind.addr {
+        let keepalive = pool.bool("tcpkeepalive");
+        entry("tcp_keepalive", if keepalive { "\"300s\"" } else { "\"off\"" });
+        if keepalive {
+            let note = "tcpkeepalive probes after 300s of silence, not the system's 2 hours";
+            notes.push(note.to_owned());
+        }
+    }
+    if pool.bool("reuseport") {
+        notes.push("reuseport has no counterpart: workers of one process share the port".into());
+    }
+    text.push('\n');
+    text
+}
+
+fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
+    let mut text = format!("[pool.{}]\nkind = \"sharded\"\n", key(name));
+    placement(pool, &mut text);
+    let mut entry = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name} = {value}");
+    };
+    let (timeout, connect_timeout) = timeouts(pool, notes);
+    entry("timeout", &string(&format_duration(timeout)));
+    entry("connect_timeout", &string(&format_duration(connect_timeout)));
+    if let Some(count) = pool.number("server_connections") {
+        let count = clamp("server_connections", count, (1, 64), notes);
+        entry("server_connections", &count.to_string());
+    }
+    if pool.bool("preconnect") {
+        entry("preconnect", "true");
+    }
+    if let Some(password) = pool.text("redis_auth") {
+        entry("password", &string(password));
+        entry("client_password", &string(password));
+        notes.push(
+            "the password is in this file: keep it readable by Keyway alone, or move it to a \
+             file named by password_file"
+                .into(),
+        );
+    }
+    if let Some(database) = pool.number("redis_db") {
+        entry("database", &database.to_string());
+    }
+    if let Some(ejection) = ejection(pool, notes) {
+        entry("ejection", &ejection);
+    }
+    if let Some(clients) = pool.number("client_connections").filter(|clients| *clients > 0) {
+        entry("# clients_max", &clients.to_string());
+        notes.push(
+            "twemproxy reads client_connections but never enforces it: uncomment clients_max to \
+             have that bound, per worker"
+                .into(),
+        );
+    }
+    text
+}
+
+/// What decides where a key goes.
+fn placement(pool: &Pool, text: &mut String) {
+    let distribution = pool.text("distribution").unwrap_or(Distribution::Ketama.name());
+    text.push_str("servers = [\n");
+    for server in pool.servers() {
+        let _ = writeln!(text, "  {},", string(&server.to_string()));
+    }
+    let _ = writeln!(text, "]");
+    let hash = pool.text("hash").unwrap_or(Hash::Fnv1a64.name());
+    let _ = writeln!(text, "hash = \"{hash}\"\ndistribution = \"{distribution}\"");
+    if let Some(tag) = pool.text("hash_tag").filter(|tag| !tag.is_empty()) {
+        let _ = writeln!(text, "hash_tag = {}", string(tag));
+    }
+}
+
+/// For requests, and for connecting.
+fn timeouts(pool: &Pool, notes: &mut Vec<String>) -> (Duration, Duration) {
+    match pool.number("timeout").unwrap_or(0) {
+        0 => {
+            notes.push(format!(
+                "twemproxy without a timeout waits for ever, which Keyway does not: a request \
+                 fails after {}, alone; lower it to what clients wait",
+                format_duration(TIMEOUT_FOR_EVER)
+            ));
+            (TIMEOUT_FOR_EVER, CONNECT_TIMEOUT_FOR_EVER)
+        }
+        millis => {
+            let timeout = Duration::from_millis(clamp("timeout", millis, (1, 3_600_000), notes));
+            (timeout, timeout)
+        }
+    }
+}
+
+fn ejection(pool: &Pool, notes: &mut Vec<String>) -> Option<String> {
+    let retry = pool.number("server_retry_timeout");
+    let failures = pool.number("server_failure_limit");
+    if !pool.bool("auto_eject_hosts") {
+        if retry.is_some() || failures.is_some() {
+            notes.push(
+                "server_retry_timeout and server_failure_limit do nothing without \
+                 auto_eject_hosts: left out"
+                    .into(),
+            );
+        }
+        return None;
+    }
+    let failures = failures.unwrap_or(SERVER_FAILURE_LIMIT_DEFAULT);
+    let failures = clamp("server_failure_limit", failures, (1, 100_000), notes);
+    let retry = retry.unwrap_or(SERVER_RETRY_TIMEOUT_DEFAULT);
+    let retry = clamp("server_retry_timeout", retry, (1, 86_400_000), notes);
+    notes.push(
+        "a server that comes back serves what it held before, stale or not, as with twemproxy; \
+         rejoin = \"flush\" is safer where it is only a cache"
+            .into(),
+    );
+    let time = format_duration(Duration::from_millis(retry));
+    Some(format!("{{ after_failures = {failures}, for = \"{time}\", rejoin = \"serve\" }}"))
+}

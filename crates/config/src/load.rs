@@ -1,0 +1,114 @@
+use crate::error::{ConfigError, Report};
+use crate::model::Config;
+use crate::reader;
+use crate::resolve::{ReadFile, resolve};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Longest configuration or password file read: far above any in use, and a
+/// wrong path such as a device stops here.
+const FILE_LEN_MAX: u64 = 16 << 20;
+
+/// What `keyway serve` runs without a file.
+const DEFAULT_STORE: &str = r#"
+[[listener]]
+bind = "tcp://127.0.0.1:6380"
+pool = "default"
+
+[pool.default]
+kind = "store"
+"#;
+
+impl Config {
+    /// Reads `text`, which came from the file called `path` (for messages).
+    /// Password files are not read: their passwords are `None`.
+    ///
+    /// # Errors
+    /// Everything wrong with the file, in line order.
+    pub fn from_str(text: &str, path: &str) -> Result<Config, Vec<ConfigError>> {
+        read(text, path, None)
+    }
+
+    /// Reads the file and the password files it names.
+    ///
+    /// # Errors
+    /// Everything wrong with the files, in line order; or that the file cannot
+    /// be read.
+    pub fn load(path: &Path) -> Result<Config, Vec<ConfigError>> {
+        let shown = path.display().to_string();
+        let text = read_file(path).map_err(|what| {
+            let hint = "give the path of a readable TOML file in UTF-8".to_owned();
+            vec![ConfigError { path: shown.clone(), line: 0, column: 0, what, hint }]
+        })?;
+        read(&text, &shown, Some(&read_file))
+    }
+
+    /// What `keyway serve` runs without a file: the embedded store on
+    /// `tcp://127.0.0.1:6380`, with every other setting at its default.
+    pub fn default_store() -> Config {
+        Config::from_str(DEFAULT_STORE, "built-in configuration")
+            .expect("the built-in configuration is checked by a test")
+    }
+}
+
+fn read(
+    text: &str,
+    path: &str,
+    read_file: Option<ReadFile<'_>>,
+) -> Result<Config, Vec<ConfigError>> {
+    // Offsets must be those of the text the parser sees.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut report = Report::new(path, text);
+    let root = reader::read(text, &mut report);
+    let config = resolve(&root, read_file, &mut report);
+    let warnings = report.finish()?;
+    Ok(Config { warnings, ..config })
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = File::open(path).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > FILE_LEN_MAX {
+        return Err(format!("is larger than {} MiB", FILE_LEN_MAX >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Eviction, LogFormat, LogLevel, PoolKindConfig, StoreConfig, Workers};
+    use keyway_base::Limits;
+
+    #[test]
+    fn without_a_file_the_embedded_store_is_served() {
+        let config = Config::default_store();
+        assert_eq!(config.listeners[0].bind.to_string(), "tcp://127.0.0.1:6380");
+        let admin = config.server.admin.as_ref().map(|addr| addr.to_string());
+        assert_eq!(admin.as_deref(), Some("tcp://127.0.0.1:9380"));
+        assert_eq!(config.server.workers, Workers::Auto);
+        assert_eq!(config.server.log.format, LogFormat::Human);
+        assert_eq!(config.server.log.level, LogLevel::Info);
+        assert_eq!(
+            config.pool_of(&config.listeners[0]).kind,
+            PoolKindConfig::Store(StoreConfig {
+                memory_max: None,
+                eviction: Eviction::AllKeysS3Fifo,
+                databases: 16,
+            })
+        );
+        assert_eq!(config.warnings, []);
+    }
+
+    #[test]
+    fn default_limits_are_those_of_the_base_crate() {
+        assert_eq!(Config::default_store().limits, Limits::default());
+    }
+}

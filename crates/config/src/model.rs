@@ -1,0 +1,232 @@
+use crate::address::ListenAddr;
+use crate::error::ConfigError;
+use keyway_base::Limits;
+use keyway_topology::{Epoch, Password, Pool, PoolKind, ShardedPool, Topology};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A whole configuration, checked: every reference resolves, every value is
+/// within its range, every default is filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `[server]`.
+    pub server: ServerConfig,
+    /// `[limits]`.
+    pub limits: Limits,
+    /// Every `[[listener]]`, in file order; at least one.
+    pub listeners: Vec<ListenerConfig>,
+    /// Every `[pool.NAME]`, in file order; at least one.
+    pub pools: Vec<PoolConfig>,
+    /// What is suspicious but usable, in line order. To be logged at start.
+    pub warnings: Vec<ConfigError>,
+}
+
+impl Config {
+    /// The pool a listener sends its requests to.
+    pub fn pool_of(&self, listener: &ListenerConfig) -> &PoolConfig {
+        &self.pools[listener.pool_index]
+    }
+
+    /// The pools as the data plane takes them; indices of pools are the same
+    /// as in [`Config::pools`].
+    pub fn topology(&self, epoch: Epoch) -> Topology {
+        let pools = self.pools.iter().map(|pool| Pool {
+            name: pool.name.clone(),
+            kind: match &pool.kind {
+                PoolKindConfig::Store(_) => PoolKind::Store,
+                PoolKindConfig::Sharded(sharded) => PoolKind::Sharded(sharded.pool.clone()),
+            },
+        });
+        Topology::new(epoch, pools.collect())
+    }
+}
+
+/// The process itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// How many threads serve requests.
+    pub workers: Workers,
+    /// Where metrics and health are served (always TCP); nowhere when `None`.
+    pub admin: Option<ListenAddr>,
+    /// What is logged, and how.
+    pub log: LogConfig,
+    /// How long requests in flight may take to finish after SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+/// How many workers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// Start with one, add while busy, up to the cores.
+    Auto,
+    /// From `min` to `max`, added while busy; a fixed number when both are the
+    /// same. `1 <= min <= max`.
+    Between {
+        /// Workers at start.
+        min: u16,
+        /// Workers at most.
+        max: u16,
+    },
+}
+
+impl Workers {
+    /// First and largest number of workers on a machine with that many cores.
+    pub fn bounds(self, cores: u16) -> (u16, u16) {
+        match self {
+            Workers::Auto => (1, cores.max(1)),
+            Workers::Between { min, max } => (min, max),
+        }
+    }
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Form of a line.
+    pub format: LogFormat,
+    /// The least important messages still written.
+    pub level: LogLevel,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How important a message is, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Something does not work.
+    Error,
+    /// Something may soon not work.
+    Warn,
+    /// State changes.
+    Info,
+    /// Details of connections.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// One accepting socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// Where it accepts.
+    pub bind: ListenAddr,
+    /// What clients speak there.
+    pub protocol: Protocol,
+    /// Which of [`Config::pools`] answers.
+    pub pool_index: usize,
+    /// Connections the kernel holds until they are accepted.
+    pub backlog: u32,
+    /// What clients must send with AUTH: the listener's own, else the pool's
+    /// `client_password`. With `password_file` it is `None` until the file
+    /// was read, which [`Config::load`] does.
+    pub password: Option<Password>,
+    /// The file `password` comes from.
+    pub password_file: Option<PathBuf>,
+    /// Permission bits of a unix socket; as the umask says when `None`.
+    pub mode: Option<u32>,
+    /// Silence after which the kernel probes a client; never when `None`.
+    pub tcp_keepalive: Option<Duration>,
+}
+
+/// What clients of a listener speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP, and inline commands.
+    Redis,
+}
+
+/// A named set of backends, or the embedded store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// `NAME` of `[pool.NAME]`: letters, digits, `_`, `-`, `.`.
+    pub name: String,
+    /// What it is.
+    pub kind: PoolKindConfig,
+}
+
+/// What kind of pool, with the settings of that kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolKindConfig {
+    /// Kind `"store"`.
+    Store(StoreConfig),
+    /// Kind `"sharded"`.
+    Sharded(ShardedConfig),
+}
+
+/// The embedded store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Memory for data, in bytes; `None` for a share of the machine's, which
+    /// whoever starts the store works out.
+    pub memory_max: Option<u64>,
+    /// What gives way when memory is full.
+    pub eviction: Eviction,
+    /// Databases clients may SELECT, from 0.
+    pub databases: u32,
+}
+
+/// What gives way when the embedded store is full, by Redis's
+/// `maxmemory-policy` names and one of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is its name in the file, explained by Eviction::name")]
+pub enum Eviction {
+    AllKeysS3Fifo,
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+    NoEviction,
+}
+
+impl Eviction {
+    /// Every policy, in the order of the documentation.
+    pub const ALL: [Eviction; 9] = [
+        Eviction::AllKeysS3Fifo,
+        Eviction::AllKeysLru,
+        Eviction::AllKeysLfu,
+        Eviction::AllKeysRandom,
+        Eviction::VolatileLru,
+        Eviction::VolatileLfu,
+        Eviction::VolatileRandom,
+        Eviction::VolatileTtl,
+        Eviction::NoEviction,
+    ];
+
+    /// The name in the file and in CONFIG GET.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Eviction::AllKeysS3Fifo => "allkeys-s3fifo",
+            Eviction::AllKeysLru => "allkeys-lru",
+            Eviction::AllKeysLfu => "allkeys-lfu",
+            Eviction::AllKeysRandom => "allkeys-random",
+            Eviction::VolatileLru => "volatile-lru",
+            Eviction::VolatileLfu => "volatile-lfu",
+            Eviction::VolatileRandom => "volatile-random",
+            Eviction::VolatileTtl => "volatile-ttl",
+            Eviction::NoEviction => "noeviction",
+        }
+    }
+}
+
+/// Keys spread over servers by hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardedConfig {
+    /// Placement, servers, times and bounds, as the data plane takes them.
+    /// With `password_file` its password is `None` until the file was read,
+    /// which [`Config::load`] does.
+    pub pool: ShardedPool,
+    /// The file `pool.password` comes from.
+    pub password_file: Option<PathBuf>,
+    /// Clients of this pool connected at once, per worker.
+    pub clients_max: u32,
+}

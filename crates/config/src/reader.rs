@@ -1,0 +1,681 @@
+//! Walks a TOML document along the schema: every key known, every value of
+//! its type and within its range.
+
+use crate::address::{LISTEN_HINT, parse_listen, parse_server};
+use crate::error::{Problem, Report, any_of, nearest, quoted};
+use crate::model::Workers;
+use crate::schema::{self, Absent, Choices, Key, Kind, Table};
+use crate::syntax;
+use crate::value::{format_duration, format_size, parse_duration, parse_size};
+use keyway_topology::{HashTag, Password, Rejoin, Server};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value of the file, or a default.
+pub(crate) enum Value {
+    Bool(bool),
+    Duration(Duration),
+    Number(u64),
+    Workers(Workers),
+    Text(String),
+    Listen(crate::address::ListenAddr),
+    /// Each with its place in the file.
+    Servers(Vec<(usize, Server)>),
+    Rejoin(Rejoin),
+    HashTag(Option<HashTag>),
+    Secret(Password),
+    Path(PathBuf),
+    /// The key's word, such as `"off"`.
+    Word,
+    Table(Section),
+    List(Vec<Section>),
+    Pools(Vec<NamedPool>),
+}
+
+/// A `[pool.NAME]`.
+pub(crate) struct NamedPool {
+    pub(crate) name: String,
+    pub(crate) at: usize,
+    /// Kind and keys; `None` when the kind is not one we can read.
+    pub(crate) section: Option<(&'static str, Section)>,
+}
+
+/// The values of one table, defaults included.
+pub(crate) struct Section {
+    /// Where it begins in the file.
+    pub(crate) at: usize,
+    /// How messages call it.
+    pub(crate) header: String,
+    table: &'static Table,
+    entries: BTreeMap<&'static str, Entry>,
+}
+
+struct Entry {
+    /// `None` when what is written is wrong and there is no default.
+    value: Option<Value>,
+    /// Where it is written; `None` for a default.
+    at: Option<usize>,
+}
+
+impl Section {
+    /// Where the key is written; `None` when it is not.
+    pub(crate) fn given(&self, name: &str) -> Option<usize> {
+        self.entries.get(name).and_then(|entry| entry.at)
+    }
+
+    /// Where the key is written, or else where the table begins.
+    pub(crate) fn place(&self, name: &str) -> usize {
+        self.given(name).unwrap_or(self.at)
+    }
+
+    /// The value; `None` when it is unset, or wrong and already reported.
+    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+        debug_assert!(self.table.key(name).is_some(), "{name} is not in {}", self.header);
+        self.entries.get(name).and_then(|entry| entry.value.as_ref())
+    }
+
+    pub(crate) fn bool(&self, name: &str) -> bool {
+        matches!(self.value(name), Some(Value::Bool(true)))
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A number that the schema keeps within 32 bits; 0 when wrong and
+    /// already reported.
+    pub(crate) fn number_u32(&self, name: &str) -> u32 {
+        self.number(name).unwrap_or_default().try_into().unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        match self.value(name) {
+            Some(Value::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn section(&self, name: &str) -> Option<&Section> {
+        match self.value(name) {
+            Some(Value::Table(section)) => Some(section),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the file: reports what is wrong, returns what could be read.
+pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Section {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    syntax::report_all(text, &errors, report);
+    read_table(&schema::ROOT, document.get_ref(), 0, "the file".to_owned(), report)
+}
+
+fn read_table(
+    table: &'static Table,
+    content: &DeTable<'_>,
+    at: usize,
+    header: String,
+    report: &mut Report<'_>,
+) -> Section {
+    let mut entries = BTreeMap::new();
+    for (name, value) in content {
+        let Some(key) = table.key(name.get_ref()) else {
+            report.mistake(name.span().start, unknown_key(name.get_ref(), table, &header));
+            continue;
+        };
+        let written = read_value(key, value, &header, report);
+        let at = place_of(name.span().start, value);
+        entries.insert(key.name, Entry { value: written, at: Some(at) });
+    }
+    let mut section = Section { at, header, table, entries };
+    for key in table.keys {
+        fill_in(key, &mut section, report);
+    }
+    section
+}
+
+/// A key's own place; for a table with a header, the header's.
+fn place_of(name_at: usize, value: &Spanned<DeValue<'_>>) -> usize {
+    match value.get_ref() {
+        DeValue::Table(_) => name_at.min(value.span().start),
+        _ => name_at,
+    }
+}
+
+/// Gives an absent or wrong key its default.
+fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
+    let entry = section.entries.entry(key.name).or_insert(Entry { value: None, at: None });
+    if entry.value.is_some() {
+        return;
+    }
+    match &key.absent {
+        Absent::Refused if entry.at.is_none() => {
+            let problem = Problem::new(
+                format!("{} is missing in {}", named(key), section.header),
+                format!("add {}", example(if key.is_pools() { "pools" } else { key.name })),
+            );
+            report.consequence(section.at, problem);
+        }
+        Absent::Refused | Absent::Unset(_) => {}
+        Absent::Is(default) => entry.value = read_default(key, default),
+    }
+}
+
+/// How a message calls a key: tables by their header.
+fn named(key: &Key) -> &'static str {
+    match key.kind {
+        Kind::List(table) => table.header,
+        Kind::Pools => "[pool.NAME]",
+        _ => key.name,
+    }
+}
+
+/// What to add when a key is missing.
+fn example(name: &str) -> &'static str {
+    match name {
+        "bind" => "bind = \"tcp://127.0.0.1:6380\"",
+        "pool" => "pool = \"NAME\" and a table [pool.NAME]",
+        "kind" => "kind = \"store\" or kind = \"sharded\"",
+        "servers" => "servers = [\"10.0.0.1:6379:1 alpha\", \"10.0.0.2:6379:1 beta\"]",
+        "listener" => "[[listener]] with bind and pool",
+        "pools" => "[pool.NAME] with kind = \"store\" or kind = \"sharded\"",
+        "min" => "min = 1",
+        "max" => "max = 8",
+        _ => "it",
+    }
+}
+
+/// Defaults are our own text; a test reads every one of them.
+pub(crate) fn read_default(key: &'static Key, default: &str) -> Option<Value> {
+    let value = DeValue::parse(default).ok()?;
+    let mut nothing_wrong = Report::new("default", default);
+    let read = read_value(key, &value, key.name, &mut nothing_wrong);
+    nothing_wrong.finish().ok()?;
+    read
+}
+
+fn unknown_key(name: &str, table: &'static Table, header: &str) -> Problem {
+    let what = format!("unknown key {} in {header}", quoted(name));
+    let by_alias =
+        |table: &Table| table.keys.iter().find(|key| key.aliases.contains(&name)).map(|k| k.name);
+    if let Some(meant) = by_alias(table).or_else(|| nearest(name, table.names())) {
+        return Problem::new(what, format!("did you mean \"{meant}\"?"));
+    }
+    let others = || schema::TABLES.iter().filter(|other| !std::ptr::eq(**other, table));
+    if let Some(other) = others().find(|other| other.key(name).is_some()) {
+        return Problem::new(what, format!("\"{name}\" belongs in {}", other.header));
+    }
+    let alias_elsewhere = others().find_map(|other| Some((by_alias(other)?, other.header)));
+    if let Some((meant, other)) = alias_elsewhere {
+        return Problem::new(what, format!("did you mean \"{meant}\" in {other}?"));
+    }
+    Problem::new(what, format!("known keys are {}", join_and(table.names())))
+}
+
+fn join_and(names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn read_value(
+    key: &'static Key,
+    value: &Spanned<DeValue<'_>>,
+    header: &str,
+    report: &mut Report<'_>,
+) -> Option<Value> {
+    let at = value.span().start;
+    if key.word.is_some() && value.get_ref().as_str() == key.word {
+        return Some(Value::Word);
+    }
+    let read = match &key.kind {
+        Kind::Table(table) => read_sub_table(key, table, value, header, report),
+        Kind::List(table) => read_list(key, table, value, report),
+        Kind::Pools => read_pools(value, report),
+        Kind::Servers => read_servers(value, header, report),
+        Kind::Workers if value.get_ref().is_table() => {
+            return read_workers_table(key, value, header, report);
+        }
+        _ => read_scalar(key, value.get_ref()),
+    };
+    read.map_err(|mut problem| {
+        problem.what = format!("{} in {header}: {}", key.name, problem.what);
+        if let Some(word) = key.word {
+            problem.hint = format!("{}, or \"{word}\"", problem.hint);
+        }
+        report.mistake(at, problem);
+    })
+    .ok()
+}
+
+/// A header in brackets for a table of the file itself, words for one within.
+fn sub_header(key: &Key, header: &str) -> String {
+    if header == "the file" {
+        format!("[{}]", key.name)
+    } else {
+        format!("{} in {header}", key.name)
+    }
+}
+
+fn read_sub_table(
+    key: &'static Key,
+    table: &'static Table,
+    value: &Spanned<DeValue<'_>>,
+    header: &str,
+    report: &mut Report<'_>,
+) -> Result<Value, Problem> {
+    let header = sub_header(key, header);
+    let Some(content) = value.get_ref().as_table() else {
+        let hint = if header.starts_with('[') {
+            format!("write {header} on a line of its own, and its keys below")
+        } else {
+            format!("write {} = {{ {} = … }}", key.name, table.keys[0].name)
+        };
+        return Err(Problem::new(format!("{} is not a table", shown(value.get_ref())), hint));
+    };
+    Ok(Value::Table(read_table(table, content, value.span().start, header, report)))
+}
+
+fn read_list(
+    key: &'static Key,
+    table: &'static Table,
+    value: &Spanned<DeValue<'_>>,
+    report: &mut Report<'_>,
+) -> Result<Value, Problem> {
+    if value.get_ref().is_table() {
+        let hint = format!("write {} in double brackets", table.header);
+        return Err(Problem::new("the header is in single brackets", hint));
+    }
+    let not_a_list = || {
+        let what = format!("{} is not a list of tables", shown(value.get_ref()));
+        Problem::new(what, format!("write {} in double brackets before each", table.header))
+    };
+    let items = value.get_ref().as_array().ok_or_else(not_a_list)?;
+    if items.is_empty() {
+        let what = format!("no {} is there", key.name);
+        return Err(Problem::new(what, format!("add {}", example(key.name))));
+    }
+    let mut sections = Vec::with_capacity(items.len());
+    for item in items {
+        let content = item.get_ref().as_table().ok_or_else(not_a_list)?;
+        let header = table.header.to_owned();
+        sections.push(read_table(table, content, item.span().start, header, report));
+    }
+    Ok(Value::List(sections))
+}
+
+fn read_pools(value: &Spanned<DeValue<'_>>, report: &mut Report<'_>) -> Result<Value, Problem> {
+    let hint = "write [pool.NAME] on a line of its own, and its keys below";
+    let Some(content) = value.get_ref().as_table() else {
+        return Err(Problem::new(format!("{} is not a table", shown(value.get_ref())), hint));
+    };
+    let mut pools = Vec::with_capacity(content.len());
+    for (name, value) in content {
+        let at = name.span().start;
+        let Some(content) = value.get_ref().as_table() else {
+            let what = format!("{} stands directly in [pool]", quoted(name.get_ref()));
+            report.mistake(at, Problem::new(what, hint));
+            continue;
+        };
+        if let Err(problem) = check_pool_name(name.get_ref()) {
+            report.mistake(at, problem);
+        }
+        let header = format!("[pool.{}]", crate::toml_text::key(name.get_ref()));
+        let section = read_pool(content, at, header, report);
+        pools.push(NamedPool { name: name.get_ref().to_string(), at, section });
+    }
+    pools.sort_by_key(|pool| pool.at);
+    Ok(Value::Pools(pools))
+}
+
+/// Longest pool name: it is part of every metric of the pool.
+pub(crate) const POOL_NAME_LEN_MAX: usize = 64;
+
+/// Whether a pool may be called so: names become metric labels and are typed
+/// on command lines.
+pub(crate) fn check_pool_name(name: &str) -> Result<(), Problem> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > POOL_NAME_LEN_MAX || !name.chars().all(fits) {
+        let what = format!("{} cannot be the name of a pool", quoted(name));
+        let hint = format!("use 1 to {POOL_NAME_LEN_MAX} letters, digits, _, - and .");
+        return Err(Problem::new(what, hint));
+    }
+    Ok(())
+}
+
+/// Which table of keys applies is for the pool's `kind` to say.
+fn read_pool(
+    content: &DeTable<'_>,
+    at: usize,
+    header: String,
+    report: &mut Report<'_>,
+) -> Option<(&'static str, Section)> {
+    let kind = content.iter().find(|(name, _)| name.get_ref() == "kind").map(|(_, value)| value);
+    let known = kind.and_then(|kind| {
+        schema::POOLS.iter().find(|(name, _)| kind.get_ref().as_str() == Some(*name))
+    });
+    if let Some((kind, table)) = known {
+        return Some((kind, read_table(table, content, at, header, report)));
+    }
+    let kind_key = schema::STORE.key("kind")?;
+    match kind {
+        Some(kind) => {
+            read_value(kind_key, kind, &header, report);
+        }
+        None => {
+            let what = format!("kind is missing in {header}");
+            report.consequence(at, Problem::new(what, format!("add {}", example("kind"))));
+        }
+    }
+    for (name, _) in content {
+        if schema::POOLS.iter().all(|(_, table)| table.key(name.get_ref()).is_none()) {
+            let problem = unknown_key(name.get_ref(), &schema::SHARDED, &header);
+            report.mistake(name.span().start, problem);
+        }
+    }
+    None
+}
+
+fn read_servers(
+    value: &Spanned<DeValue<'_>>,
+    header: &str,
+    report: &mut Report<'_>,
+) -> Result<Value, Problem> {
+    let Some(items) = value.get_ref().as_array() else {
+        let what = format!("{} is not a list", shown(value.get_ref()));
+        return Err(Problem::new(what, "write [\"HOST:PORT:WEIGHT NAME\", …]"));
+    };
+    if items.is_empty() || items.len() > SERVERS_MAX {
+        let what = format!("{} servers are listed", items.len());
+        return Err(Problem::new(what, format!("list 1 to {SERVERS_MAX}")));
+    }
+    let mut servers = Vec::with_capacity(items.len());
+    let mut all_read = true;
+    for item in items {
+        let server = match item.get_ref().as_str() {
+            Some(text) => parse_server(text),
+            None => Err(Problem::new(
+                format!("{} is not text", shown(item.get_ref())),
+                "write \"HOST:PORT:WEIGHT NAME\" in quotes",
+            )),
+        };
+        match server {
+            Ok(server) => servers.push((item.span().start, server)),
+            Err(mut problem) => {
+                all_read = false;
+                problem.what = format!("servers in {header}: {}", problem.what);
+                report.mistake(item.span().start, problem);
+            }
+        }
+    }
+    // Wrong servers are reported one by one; a list without them would lead
+    // to errors that are not there.
+    Ok(Value::Servers(if all_read { servers } else { Vec::new() }))
+}
+
+/// Most servers of one pool: far above any pool in use, and each costs a
+/// connection per worker.
+pub(crate) const SERVERS_MAX: usize = 4096;
+
+fn read_workers_table(
+    key: &'static Key,
+    value: &Spanned<DeValue<'_>>,
+    header: &str,
+    report: &mut Report<'_>,
+) -> Option<Value> {
+    let content = value.get_ref().as_table()?;
+    let at = value.span().start;
+    let table = read_table(&schema::WORKERS, content, at, sub_header(key, header), report);
+    let (min, max) = (table.number("min")? as u16, table.number("max")? as u16);
+    if min > max {
+        let what = format!("min ({min}) is above max ({max}) in {}", table.header);
+        report.mistake(at, Problem::new(what, format!("write {{ min = {max}, max = {min} }}")));
+        return None;
+    }
+    Some(Value::Workers(Workers::Between { min, max }))
+}
+
+fn read_scalar(key: &Key, value: &DeValue<'_>) -> Result<Value, Problem> {
+    if let Kind::Secret = key.kind {
+        return read_secret(value);
+    }
+    match &key.kind {
+        Kind::Bool => value.as_bool().map(Value::Bool).ok_or_else(|| {
+            Problem::new(format!("{} is not true or false", shown(value)), "write true or false")
+        }),
+        Kind::Count { min, max } => read_count(value, *min, *max).map(Value::Number),
+        Kind::Workers => {
+            let count = read_count(value, 1, u64::from(schema::WORKERS_MAX))? as u16;
+            Ok(Value::Workers(Workers::Between { min: count, max: count }))
+        }
+        Kind::Duration { min, max } => {
+            let duration = parse_duration(with_unit(key, value)?)?;
+            let range = (*min, *max);
+            in_range(duration, range, value, |d| quoted(&format_duration(d))).map(Value::Duration)
+        }
+        Kind::Size { min, max } => {
+            let size = parse_size(with_unit(key, value)?)?;
+            in_range(size, (*min, *max), value, |s| quoted(&format_size(s))).map(Value::Number)
+        }
+        Kind::Mode => read_mode(value).map(Value::Number),
+        _ => read_text(key, text_of(key, value)?),
+    }
+}
+
+fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
+    match &key.kind {
+        Kind::Choice(choices) => read_choice(choices, text).map(|word| Value::Text(word.into())),
+        Kind::Listen => parse_listen(text).map(Value::Listen),
+        Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
+        Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
+        Kind::Path => parse_path(text).map(Value::Path),
+        _ => Ok(Value::Text(text.to_owned())),
+    }
+}
+
+fn read_secret(value: &DeValue<'_>) -> Result<Value, Problem> {
+    let hint = format!("write 1 to {PASSWORD_LEN_MAX} bytes of text in double quotes");
+    match value.as_str() {
+        None => Err(Problem::new("the value is not text", hint)),
+        Some(text) => check_password(text).map_err(|what| Problem::new(what, hint)),
+    }
+    .map(Value::Secret)
+}
+
+/// Longest password Keyway takes: room for any token, and AUTH stays one small
+/// request.
+pub(crate) const PASSWORD_LEN_MAX: usize = 4096;
+
+pub(crate) fn check_password(text: &str) -> Result<Password, String> {
+    match text.len() {
+        0 => Err("the password is empty".to_owned()),
+        1..=PASSWORD_LEN_MAX => Ok(Password::new(text)),
+        _ => Err(format!("the password is longer than {PASSWORD_LEN_MAX} bytes")),
+    }
+}
+
+fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
+    value.as_str().ok_or_else(|| {
+        let hint = match &key.kind {
+            Kind::Listen => LISTEN_HINT.to_owned(),
+            Kind::Duration { .. } => "write \"400ms\", \"30s\" or \"10m\"".to_owned(),
+            Kind::Size { .. } => "write \"64KiB\", \"64MiB\" or \"1GiB\"".to_owned(),
+            Kind::Choice(choices) => format!("write {}", any_of(choices.now.iter().copied())),
+            Kind::HashTag => HASH_TAG_HINT.to_owned(),
+            Kind::Rejoin => REJOIN_HINT.to_owned(),
+            Kind::PoolName => "write the name of a pool in double quotes".to_owned(),
+            _ => "write text in double quotes".to_owned(),
+        };
+        Problem::new(format!("{} is not text", shown(value)), hint)
+    })
+}
+
+/// Text with a unit, or a bare number, which the unit's parser will refuse
+/// with the right hint.
+fn with_unit<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
+    match value {
+        DeValue::Integer(number) => Ok(number.as_str()),
+        DeValue::Float(number) => Ok(number.as_str()),
+        _ => text_of(key, value),
+    }
+}
+
+fn read_count(value: &DeValue<'_>, min: u64, max: u64) -> Result<u64, Problem> {
+    let Some(number) = value.as_integer() else {
+        let what = format!("{} is not a whole number", shown(value));
+        return Err(Problem::new(what, format!("write a number from {min} to {max}, no quotes")));
+    };
+    let count = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
+    let count = u64::try_from(count).unwrap_or(if count < 0 { 0 } else { u64::MAX });
+    let negative = number.as_str().starts_with('-');
+    if negative && min == 0 && count == 0 && number.as_str() != "-0" {
+        let what = format!("{} is below 0", shown(value));
+        return Err(Problem::new(what, format!("write a number from {min} to {max}")));
+    }
+    in_range(count, (min, max), value, |n| n.to_string())
+}
+
+fn in_range<T: PartialOrd + Copy>(
+    number: T,
+    (min, max): (T, T),
+    value: &DeValue<'_>,
+    text: impl Fn(T) -> String,
+) -> Result<T, Problem> {
+    if number >= min && number <= max {
+        return Ok(number);
+    }
+    let side = if number < min { "small" } else { "large" };
+    let what = format!("{} is too {side}", shown(value));
+    Err(Problem::new(what, format!("write {} to {}", text(min), text(max))))
+}
+
+fn read_mode(value: &DeValue<'_>) -> Result<u64, Problem> {
+    let mode = value.as_str().filter(|text| (3..=4).contains(&text.len()));
+    let mode = mode.filter(|text| text.bytes().all(|b| (b'0'..=b'7').contains(&b)));
+    let mode = mode.and_then(|text| u64::from_str_radix(text, 8).ok());
+    mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+        Problem::new(
+            format!("{} is not a file mode", shown(value)),
+            "write three or four octal digits in quotes, such as \"0660\"",
+        )
+    })
+}
+
+fn read_choice(choices: &'static Choices, text: &str) -> Result<&'static str, Problem> {
+    if let Some(word) = choices.now.iter().find(|word| **word == text) {
+        return Ok(word);
+    }
+    let all = || any_of(choices.now.iter().copied());
+    if choices.later.contains(&text) {
+        let what = format!("{} is not in this version", quoted(text));
+        return Err(Problem::new(what, format!("write {}", all())));
+    }
+    let hint = match nearest(text, choices.now.iter().copied()) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => format!("write {}", all()),
+    };
+    Err(Problem::new(format!("{} is not known", quoted(text)), hint))
+}
+
+const REJOIN_HINT: &str = "write \"serve\", \"flush\", \"quarantine\" or \"quarantine 10m\"";
+
+fn parse_rejoin(text: &str) -> Result<Rejoin, Problem> {
+    match text {
+        "serve" => Ok(Rejoin::Serve),
+        "flush" => Ok(Rejoin::Flush),
+        "quarantine" => Ok(Rejoin::Quarantine(None)),
+        _ => match text.strip_prefix("quarantine ") {
+            None => Err(Problem::new(format!("{} is not known", quoted(text)), REJOIN_HINT)),
+            Some(time) => {
+                let time = parse_duration(time).map_err(|problem| {
+                    Problem::new(problem.what, "write the time like \"quarantine 10m\"")
+                })?;
+                if time > schema::QUARANTINE_MAX {
+                    let what = format!("{} is too large", quoted(text));
+                    return Err(Problem::new(what, "write at most \"quarantine 30d\""));
+                }
+                Ok(Rejoin::Quarantine(Some(time)))
+            }
+        },
+    }
+}
+
+const HASH_TAG_HINT: &str =
+    "write the opening and the closing one, such as \"{}\", or \"\" for none";
+
+fn parse_hash_tag(text: &str) -> Result<Option<HashTag>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    // Other text may be two bytes and yet one character.
+    let tag = HashTag::parse(text).filter(|_| text.bytes().all(|b| b.is_ascii_graphic()));
+    tag.map(Some).ok_or_else(|| {
+        let what = format!("{} is not two ASCII characters", quoted(text));
+        Problem::new(what, HASH_TAG_HINT)
+    })
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, Problem> {
+    if !text.starts_with('/') || text.contains('\0') {
+        let what = format!("{} is not an absolute path", quoted(text));
+        return Err(Problem::new(what, "write the whole path, beginning with /"));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// A value as messages show it. Never called for secrets.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => quoted(text),
+        DeValue::Integer(number) => number.to_string().chars().take(40).collect(),
+        DeValue::Float(number) => number.to_string().chars().take(40).collect(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_can_be_read() {
+        let tables = schema::TABLES.iter().copied().chain([&schema::ROOT, &schema::WORKERS]);
+        for table in tables {
+            for key in table.keys {
+                if let Absent::Is(default) = key.absent {
+                    let read = read_default(key, default);
+                    assert!(read.is_some(), "{} of {}", key.name, table.header);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_key_is_in_a_table_twice_nor_an_alias_a_key() {
+        for table in schema::TABLES {
+            for (index, key) in table.keys.iter().enumerate() {
+                assert!(table.keys[..index].iter().all(|other| other.name != key.name));
+                assert!(key.aliases.iter().all(|alias| table.key(alias).is_none()));
+                assert!(!key.doc.is_empty());
+            }
+        }
+    }
+}

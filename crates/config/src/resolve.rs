@@ -1,0 +1,384 @@
+//! From values that are right each by itself to a configuration that is right
+//! as a whole.
+
+use crate::address::ListenAddr;
+use crate::error::{Problem, Report, nearest, quoted};
+use crate::model::{
+    Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
+    Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
+};
+use crate::reader::{NamedPool, Section, Value, check_password};
+use keyway_base::Limits;
+use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
+use std::path::{Path, PathBuf};
+
+/// How a password file is read: its text, or why not.
+pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
+
+/// Passwords stay in their files when `read_file` is `None`. The result is of
+/// use only when `report` holds no error.
+pub(crate) fn resolve(
+    root: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Config {
+    let named = match root.value("pool") {
+        Some(Value::Pools(pools)) => pools.as_slice(),
+        _ => &[],
+    };
+    let sections = match root.value("listener") {
+        Some(Value::List(sections)) => sections.as_slice(),
+        _ => &[],
+    };
+    let limits = root.section("limits").map_or_else(Limits::default, |s| limits(s, report));
+    let server = root.section("server").map_or_else(server_defaults, |s| server(s, report));
+    let pools = named.iter().map(|pool| PoolConfig {
+        name: pool.name.clone(),
+        kind: match &pool.section {
+            Some(("sharded", section)) => {
+                PoolKindConfig::Sharded(sharded(section, &limits, read_file, report))
+            }
+            Some((_, section)) => PoolKindConfig::Store(store(section)),
+            None => PoolKindConfig::Store(STORE_PLACEHOLDER),
+        },
+    });
+    let pools: Vec<PoolConfig> = pools.collect();
+    let listeners: Vec<ListenerConfig> =
+        sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
+    refuse_clashes(root, sections, report);
+    warn_of_unused(named, sections, report);
+    Config { server, limits, listeners, pools, warnings: Vec::new() }
+}
+
+/// Stands for a pool that was refused, so that indices stay right.
+const STORE_PLACEHOLDER: StoreConfig =
+    StoreConfig { memory_max: None, eviction: Eviction::AllKeysS3Fifo, databases: 1 };
+
+fn server_defaults() -> ServerConfig {
+    ServerConfig {
+        workers: Workers::Auto,
+        admin: None,
+        log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
+        drain_timeout: std::time::Duration::ZERO,
+    }
+}
+
+fn server(section: &Section, report: &mut Report<'_>) -> ServerConfig {
+    let workers = match section.value("workers") {
+        Some(Value::Workers(workers)) => *workers,
+        _ => Workers::Auto,
+    };
+    let admin = match section.value("admin") {
+        Some(Value::Listen(addr)) => Some(addr.clone()),
+        _ => None,
+    };
+    if let Some(ListenAddr::Unix(_)) = admin {
+        let what = "admin in [server]: a unix socket cannot be scraped over HTTP";
+        let problem = Problem::new(what, "write \"tcp://127.0.0.1:9380\", or \"off\"");
+        report.mistake(section.place("admin"), problem);
+    }
+    let log = section.section("log");
+    let format = match log.and_then(|log| log.text("format")) {
+        Some("json") => LogFormat::Json,
+        _ => LogFormat::Human,
+    };
+    let level = match log.and_then(|log| log.text("level")) {
+        Some("error") => LogLevel::Error,
+        Some("warn") => LogLevel::Warn,
+        Some("debug") => LogLevel::Debug,
+        Some("trace") => LogLevel::Trace,
+        _ => LogLevel::Info,
+    };
+    ServerConfig {
+        workers,
+        admin,
+        log: LogConfig { format, level },
+        drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
+    }
+}
+
+fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
+    let limits = Limits {
+        clients_max: section.number_u32("clients_max"),
+        bulk_len_max: section.number_u32("bulk_len_max"),
+        request_args_max: section.number_u32("request_args_max"),
+        request_len_max: section.number_u32("request_len_max"),
+        inline_len_max: section.number_u32("inline_len_max"),
+        reply_len_max: section.number_u32("reply_len_max"),
+        reply_depth_max: section.number_u32("reply_depth_max"),
+        session_in_flight_max: section.number_u32("session_in_flight_max"),
+        session_output_len_soft: section.number_u32("session_output_len_soft"),
+        session_output_len_hard: section.number("session_output_len_hard").unwrap_or_default(),
+        link_in_flight_max: section.number_u32("link_in_flight_max"),
+        link_output_len_max: section.number_u32("link_output_len_max"),
+        read_len_per_turn: section.number_u32("read_len_per_turn"),
+    };
+    let mut at_least = |larger: &str, smaller: &str, why: &str| {
+        if section.number(larger) < section.number(smaller) {
+            let at = section.given(larger).or(section.given(smaller)).unwrap_or(section.at);
+            let what = format!("{larger} in [limits] is below {smaller}: {why}");
+            report
+                .consequence(at, Problem::new(what, format!("raise {larger} or lower {smaller}")));
+        }
+    };
+    at_least("request_len_max", "bulk_len_max", "the longest argument would never fit");
+    at_least(
+        "session_output_len_hard",
+        "session_output_len_soft",
+        "clients would be cut off before they are slowed",
+    );
+    limits
+}
+
+fn store(section: &Section) -> StoreConfig {
+    let name = section.text("eviction").unwrap_or_default();
+    let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
+    StoreConfig {
+        memory_max: section.number("memory_max"),
+        eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),
+        databases: section.number_u32("databases"),
+    }
+}
+
+fn sharded(
+    section: &Section,
+    limits: &Limits,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> ShardedConfig {
+    let servers = servers(section, report);
+    let (reconnect_min, reconnect_max) = reconnect(section, report);
+    let (password, password_file) = password(section, read_file, report);
+    let ejection = section.section("ejection").map(ejection);
+    if let (Some(at), [_]) = (section.given("ejection"), servers.as_slice()) {
+        let what = format!("{} ejects its only server", section.header);
+        let hint = "while it is out every request fails: remove ejection, or add servers";
+        report.warning(at, Problem::new(what, hint));
+    }
+    let hash = Hash::ALL.into_iter().find(|hash| Some(hash.name()) == section.text("hash"));
+    let distribution = section.text("distribution").and_then(Distribution::from_name);
+    let hash_tag = match section.value("hash_tag") {
+        Some(Value::HashTag(tag)) => *tag,
+        _ => None,
+    };
+    let pool = ShardedPool {
+        hash: hash.unwrap_or(Hash::Fnv1a64),
+        distribution: distribution.unwrap_or(Distribution::Ketama),
+        hash_tag,
+        servers,
+        timeout: section.duration("timeout").unwrap_or_default(),
+        connect_timeout: section.duration("connect_timeout").unwrap_or_default(),
+        server_connections: section.number_u32("server_connections") as u16,
+        preconnect: section.bool("preconnect"),
+        password,
+        database: section.number_u32("database"),
+        databases_allowed: section.number_u32("databases"),
+        ejection,
+        reconnect_min,
+        reconnect_max,
+        link_in_flight_max: at_most_the_limit(
+            section,
+            "queue_len_max",
+            ("link_in_flight_max", limits.link_in_flight_max),
+            report,
+        ),
+        link_output_len_max: limits.link_output_len_max,
+    };
+    let clients_limit = ("clients_max", limits.clients_max);
+    let clients_max = at_most_the_limit(section, "clients_max", clients_limit, report);
+    ShardedConfig { pool, password_file, clients_max }
+}
+
+fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server> {
+    let Some(Value::Servers(placed)) = section.value("servers") else { return Vec::new() };
+    let mut by_name = std::collections::BTreeMap::new();
+    for (at, server) in placed {
+        let name = server.ring_name().into_owned();
+        if by_name.insert(name.clone(), ()).is_some() {
+            let what = format!("servers in {}: {} is there twice", section.header, quoted(&name));
+            let hint = "give every server a name or address of its own, or raise the weight of one";
+            report.consequence(*at, Problem::new(what, hint));
+        }
+    }
+    placed.iter().map(|(_, server)| server.clone()).collect()
+}
+
+fn ejection(section: &Section) -> Ejection {
+    let rejoin = match section.value("rejoin") {
+        Some(Value::Rejoin(rejoin)) => *rejoin,
+        _ => Rejoin::Serve,
+    };
+    Ejection {
+        after_failures: section.number_u32("after_failures"),
+        for_: section.duration("for").unwrap_or_default(),
+        rejoin,
+    }
+}
+
+fn reconnect(
+    section: &Section,
+    report: &mut Report<'_>,
+) -> (std::time::Duration, std::time::Duration) {
+    let Some(reconnect) = section.section("reconnect") else { return Default::default() };
+    let min = reconnect.duration("min").unwrap_or_default();
+    let max = reconnect.duration("max").unwrap_or_default();
+    if min > max {
+        let what = format!("min is above max in {}", reconnect.header);
+        let problem = Problem::new(what, "lower min, or raise max to at least min");
+        report.consequence(section.place("reconnect"), problem);
+    }
+    (min, max)
+}
+
+/// A pool's own bound, which may only be tighter than that of `[limits]`.
+fn at_most_the_limit(
+    section: &Section,
+    name: &str,
+    (limit_name, limit): (&str, u32),
+    report: &mut Report<'_>,
+) -> u32 {
+    let own = section.number(name).map(|own| own as u32);
+    if own.is_some_and(|own| own > limit) {
+        let what =
+            format!("{name} in {} is above {limit_name} in [limits] ({limit})", section.header);
+        let hint = format!("write at most {limit}, or raise {limit_name} in [limits]");
+        report.consequence(section.place(name), Problem::new(what, hint));
+    }
+    own.unwrap_or(limit)
+}
+
+/// `password`, or what is in `password_file`.
+fn password(
+    section: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> (Option<Password>, Option<PathBuf>) {
+    let written = match section.value("password") {
+        Some(Value::Secret(password)) => Some(password.clone()),
+        _ => None,
+    };
+    let Some(Value::Path(path)) = section.value("password_file") else { return (written, None) };
+    let at = section.place("password_file");
+    if section.given("password").is_some() {
+        let what = format!("{} has both password and password_file", section.header);
+        report.consequence(at, Problem::new(what, "keep one of them"));
+        return (written, None);
+    }
+    let Some(read_file) = read_file else { return (None, Some(path.clone())) };
+    let read = read_file(path).and_then(|text| {
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        check_password(text.strip_suffix('\r').unwrap_or(text))
+    });
+    let password = read
+        .map_err(|why| {
+            let what = format!("password_file in {}: {}: {why}", section.header, path.display());
+            let hint = "give a readable file with the password and nothing else in it";
+            report.consequence(at, Problem::new(what, hint));
+        })
+        .ok();
+    (password, Some(path.clone()))
+}
+
+fn listener(
+    section: &Section,
+    named: &[NamedPool],
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Option<ListenerConfig> {
+    let pool_index = section.text("pool").and_then(|name| {
+        let index = named.iter().position(|pool| pool.name == name);
+        if index.is_none() {
+            report.consequence(section.place("pool"), unknown_pool(name, named));
+        }
+        index
+    });
+    let (mut password, password_file) = password(section, read_file, report);
+    let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
+    if let Some(("sharded", pool)) = pool_section
+        && let Some(Value::Secret(of_pool)) = pool.value("client_password")
+    {
+        let own = section.given("password").or(section.given("password_file"));
+        if let Some(at) = own {
+            let what = format!(
+                "[[listener]] has a password, and {} has a client_password for it",
+                pool.header
+            );
+            report.consequence(at, Problem::new(what, "keep one of them"));
+        }
+        password = Some(of_pool.clone());
+    }
+    let Some(Value::Listen(bind)) = section.value("bind") else { return None };
+    refuse_keys_of_other_sockets(section, bind, report);
+    Some(ListenerConfig {
+        bind: bind.clone(),
+        protocol: Protocol::Redis,
+        pool_index: pool_index?,
+        backlog: section.number_u32("backlog"),
+        password,
+        password_file,
+        mode: section.number("mode").map(|mode| mode as u32),
+        tcp_keepalive: match bind {
+            ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),
+            ListenAddr::Unix(_) => None,
+        },
+    })
+}
+
+fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
+    let names = || named.iter().map(|pool| pool.name.as_str());
+    let hint = match nearest(name, names()) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None if named.is_empty() => "add a table [pool.NAME]".to_owned(),
+        None => format!("pools are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    Problem::new(format!("pool in [[listener]]: there is no pool {}", quoted(name)), hint)
+}
+
+fn refuse_keys_of_other_sockets(section: &Section, bind: &ListenAddr, report: &mut Report<'_>) {
+    let (stray, kind) = match bind {
+        ListenAddr::Tcp(_) => ("mode", "unix"),
+        ListenAddr::Unix(_) => ("tcp_keepalive", "tcp"),
+    };
+    if let Some(at) = section.given(stray) {
+        let what = format!("{stray} in [[listener]] is for {kind}:// listeners only");
+        report.consequence(at, Problem::new(what, format!("remove {stray}")));
+    }
+}
+
+/// No two sockets of ours on one address.
+fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>) {
+    let admin = root.section("server").map(|server| (server, "admin"));
+    let binds = listeners.iter().map(|listener| (listener, "bind"));
+    let mut taken: Vec<(usize, &ListenAddr)> = Vec::new();
+    for (section, name) in binds.chain(admin) {
+        let Some(Value::Listen(addr)) = section.value(name) else { continue };
+        let at = section.place(name);
+        if let Some((other_at, other)) = taken.iter().find(|(_, other)| addr.clashes_with(other)) {
+            // The admin address may be a default, written nowhere.
+            let (late, early) = match section.given(name) {
+                Some(_) => (at.max(*other_at), at.min(*other_at)),
+                None => (*other_at, at),
+            };
+            let what = match section.given(name) {
+                Some(_) => format!(
+                    "{addr} is taken: line {} listens on {other} already",
+                    report.line_number(early)
+                ),
+                None => format!("{other} is taken: admin in [server] is {addr} unless given"),
+            };
+            report
+                .consequence(late, Problem::new(what, "give one of the two another port or path"));
+        }
+        taken.push((at, addr));
+    }
+}
+
+fn warn_of_unused(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+    for pool in named {
+        if listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
+            let what = format!("no listener uses pool {}", quoted(&pool.name));
+            let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
+            report.warning(pool.at, Problem::new(what, hint));
+        }
+    }
+}

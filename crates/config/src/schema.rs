@@ -1,0 +1,595 @@
+//! Every key of the file, once: its type, range, default and meaning. The
+//! reader, the hints for unknown keys, `describe` and `docs/config.md` all
+//! come from here.
+
+use std::time::Duration;
+
+/// What a key takes.
+pub(crate) enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// `"400ms"`.
+    Duration { min: Duration, max: Duration },
+    /// `"64MiB"`.
+    Size { min: u64, max: u64 },
+    /// A whole number.
+    Count { min: u64, max: u64 },
+    /// A number of worker threads, or `{ min = …, max = … }`.
+    Workers,
+    /// One of a few words.
+    Choice(&'static Choices),
+    /// Where we listen.
+    Listen,
+    /// Backends.
+    Servers,
+    /// `"serve"`, `"flush"`, `"quarantine"` or `"quarantine 10m"`.
+    Rejoin,
+    /// Two characters, or none.
+    HashTag,
+    /// The name of a pool.
+    PoolName,
+    /// Permission bits of a unix socket: `"0660"`.
+    Mode,
+    /// A password; never shown.
+    Secret,
+    /// An absolute path.
+    Path,
+    /// A table of its own.
+    Table(&'static Table),
+    /// Any number of tables: `[[listener]]`.
+    List(&'static Table),
+    /// Tables by name, each after its `kind`: `[pool.NAME]`.
+    Pools,
+}
+
+/// Words a key takes, with those it may take one day.
+pub(crate) struct Choices {
+    pub(crate) now: &'static [&'static str],
+    pub(crate) later: &'static [&'static str],
+}
+
+/// What holds when a key is absent.
+pub(crate) enum Absent {
+    /// The file is refused.
+    Refused,
+    /// Nothing: the feature is off, or the value comes from elsewhere, as the
+    /// text tells.
+    Unset(&'static str),
+    /// This value, as it would be written in the file.
+    Is(&'static str),
+}
+
+/// One key.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// A word taken besides what `kind` says, such as `"off"`.
+    pub(crate) word: Option<&'static str>,
+    pub(crate) absent: Absent,
+    /// What other programs call it, for the hint to an unknown key.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) doc: &'static str,
+}
+
+/// The keys of one table.
+pub(crate) struct Table {
+    /// As a reader finds it in the file: `[server]`.
+    pub(crate) header: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) keys: &'static [Key],
+}
+
+impl Table {
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.keys.iter().map(|key| key.name)
+    }
+}
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+const fn hours(count: u64) -> Duration {
+    Duration::from_secs(count * 3600)
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn key(name: &'static str, kind: Kind, absent: Absent, doc: &'static str) -> Key {
+    Key { name, kind, word: None, absent, aliases: &[], doc }
+}
+
+impl Key {
+    pub(crate) fn is_pools(&self) -> bool {
+        matches!(self.kind, Kind::Pools)
+    }
+
+    const fn or_word(mut self, word: &'static str) -> Self {
+        self.word = Some(word);
+        self
+    }
+
+    const fn known_elsewhere_as(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+}
+
+use Absent::{Is, Refused, Unset};
+use Kind::{
+    Bool, Choice, Count, HashTag, List, Listen, Mode, Path, PoolName, Pools, Rejoin, Secret,
+    Servers, Size, Workers,
+};
+
+/// The file itself.
+pub(crate) static ROOT: Table = Table {
+    header: "the file",
+    doc: "",
+    keys: &[
+        key("server", Kind::Table(&SERVER), Is("{}"), "The process itself."),
+        key("limits", Kind::Table(&LIMITS), Is("{}"), "Bounds on what clients may use."),
+        key("listener", List(&LISTENER), Refused, "Where clients connect."),
+        key("pool", Pools, Refused, "Where requests go."),
+    ],
+};
+
+pub(crate) static SERVER: Table = Table {
+    header: "[server]",
+    doc: "The process itself. The whole table may be left out.",
+    keys: &[
+        key(
+            "workers",
+            Workers,
+            Is("\"auto\""),
+            "Threads that serve requests. `\"auto\"` starts one and adds another while all are busy, up to the number of cores: one busy worker costs less CPU per request than two half idle ones. A number fixes the count; `{ min = 2, max = 8 }` bounds it.",
+        )
+        .or_word("auto")
+        .known_elsewhere_as(&["worker_threads", "threads", "io_threads"]),
+        key(
+            "admin",
+            Listen,
+            Is("\"tcp://127.0.0.1:9380\""),
+            "Where `/metrics` and `/healthz` are served over HTTP. TCP only. It has no password: do not open it to strangers.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["stats_port", "stats_addr", "metrics"]),
+        key("log", Kind::Table(&LOG), Is("{}"), "What is logged, and how."),
+        key(
+            "drain_timeout",
+            Kind::Duration { min: ms(0), max: hours(1) },
+            Is("\"10s\""),
+            "How long requests in flight may take to finish after SIGTERM before they are cut off.",
+        )
+        .known_elsewhere_as(&["shutdown_timeout", "grace_period"]),
+    ],
+};
+
+pub(crate) static LOG: Table = Table {
+    header: "log in [server]",
+    doc: "`log = { format = \"json\", level = \"info\" }` in `[server]`.",
+    keys: &[
+        key(
+            "format",
+            Choice(&Choices { now: &["human", "json"], later: &[] }),
+            Is("\"human\""),
+            "`\"json\"` writes one object per line.",
+        ),
+        key(
+            "level",
+            Choice(&Choices { now: &["error", "warn", "info", "debug", "trace"], later: &[] }),
+            Is("\"info\""),
+            "The least important messages still written. No level logs requests.",
+        )
+        .known_elsewhere_as(&["loglevel", "verbosity"]),
+    ],
+};
+
+pub(crate) static LIMITS: Table = Table {
+    header: "[limits]",
+    doc: "Every bound on what a client or a backend can make Keyway hold. The whole table may be left out; the defaults are those of Redis where Redis has one.",
+    keys: &[
+        key(
+            "clients_max",
+            Count { min: 1, max: 1_000_000 },
+            Is("100000"),
+            "Clients connected at once, per worker; one more is refused with an error. Each costs a file descriptor and under 1 KiB.",
+        )
+        .known_elsewhere_as(&["maxclients", "max_clients", "max_connections", "client_connections"]),
+        key(
+            "bulk_len_max",
+            Size { min: KIB, max: GIB },
+            Is("\"512MiB\""),
+            "Longest argument of a request.",
+        )
+        .known_elsewhere_as(&["proto_max_bulk_len", "proto-max-bulk-len"]),
+        key(
+            "request_args_max",
+            Count { min: 64, max: 1 << 24 },
+            Is("1048576"),
+            "Most arguments of one request.",
+        ),
+        key(
+            "request_len_max",
+            Size { min: KIB, max: 2 * GIB },
+            Is("\"576MiB\""),
+            "Longest whole request; at least `bulk_len_max`.",
+        ),
+        key(
+            "inline_len_max",
+            Size { min: 64, max: 16 * MIB },
+            Is("\"64KiB\""),
+            "Longest request line without RESP framing, as typed into telnet.",
+        ),
+        key(
+            "reply_len_max",
+            Size { min: KIB, max: 3 * GIB },
+            Is("\"1GiB\""),
+            "Longest reply taken from a backend; a longer one closes that connection.",
+        ),
+        key(
+            "reply_depth_max",
+            Count { min: 2, max: 64 },
+            Is("16"),
+            "Deepest nesting of arrays taken from a backend.",
+        ),
+        key(
+            "session_in_flight_max",
+            Count { min: 1, max: 1 << 20 },
+            Is("1024"),
+            "Requests of one client in flight before no more are read from it. Smaller slows deep pipelines; larger lets one client hold more memory.",
+        ),
+        key(
+            "session_output_len_soft",
+            Size { min: 4 * KIB, max: GIB },
+            Is("\"1MiB\""),
+            "Replies a client has not read above which no more of its requests are read.",
+        ),
+        key(
+            "session_output_len_hard",
+            Size { min: 64 * KIB, max: TIB },
+            Is("\"1GiB\""),
+            "Replies a client has not read above which it is disconnected; at least `session_output_len_soft`.",
+        )
+        .known_elsewhere_as(&["client_output_buffer_limit"]),
+        key(
+            "link_in_flight_max",
+            Count { min: 16, max: 1 << 24 },
+            Is("65536"),
+            "Requests queued on one connection to a backend before clients that need it are left unread.",
+        ),
+        key(
+            "link_output_len_max",
+            Size { min: 64 * KIB, max: 3 * GIB },
+            Is("\"16MiB\""),
+            "Unsent bytes on one connection to a backend before clients that need it are left unread.",
+        ),
+        key(
+            "read_len_per_turn",
+            Size { min: 4 * KIB, max: 64 * MIB },
+            Is("\"256KiB\""),
+            "Bytes read from one connection before the others get their turn.",
+        ),
+    ],
+};
+
+pub(crate) static LISTENER: Table = Table {
+    header: "[[listener]]",
+    doc: "Where clients connect; at least one, each with its own `[[listener]]` line.",
+    keys: &[
+        key(
+            "bind",
+            Listen,
+            Refused,
+            "`\"tcp://127.0.0.1:6380\"`, `\"tcp://[::1]:6380\"` or `\"unix:///run/keyway.sock\"`. Use 0.0.0.0 or [::] for every address of the machine, port 0 for any free port.",
+        )
+        .known_elsewhere_as(&["listen", "address", "addr", "port"]),
+        key(
+            "protocol",
+            Choice(&Choices { now: &["redis"], later: &["memcached"] }),
+            Is("\"redis\""),
+            "What clients speak.",
+        ),
+        key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
+        key(
+            "backlog",
+            Count { min: 1, max: 65_535 },
+            Is("1024"),
+            "Connections the kernel holds until they are accepted. The kernel lowers it to `net.core.somaxconn`.",
+        ),
+        key(
+            "password",
+            Secret,
+            Unset("no password, or the pool's `client_password`"),
+            "What clients must send with AUTH before anything else.",
+        )
+        .known_elsewhere_as(&["requirepass", "auth"]),
+        key(
+            "password_file",
+            Path,
+            Unset("no password, or the pool's `client_password`"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+        ),
+        key(
+            "mode",
+            Mode,
+            Unset("as the umask says"),
+            "Permission bits of a unix socket, in octal: `\"0660\"`.",
+        )
+        .known_elsewhere_as(&["unixsocketperm", "permission", "perm"]),
+        key(
+            "tcp_keepalive",
+            Kind::Duration { min: ms(1000), max: hours(9) },
+            Is("\"300s\""),
+            "Silence after which the kernel asks whether a client is still there. TCP only.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["tcpkeepalive"]),
+    ],
+};
+
+const POOL_KINDS: Choices = Choices {
+    now: &["store", "sharded"],
+    later: &["slots", "cluster", "replicated", "memcached", "prefix", "mirror"],
+};
+
+pub(crate) static STORE: Table = Table {
+    header: "[pool.NAME] of kind \"store\"",
+    doc: "The embedded store: Keyway itself holds the data, in memory.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"store\"`."),
+        key(
+            "memory_max",
+            Size { min: MIB, max: 64 * TIB },
+            Is("\"auto\""),
+            "Memory for data, beyond which `eviction` begins. `\"auto\"` takes a share of the memory of the machine or container, printed at start.",
+        )
+        .or_word("auto")
+        .known_elsewhere_as(&["maxmemory", "max_memory"]),
+        key(
+            "eviction",
+            Choice(&Choices {
+                now: &[
+                    "allkeys-s3fifo",
+                    "allkeys-lru",
+                    "allkeys-lfu",
+                    "allkeys-random",
+                    "volatile-lru",
+                    "volatile-lfu",
+                    "volatile-random",
+                    "volatile-ttl",
+                    "noeviction",
+                ],
+                later: &[],
+            }),
+            Is("\"allkeys-s3fifo\""),
+            "What gives way when memory is full: Redis's `maxmemory-policy` names, and S3-FIFO, which keeps the working set through scans. `\"noeviction\"` refuses writes instead.",
+        )
+        .known_elsewhere_as(&["maxmemory_policy", "maxmemory-policy", "policy"]),
+        key(
+            "databases",
+            Count { min: 1, max: 1024 },
+            Is("16"),
+            "Databases clients may SELECT, numbered from 0.",
+        ),
+    ],
+};
+
+pub(crate) static SHARDED: Table = Table {
+    header: "[pool.NAME] of kind \"sharded\"",
+    doc: "Keys spread over Redis or Valkey servers by hash. Every key goes where twemproxy with the same `hash`, `distribution`, `hash_tag` and `servers` sends it.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"sharded\"`."),
+        key(
+            "servers",
+            Servers,
+            Refused,
+            "`\"HOST:PORT:WEIGHT NAME\"` or `\"unix:///PATH:WEIGHT NAME\"` each; weight (1) and name may be left out. With `ketama`, names (or else addresses) decide which keys a server gets: give names, and a server can move without its keys moving.",
+        )
+        .known_elsewhere_as(&["backends", "nodes", "hosts", "upstreams"]),
+        key(
+            "hash",
+            Choice(&Choices {
+                now: &[
+                    "one_at_a_time",
+                    "md5",
+                    "crc16",
+                    "crc32",
+                    "crc32a",
+                    "fnv1_64",
+                    "fnv1a_64",
+                    "fnv1_32",
+                    "fnv1a_32",
+                    "hsieh",
+                    "murmur",
+                    "jenkins",
+                ],
+                later: &[],
+            }),
+            Is("\"fnv1a_64\""),
+            "How a key becomes a number. Changing it moves nearly every key.",
+        ),
+        key(
+            "distribution",
+            Choice(&Choices { now: &["ketama", "modula", "random"], later: &[] }),
+            Is("\"ketama\""),
+            "How that number chooses a server: `ketama` moves few keys when servers change, `modula` nearly all; `random` ignores the key.",
+        ),
+        key(
+            "hash_tag",
+            HashTag,
+            Is("\"\""),
+            "Two characters, such as `\"{}\"`: when both are found in a key, only what stands between them is hashed, so that related keys share a server. Empty for none.",
+        ),
+        key(
+            "timeout",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"1s\""),
+            "How long a request may wait for its reply; then it alone fails. The default answers before most clients' own time limit does, yet leaves a thousand times what Redis needs for a usual command; raise it for slow scripts.",
+        )
+        .known_elsewhere_as(&["server_timeout"]),
+        key(
+            "connect_timeout",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"500ms\""),
+            "How long a connection to a server may take to stand, handshake included.",
+        ),
+        key(
+            "server_connections",
+            Count { min: 1, max: 64 },
+            Is("1"),
+            "Connections to each server, per worker. One is fastest: more means smaller batches.",
+        ),
+        key(
+            "preconnect",
+            Bool,
+            Is("false"),
+            "Connect to every server at start, not on its first request.",
+        ),
+        key(
+            "password",
+            Secret,
+            Unset("none is sent"),
+            "What is sent to the servers with AUTH.",
+        )
+        .known_elsewhere_as(&["redis_auth", "auth", "masterauth"]),
+        key(
+            "password_file",
+            Path,
+            Unset("none is sent"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+        ),
+        key(
+            "client_password",
+            Secret,
+            Unset("clients need none"),
+            "What clients must send with AUTH, on every listener of this pool that has no `password` of its own.",
+        )
+        .known_elsewhere_as(&["requirepass"]),
+        key(
+            "database",
+            Count { min: 0, max: 65_535 },
+            Is("0"),
+            "The servers' database that clients see as database 0.",
+        )
+        .known_elsewhere_as(&["redis_db", "db"]),
+        key(
+            "databases",
+            Count { min: 1, max: 1024 },
+            Is("1"),
+            "Databases clients may SELECT, numbered from 0; database N is the servers' `database` + N.",
+        ),
+        key(
+            "ejection",
+            Kind::Table(&EJECTION),
+            Unset("off: a failing server keeps its keys, and requests for them fail"),
+            "Take a failing server out and spread its keys over the others.",
+        )
+        .known_elsewhere_as(&[
+            "auto_eject_hosts",
+            "server_failure_limit",
+            "server_retry_timeout",
+        ]),
+        key(
+            "reconnect",
+            Kind::Table(&RECONNECT),
+            Is("{}"),
+            "Pauses between attempts to reach a server.",
+        )
+        .known_elsewhere_as(&["backoff"]),
+        key(
+            "clients_max",
+            Count { min: 1, max: 1_000_000 },
+            Unset("`clients_max` in `[limits]`"),
+            "Clients of this pool connected at once, per worker; at most `clients_max` in `[limits]`.",
+        )
+        .known_elsewhere_as(&["client_connections"]),
+        key(
+            "queue_len_max",
+            Count { min: 16, max: 1 << 24 },
+            Unset("`link_in_flight_max` in `[limits]`"),
+            "Requests queued on one connection to a server before clients that need it are left unread; at most `link_in_flight_max` in `[limits]`.",
+        ),
+    ],
+};
+
+pub(crate) static EJECTION: Table = Table {
+    header: "ejection in [pool.NAME]",
+    doc: "`ejection = { after_failures = 3, for = \"30s\", rejoin = \"flush\" }` in a pool of kind `\"sharded\"`. Without it, no server is ever ejected; an empty `{}` turns it on with the defaults.",
+    keys: &[
+        key(
+            "after_failures",
+            Count { min: 1, max: 100_000 },
+            Is("3"),
+            "Failed requests or connections in a row that eject a server.",
+        )
+        .known_elsewhere_as(&["server_failure_limit"]),
+        key(
+            "for",
+            Kind::Duration { min: ms(1), max: hours(24) },
+            Is("\"30s\""),
+            "How long until the server is tried again.",
+        )
+        .known_elsewhere_as(&["server_retry_timeout"]),
+        key(
+            "rejoin",
+            Rejoin,
+            Is("\"serve\""),
+            "What happens to what the server held before, which may be stale by now: `\"serve\"` gives it to clients as it is; `\"flush\"` empties the server's database first; `\"quarantine 10m\"` keeps the server out that much longer, so that what has a shorter expiry is gone; `\"quarantine\"` keeps it out until an operator restores it or Keyway restarts.",
+        ),
+    ],
+};
+
+pub(crate) static RECONNECT: Table = Table {
+    header: "reconnect in [pool.NAME]",
+    doc: "`reconnect = { min = \"50ms\", max = \"2s\" }` in a pool of kind `\"sharded\"`. The pause doubles from `min` to `max`, each shortened by chance so that not all workers try at once.",
+    keys: &[
+        key(
+            "min",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"50ms\""),
+            "The first pause.",
+        ),
+        key(
+            "max",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"2s\""),
+            "The longest pause; at least `min`.",
+        ),
+    ],
+};
+
+/// `workers` as a table.
+pub(crate) static WORKERS: Table = Table {
+    header: "workers in [server]",
+    doc: "`workers = { min = 2, max = 8 }` in `[server]`, in place of `\"auto\"` or a number.",
+    keys: &[
+        key("min", Count { min: 1, max: WORKERS_MAX as u64 }, Refused, "Workers at start."),
+        key(
+            "max",
+            Count { min: 1, max: WORKERS_MAX as u64 },
+            Refused,
+            "Workers at most; at least `min`.",
+        ),
+    ],
+};
+
+/// Most workers: more cores than any machine has, and a typing error stops
+/// here instead of at the thread limit.
+pub(crate) const WORKERS_MAX: u16 = 1024;
+
+/// Longest quarantine that is not for ever: 30 days.
+pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
+
+/// Every table with keys of its own, in the order of the documentation.
+pub(crate) static TABLES: [&Table; 9] =
+    [&SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &SHARDED, &EJECTION, &RECONNECT];
+
+/// The kinds of pools, each with its table.
+pub(crate) static POOLS: [(&str, &Table); 2] = [("store", &STORE), ("sharded", &SHARDED)];

@@ -1,0 +1,126 @@
+//! Says in the reader's words why a text is not TOML.
+
+use crate::error::{Problem, Report};
+use toml::de::Error;
+
+/// Reports each syntax error that is not merely the result of another.
+pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) {
+    let mut places: Vec<(usize, usize, &str)> = errors
+        .iter()
+        .map(|error| {
+            let span = error.span().unwrap_or(0..0);
+            (span.start.min(text.len()), span.end.min(text.len()), error.message())
+        })
+        .collect();
+    places.sort_unstable();
+    let mut repeated_headers = Vec::new();
+    for (start, end, message) in places {
+        if message == "duplicate key" {
+            let header = header_above(text, start);
+            let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+            if header == Some(line_start) {
+                repeated_headers.push(line_start);
+            } else if header.is_some_and(|header| repeated_headers.contains(&header)) {
+                // The table is there twice, so of course are its keys.
+                continue;
+            }
+        }
+        let problem = explain(message, &text[start..end], report.line_text(start));
+        report.syntax(start, problem);
+    }
+}
+
+/// Where the last line at or above `at` starts that begins with `[`.
+fn header_above(text: &str, at: usize) -> Option<usize> {
+    let line_end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
+    let mut line_start = 0;
+    let mut header = None;
+    for line in text[..line_end].split_inclusive('\n') {
+        if line.trim_start().starts_with('[') {
+            header = Some(line_start);
+        }
+        line_start += line.len();
+    }
+    header
+}
+
+/// `found` is the text the parser points at, `line` the line it stands in.
+fn explain(message: &str, found: &str, line: &str) -> Problem {
+    let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let trimmed = line.trim();
+    let key = trimmed.split('=').next().unwrap_or_default().trim();
+    match what {
+        "duplicate key" if trimmed.starts_with('[') => Problem::new(
+            format!("{trimmed} is there twice"),
+            "put all its keys under one header, or rename one",
+        ),
+        "duplicate key" => {
+            Problem::new(format!("{found} is given twice in one table"), "keep one of the two")
+        }
+        "string values must be quoted" | "invalid boolean" => unquoted(found, key),
+        "invalid unquoted key" if found == ":" => {
+            Problem::new("a key is followed by = in TOML, not by :", "write KEY = VALUE")
+        }
+        "key with no value" if trimmed.contains(':') && !trimmed.contains('=') => {
+            Problem::new("a key is followed by = in TOML, not by :", "write KEY = VALUE")
+        }
+        "key with no value" => Problem::new("a key stands without a value", "write KEY = VALUE"),
+        "invalid basic string" | "invalid literal string" if expected.len() <= 3 => {
+            Problem::new("a string is not closed", format!("end it with {expected}"))
+        }
+        "unclosed array" => Problem::new("a list is not closed", "end it with ]"),
+        "unclosed inline table" => Problem::new("a table is not closed", "end it with }"),
+        "unclosed table" | "unclosed array table" => Problem::new(
+            format!("the header {} is not closed", shown_header(trimmed)),
+            "write [NAME], or [[listener]] for listeners",
+        ),
+        what if what.starts_with("missing comma") => {
+            Problem::new("a comma is missing", "put a comma after each element but the last")
+        }
+        "unexpected key or value" => Problem::new(
+            "something follows where the line should end",
+            "put every key on a line of its own",
+        ),
+        "unexpected leading zero" => {
+            Problem::new("a number starts with 0", "remove the zero, or put the value in quotes")
+        }
+        what if expected.is_empty() => {
+            Problem::new(what, "write KEY = VALUE lines as in docs/config.md")
+        }
+        "missing escaped value" => Problem::new(
+            "a backslash in a string is not followed by a known letter",
+            "write \\\\ for a backslash",
+        ),
+        what => Problem::new(what, format!("expected here: {expected}")),
+    }
+}
+
+fn shown_header(line: &str) -> String {
+    line.chars().take(60).collect()
+}
+
+/// A value that TOML would take as a string if it had quotes.
+fn unquoted(found: &str, key: &str) -> Problem {
+    if found.is_empty() {
+        return Problem::new("a key stands without a value", "write KEY = VALUE");
+    }
+    if key.contains("pass") || found.contains('@') {
+        let key: String = key.chars().take(60).collect();
+        return Problem::new(
+            format!("the value of {key} is not in quotes"),
+            "put it in double quotes",
+        );
+    }
+    let bool_like = ["yes", "no", "on", "off", "true", "false"];
+    if bool_like.iter().any(|word| word.eq_ignore_ascii_case(found)) {
+        let what = format!("{found} is not a value of TOML");
+        return Problem::new(what, "write true or false, or a word in double quotes");
+    }
+    let shown: String = found.chars().take_while(|c| !c.is_control()).take(60).collect();
+    let hint = if shown.len() == found.len() && !found.contains(['"', '\\']) {
+        format!("write \"{found}\"")
+    } else {
+        "put it in double quotes".to_owned()
+    };
+    Problem::new(format!("{shown} is not in quotes"), hint)
+}

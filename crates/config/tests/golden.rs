@@ -1,0 +1,119 @@
+//! Files and what Keyway says about them. After a wanted change of messages,
+//! run with `BLESS=1` to write the expected files anew, and read the diff.
+
+use keyway_config::{Config, describe, import, reference};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[allow(clippy::disallowed_methods, reason = "a switch for developers, not a setting")]
+fn blessing() -> bool {
+    std::env::var("BLESS").is_ok()
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn files(name: &str, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    paths.sort();
+    paths
+}
+
+/// What differs from the expected file, if anything.
+fn difference(expected_path: &Path, actual: &str) -> Option<String> {
+    if blessing() {
+        fs::write(expected_path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(expected_path).unwrap_or_default();
+    (expected != actual).then(|| {
+        format!("{}:\n--- expected\n{expected}--- actual\n{actual}", expected_path.display())
+    })
+}
+
+fn assert_none_differ(differences: Vec<Option<String>>) {
+    let differences: Vec<String> = differences.into_iter().flatten().collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn lines<T: ToString>(items: &[T]) -> String {
+    items.iter().map(|item| item.to_string() + "\n").collect()
+}
+
+#[test]
+fn every_mistake_is_told_with_its_line_and_remedy() {
+    let paths = files("bad", "toml");
+    assert!(paths.len() >= 20);
+    let differences = paths.iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let errors = Config::from_str(&fs::read_to_string(path).unwrap(), &name)
+            .expect_err(&format!("{name} is accepted"));
+        assert!(errors.iter().all(|e| !e.what.is_empty() && !e.hint.is_empty()), "{name}");
+        assert!(errors.iter().all(|e| e.line >= 1 && e.column >= 1), "{name}");
+        assert!(errors.is_sorted_by_key(|e| e.line), "{name}");
+        let text = lines(&errors);
+        assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
+        difference(&path.with_extension("err"), &text)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn a_good_file_resolves_as_expected() {
+    let differences = files("good", "toml").into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let config = Config::from_str(&fs::read_to_string(&path).unwrap(), &name)
+            .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+        let text = format!("{}{}", describe(&config), lines(&config.warnings));
+        assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
+        assert!(!format!("{config:?}").contains("hunter"), "{name} shows a secret in Debug");
+        difference(&path.with_extension("resolved"), &text)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn a_twemproxy_file_becomes_a_valid_file_of_ours() {
+    let differences = files("import/good", "yml").into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let imported = import::twemproxy(&fs::read_to_string(&path).unwrap(), &name)
+            .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+        Config::from_str(&imported.toml, "imported.toml")
+            .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+        for note in &imported.notes {
+            let text = note.split_once(": ").map_or(note.as_str(), |(_, text)| text);
+            assert!(imported.toml.contains(text), "{name}: a note is not in the file: {note}");
+        }
+        difference(&path.with_extension("toml"), &imported.toml)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn every_mistake_in_a_twemproxy_file_is_told_with_its_line() {
+    let differences = files("import/bad", "yml").into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let errors = import::twemproxy(&fs::read_to_string(&path).unwrap(), &name)
+            .expect_err(&format!("{name} is accepted"));
+        assert!(errors.iter().all(|e| e.line >= 1 && !e.hint.is_empty()), "{name}: {errors:?}");
+        let text = lines(&errors);
+        assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
+        difference(&path.with_extension("err"), &text)
+    });
+    assert_none_differ(differences.collect());
+}
+
+#[test]
+fn the_reference_page_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    assert_none_differ(vec![difference(&path, &reference())]);
+}
+
+#[test]
+fn the_example_file_is_valid_and_draws_no_warning() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/keyway.toml");
+    let config = Config::load(&path).unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+    assert_eq!(config.warnings, []);
+}

@@ -1,0 +1,85 @@
+//! Reading real files: the configuration and the passwords it names.
+
+use keyway_config::{Config, ConfigError, PoolKindConfig};
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("keyway-config-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text_with_passwords(of_clients: &str, of_servers: &str) -> String {
+    format!(
+        "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p\"\npassword_file = \"{of_clients}\"\n\
+         [pool.p]\nkind = \"sharded\"\nservers = [\"10.0.0.1:6379\"]\npassword_file = \"{of_servers}\"\n"
+    )
+}
+
+#[test]
+fn passwords_come_from_their_files_less_one_newline() {
+    let folder = Folder::new("passwords");
+    let of_clients = folder.write("clients", "open sesame\n");
+    let of_servers = folder.write("servers", "back door");
+    let text = text_with_passwords(of_clients.to_str().unwrap(), of_servers.to_str().unwrap());
+    let config = Config::load(&folder.write("keyway.toml", &text)).unwrap();
+    let of_listener = config.listeners[0].password.as_ref().unwrap();
+    assert_eq!(of_listener.expose(), "open sesame");
+    let PoolKindConfig::Sharded(sharded) = &config.pools[0].kind else { panic!("not sharded") };
+    assert_eq!(sharded.pool.password.as_ref().unwrap().expose(), "back door");
+    assert_eq!(sharded.password_file.as_deref(), Some(of_servers.as_path()));
+
+    let unread = Config::from_str(&text, "keyway.toml").unwrap();
+    assert_eq!(unread.listeners[0].password, None);
+    assert_eq!(unread.listeners[0].password_file.as_deref(), Some(of_clients.as_path()));
+}
+
+#[test]
+fn every_bad_password_file_is_told_with_its_line() {
+    let folder = Folder::new("bad-passwords");
+    let empty = folder.write("empty", "\n");
+    let text = text_with_passwords(empty.to_str().unwrap(), "/nonexistent/secret");
+    let errors = Config::load(&folder.write("keyway.toml", text)).unwrap_err();
+    let told: Vec<(usize, bool)> =
+        errors.iter().map(|e| (e.line, e.what.contains("empty"))).collect();
+    assert_eq!(told, [(4, true), (8, false)]);
+}
+
+#[test]
+fn a_file_that_is_no_text_is_refused_by_name() {
+    let folder = Folder::new("no-text");
+    let only = |errors: Vec<ConfigError>| errors.into_iter().next().unwrap().to_string();
+    let binary = folder.write("binary.toml", b"# one\n# two \xff\n");
+    let message = only(Config::load(&binary).unwrap_err());
+    assert!(message.contains("binary.toml: line 2 is not UTF-8; give"), "{message}");
+    let message = only(Config::load(&folder.0.join("missing.toml")).unwrap_err());
+    assert!(message.contains("missing.toml: cannot be read: No such file"), "{message}");
+    let message = only(Config::load(&folder.0).unwrap_err());
+    assert!(message.contains("cannot be read"), "{message}");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_moves_no_line() {
+    let text = "\u{feff}[server]\nworker = 2\n";
+    let errors = Config::from_str(text, "f").unwrap_err();
+    assert!(errors.iter().any(|e| (e.line, e.column) == (2, 1)), "{errors:?}");
+}

@@ -1,0 +1,237 @@
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+use crate::routes::{AdminState, respond};
+
+/// What the admin listener grants to those who connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminLimits {
+    /// Connections served at once; more wait in the kernel's accept queue.
+    /// Larger costs about 20 KiB of buffers for each, smaller lets a few
+    /// silent clients delay the others, by `header_time` at most.
+    pub connections_max: usize,
+    /// Time to send the head of a request, from the moment of connecting.
+    pub header_time: Duration,
+    /// Time for a connection as a whole; each serves one request. Smaller
+    /// cuts off scrapes over slow lines.
+    pub connection_time: Duration,
+    /// Time that stopping grants to requests being answered.
+    pub stop_time: Duration,
+}
+
+impl Default for AdminLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 64,
+            header_time: Duration::from_secs(5),
+            connection_time: Duration::from_secs(30),
+            stop_time: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Longest head of a request, in bytes. Ours are under 200; 8 KiB is the
+/// smallest that the HTTP library takes.
+const HEAD_LEN_MAX: usize = 8 << 10;
+/// Most header lines of a request. Browsers send about 20.
+const HEADERS_MAX: usize = 64;
+/// Pause after a failed accept. Only a lack of resources makes accept fail,
+/// and without a pause the thread would spin until that is over.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the admin listener did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address cannot be listened on.
+    #[error("admin listener: cannot listen on {address}: {reason}; {hint}", hint = bind_hint(reason))]
+    Bind {
+        /// As given by the caller.
+        address: String,
+        /// The system's reason.
+        #[source]
+        reason: io::Error,
+    },
+    /// The system refuses the thread or its event queue.
+    #[error(
+        "admin listener: cannot start its thread: {0}; raise the limits on threads and open files"
+    )]
+    Thread(#[source] io::Error),
+}
+
+fn bind_hint(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another process listens there (`ss -ltnp` shows which): stop it or choose another port"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "no interface of this machine has that address: choose 127.0.0.1 or one that it has"
+        }
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose one above",
+        _ => "write it as host:port, such as 127.0.0.1:9180",
+    }
+}
+
+/// The admin listener.
+pub struct Admin;
+
+impl Admin {
+    /// Listens on `address` (host:port, port 0 for any) and answers from
+    /// `state` on a thread of its own until the handle is stopped or dropped.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on or the thread cannot start.
+    pub fn start(address: &str, state: Arc<dyn AdminState>) -> Result<AdminHandle, AdminError> {
+        Self::start_within(AdminLimits::default(), address, state)
+    }
+
+    /// As [`Admin::start`], within `limits`.
+    ///
+    /// # Errors
+    /// As [`Admin::start`].
+    pub fn start_within(
+        limits: AdminLimits,
+        address: &str,
+        state: Arc<dyn AdminState>,
+    ) -> Result<AdminHandle, AdminError> {
+        let bind_error = |reason| AdminError::Bind { address: address.into(), reason };
+        let socket = std::net::TcpListener::bind(address).map_err(bind_error)?;
+        socket.set_nonblocking(true).map_err(bind_error)?;
+        let local_addr = socket.local_addr().map_err(bind_error)?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(AdminError::Thread)?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(socket).map_err(AdminError::Thread)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("keyway-admin".into())
+            .spawn(move || serve(&runtime, limits, listener, state, stopped))
+            .map_err(AdminError::Thread)?;
+        Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// A running admin listener. Dropping it stops it as [`AdminHandle::stop`]
+/// does.
+pub struct AdminHandle {
+    local_addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminHandle {
+    /// Where it listens, with the port that was found for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Stops listening, lets requests being answered end within
+    /// [`AdminLimits::stop_time`], and returns when the thread has ended.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for AdminHandle {
+    fn drop(&mut self) {
+        // Dropping the sender is the signal.
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for AdminHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminHandle").field("local_addr", &self.local_addr).finish_non_exhaustive()
+    }
+}
+
+/// The thread's life.
+fn serve(
+    runtime: &Runtime,
+    limits: AdminLimits,
+    listener: TcpListener,
+    state: Arc<dyn AdminState>,
+    stopped: oneshot::Receiver<()>,
+) {
+    runtime.block_on(async {
+        let open = GracefulShutdown::new();
+        tokio::select! {
+            // Both a value and the sender's end mean stop.
+            _ = stopped => {}
+            never = accept_all(limits, &listener, &state, &open) => match never {},
+        }
+        drop(listener);
+        // Whoever is not done by then is cut off with the runtime.
+        let _ = timeout(limits.stop_time, open.shutdown()).await;
+    });
+}
+
+async fn accept_all(
+    limits: AdminLimits,
+    listener: &TcpListener,
+    state: &Arc<dyn AdminState>,
+    open: &GracefulShutdown,
+) -> Infallible {
+    let places = Arc::new(Semaphore::new(limits.connections_max.max(1)));
+    let mut http = http1::Builder::new();
+    // One request per connection: an idle client holds no place, and a
+    // connection's time is a request's.
+    http.keep_alive(false)
+        .half_close(true)
+        .max_buf_size(HEAD_LEN_MAX)
+        .max_headers(HEADERS_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time);
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            unreachable!("the semaphore is never closed")
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                spawn_connection(&http, stream, place, state, limits.connection_time, open);
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+fn spawn_connection(
+    http: &http1::Builder,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    state: &Arc<dyn AdminState>,
+    time: Duration,
+    open: &GracefulShutdown,
+) {
+    let state = Arc::clone(state);
+    let service = service_fn(move |request| respond(Arc::clone(&state), request));
+    let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
+    tokio::spawn(async move {
+        // A client that breaks HTTP, leaves or exceeds its time harms itself
+        // alone, and there is nobody left to tell.
+        let _ = timeout(time, connection).await;
+        drop(place);
+    });
+}

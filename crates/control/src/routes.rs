@@ -1,0 +1,189 @@
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+/// What the admin listener shows and may change. Called on its thread, one
+/// call at a time, so a call should take milliseconds at most.
+pub trait AdminState: Send + Sync {
+    /// Appends all metrics in the Prometheus text format, version 0.0.4.
+    fn metrics(&self, out: &mut String);
+
+    /// Whether the process is on its way out and takes no new clients.
+    fn draining(&self) -> bool;
+
+    /// Why some pool cannot serve, a line for each reason; empty when every
+    /// pool can.
+    fn not_ready(&self) -> Vec<String>;
+
+    /// Ends the ejection or quarantine of a backend.
+    ///
+    /// # Errors
+    /// When there is no such pool or backend: a text with the names there are.
+    fn restore_backend(&self, pool: &str, backend: &str) -> Result<(), String>;
+}
+
+const GET: &str = "GET";
+const POST: &str = "POST";
+
+/// Every resource: method, path, and what it is for.
+const ROUTES: [(&str, &str, &str); 4] = [
+    (GET, "/metrics", "all metrics in the Prometheus text format"),
+    (GET, "/healthz", "200 while serving, 503 while draining"),
+    (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
+    (POST, "/backends/restore", "?pool=NAME&backend=NAME: end an ejection or quarantine"),
+];
+
+/// Longest body of a request, in bytes. No resource takes one; a small one is
+/// read to its end so that its sender sees the reply and not a reset.
+const BODY_LEN_MAX: usize = 4 << 10;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+type Reply = Response<Full<Bytes>>;
+
+/// Answers one request. Never fails: what cannot be done is a status.
+pub(crate) async fn respond(
+    state: Arc<dyn AdminState>,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    let (head, body) = request.into_parts();
+    if Limited::new(body, BODY_LEN_MAX).collect().await.is_err() {
+        let text = "no resource here takes a request body\n";
+        return Ok(reply(StatusCode::PAYLOAD_TOO_LARGE, text));
+    }
+    Ok(route(&*state, &head.method, head.uri.path(), head.uri.query().unwrap_or_default()))
+}
+
+fn route(state: &dyn AdminState, method: &Method, path: &str, query: &str) -> Reply {
+    let Some((allowed, ..)) = ROUTES.iter().find(|(_, known, _)| *known == path) else {
+        return reply(StatusCode::NOT_FOUND, listing(path));
+    };
+    // The HTTP library sends a HEAD's reply without its body.
+    let asked = if method == Method::HEAD { GET } else { method.as_str() };
+    if asked != *allowed {
+        let text = format!("{path} takes {allowed} only\n");
+        let mut refusal = reply(StatusCode::METHOD_NOT_ALLOWED, text);
+        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        return refusal;
+    }
+    match path {
+        "/metrics" => metrics(state),
+        "/healthz" => healthz(state),
+        "/readyz" => readyz(state),
+        _ => restore(state, query),
+    }
+}
+
+fn reply(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(text.into()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN));
+    reply
+}
+
+fn listing(path: &str) -> String {
+    let mut text = format!("there is no {path} here; there are:\n");
+    for (method, path, what) in ROUTES {
+        let _ = writeln!(text, "{method:4} {path:18} {what}");
+    }
+    text
+}
+
+fn metrics(state: &dyn AdminState) -> Reply {
+    let mut text = String::new();
+    state.metrics(&mut text);
+    let mut reply = reply(StatusCode::OK, text);
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROMETHEUS));
+    reply
+}
+
+fn healthz(state: &dyn AdminState) -> Reply {
+    if state.draining() {
+        reply(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    } else {
+        reply(StatusCode::OK, "ok\n")
+    }
+}
+
+fn readyz(state: &dyn AdminState) -> Reply {
+    let mut reasons = state.not_ready();
+    if state.draining() {
+        reasons.insert(0, "draining".into());
+    }
+    if reasons.is_empty() {
+        return reply(StatusCode::OK, "ready\n");
+    }
+    reply(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
+}
+
+fn restore(state: &dyn AdminState, query: &str) -> Reply {
+    let (pool, backend) = match restore_parameters(query) {
+        Ok(names) => names,
+        Err(wrong) => {
+            let usage = "write POST /backends/restore?pool=NAME&backend=NAME";
+            return reply(StatusCode::BAD_REQUEST, format!("{wrong}; {usage}\n"));
+        }
+    };
+    match state.restore_backend(&pool, &backend) {
+        Ok(()) => {
+            reply(StatusCode::OK, format!("backend {backend} of pool {pool} is in use again\n"))
+        }
+        Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
+    }
+}
+
+/// The pool and the backend named in a query, percent-decoded.
+fn restore_parameters(query: &str) -> Result<(String, String), String> {
+    let (mut pool, mut backend) = (None, None);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let place = match &*name {
+            "pool" => &mut pool,
+            "backend" => &mut backend,
+            _ => return Err(format!("there is no parameter `{name}`")),
+        };
+        if place.replace(value.into_owned()).is_some() {
+            return Err(format!("`{name}` is given twice"));
+        }
+    }
+    let present = |value: Option<String>, name: &str| {
+        value.filter(|value| !value.is_empty()).ok_or(format!("`{name}` is missing"))
+    };
+    Ok((present(pool, "pool")?, present(backend, "backend")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(pool: &str, backend: &str) -> Result<(String, String), String> {
+        Ok((pool.into(), backend.into()))
+    }
+
+    #[test]
+    fn names_in_a_query_may_hold_any_character() {
+        assert_eq!(restore_parameters("pool=a&backend=b"), names("a", "b"));
+        assert_eq!(
+            restore_parameters("backend=10.0.0.1%3A6379%3A1+alpha&pool=%C3%A9%26"),
+            names("é&", "10.0.0.1:6379:1 alpha")
+        );
+    }
+
+    #[test]
+    fn a_wrong_query_names_what_is_wrong() {
+        for (query, wrong) in [
+            ("", "`pool` is missing"),
+            ("pool=a", "`backend` is missing"),
+            ("pool=&backend=b", "`pool` is missing"),
+            ("pool=a&backend=b&pool=c", "`pool` is given twice"),
+            ("pool=a&backend=b&force=1", "there is no parameter `force`"),
+        ] {
+            assert_eq!(restore_parameters(query), Err(wrong.into()), "{query}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Laws of the admin listener, over real sockets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use keyway_control::{Admin, AdminError, AdminHandle, AdminLimits, AdminState};
+use keyway_metrics::{Layout, PoolLayout, Registry};
+
+/// Longer than anything here takes: a read that waits this long has failed.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct State {
+    draining: AtomicBool,
+    unready: AtomicBool,
+    restored: AtomicU64,
+    /// Bytes of metrics besides the registry's.
+    padding: usize,
+}
+
+impl AdminState for State {
+    fn metrics(&self, out: &mut String) {
+        let pool = PoolLayout { name: "sessions".into(), backends: vec!["alpha".into()] };
+        let registry = Registry::new(Layout {
+            classes: &["read"],
+            pools: vec![pool],
+            workers_max: 1,
+            version: "1.2.3",
+            start_unix_micros: 0,
+        });
+        registry.write_prometheus(out);
+        out.extend(std::iter::repeat_n('#', self.padding));
+        out.push('\n');
+    }
+
+    fn draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let reasons = ["pool sessions: no backend is healthy", "pool carts: no backend is healthy"];
+        let all = reasons.map(String::from).to_vec();
+        if self.unready.load(Relaxed) { all } else { Vec::new() }
+    }
+
+    fn restore_backend(&self, pool: &str, backend: &str) -> Result<(), String> {
+        if (pool, backend) != ("sessions", "alpha:6379 é") {
+            return Err(format!("no backend {backend} in pool {pool}; there is: alpha:6379 é"));
+        }
+        self.restored.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+fn start(limits: AdminLimits, state: State) -> (AdminHandle, Arc<State>) {
+    let state = Arc::new(state);
+    let shared: Arc<dyn AdminState> = state.clone();
+    (Admin::start_within(limits, "127.0.0.1:0", shared).expect("a free port"), state)
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&addr, WATCHDOG).expect("the listener accepts");
+    stream.set_read_timeout(Some(WATCHDOG)).expect("a timeout");
+    stream.set_write_timeout(Some(WATCHDOG)).expect("a timeout");
+    stream
+}
+
+/// Everything up to the end of the stream; a reset counts as the end.
+fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the connection is never closed");
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn exchange(addr: SocketAddr, request: &[u8]) -> String {
+    let mut stream = connect(addr);
+    stream.write_all(request).expect("the listener reads");
+    read_to_end(&mut stream)
+}
+
+/// Status, head and body of the reply to a request.
+fn ask(addr: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
+    let request = format!("{method} {target} HTTP/1.1\r\nHost: admin\r\n\r\n");
+    let reply = exchange(addr, request.as_bytes());
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a reply with a head");
+    (status(&reply), head.to_ascii_lowercase(), body.into())
+}
+
+fn status(reply: &str) -> u16 {
+    let code = reply.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    code.and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no status in {reply:?}"))
+}
+
+#[test]
+fn metrics_come_as_prometheus_text() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let (status, head, body) = ask(admin.local_addr(), "GET", "/metrics");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("\nkeyway_process_build_info{version=\"1.2.3\"} 1\n"), "{body}");
+}
+
+#[test]
+fn health_says_whether_the_process_drains() {
+    let (admin, state) = start(AdminLimits::default(), State::default());
+    let ask_health = || ask(admin.local_addr(), "GET", "/healthz");
+    assert_eq!((ask_health().0, ask_health().2), (200, "ok\n".into()));
+    state.draining.store(true, Relaxed);
+    assert_eq!((ask_health().0, ask_health().2), (503, "draining\n".into()));
+    let (status, _, body) = ask(admin.local_addr(), "GET", "/readyz");
+    assert_eq!((status, body), (503, "draining\n".into()));
+}
+
+#[test]
+fn readiness_gives_every_reason() {
+    let (admin, state) = start(AdminLimits::default(), State::default());
+    assert_eq!(ask(admin.local_addr(), "GET", "/readyz").0, 200);
+    state.unready.store(true, Relaxed);
+    let (status, _, body) = ask(admin.local_addr(), "GET", "/readyz");
+    assert_eq!(status, 503);
+    let reasons: Vec<&str> = body.lines().collect();
+    assert_eq!(
+        reasons,
+        ["pool sessions: no backend is healthy", "pool carts: no backend is healthy"]
+    );
+}
+
+#[test]
+fn restore_acts_on_known_names_only() {
+    let (admin, state) = start(AdminLimits::default(), State::default());
+    let post = |query: &str| ask(admin.local_addr(), "POST", &format!("/backends/restore{query}"));
+    assert_eq!(post("?pool=sessions&backend=alpha%3A6379+%C3%A9").0, 200);
+    assert_eq!(state.restored.load(Relaxed), 1);
+    let (status, _, body) = post("?pool=sessions&backend=gamma");
+    assert_eq!(status, 404);
+    assert!(body.contains("gamma") && body.contains("there is: alpha:6379 é"), "{body}");
+    let (status, _, body) = post("?pool=sessions");
+    assert_eq!(status, 400);
+    assert!(body.contains("`backend` is missing"), "{body}");
+    let get = ask(admin.local_addr(), "GET", "/backends/restore?pool=sessions&backend=alpha");
+    assert_eq!(get.0, 405);
+    assert!(get.1.contains("allow: post"), "{}", get.1);
+    assert_eq!(state.restored.load(Relaxed), 1);
+}
+
+#[test]
+fn other_paths_list_what_there_is() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    for target in ["/", "/metric", "/metrics/", "/../etc/passwd", "/%00"] {
+        let (status, _, body) = ask(admin.local_addr(), "GET", target);
+        assert_eq!(status, 404, "{target}");
+        for path in ["/metrics", "/healthz", "/readyz", "/backends/restore"] {
+            assert!(body.contains(path), "{body}");
+        }
+    }
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let (status, head, body) = ask(admin.local_addr(), "HEAD", "/healthz");
+    assert_eq!((status, body), (200, String::new()));
+    assert!(head.contains("content-length: 3"), "{head}");
+}
+
+#[test]
+fn garbage_harms_its_sender_alone() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let addr = admin.local_addr();
+    let long_head = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let many_headers = format!("GET /healthz HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1000));
+    let long_body =
+        "POST /backends/restore HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n";
+    let inputs: [&[u8]; 8] = [
+        b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0\0\0\0\0\0\0\0\r\n\r\n",
+        b"GET /healthz HTTP/9.9\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        long_head.as_bytes(),
+        many_headers.as_bytes(),
+        long_body.as_bytes(),
+    ];
+    for input in inputs {
+        let mut stream = connect(addr);
+        // The listener may close before it has read all of it.
+        let _ = stream.write_all(input);
+        let _ = stream.shutdown(Shutdown::Write);
+        let reply = read_to_end(&mut stream);
+        assert!(reply.is_empty() || (400..600).contains(&status(&reply)), "{reply}");
+        assert_eq!(ask(addr, "GET", "/healthz").0, 200);
+    }
+}
+
+#[test]
+fn a_request_split_at_any_byte_is_one_request() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let request = b"GET /healthz HTTP/1.1\r\nHost: admin\r\n\r\n";
+    for at in 1..request.len() {
+        let mut stream = connect(admin.local_addr());
+        stream.set_nodelay(true).expect("no delay");
+        stream.write_all(&request[..at]).expect("the listener reads");
+        stream.write_all(&request[at..]).expect("the listener reads");
+        assert_eq!(status(&read_to_end(&mut stream)), 200);
+    }
+}
+
+#[test]
+fn a_client_that_ends_its_side_still_gets_its_reply() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let mut stream = connect(admin.local_addr());
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").expect("the listener reads");
+    stream.shutdown(Shutdown::Write).expect("half closed");
+    assert!(read_to_end(&mut stream).ends_with("ok\n"));
+}
+
+#[test]
+fn silent_and_slow_clients_lose_their_place() {
+    let limits = AdminLimits {
+        connections_max: 4,
+        header_time: Duration::from_millis(100),
+        ..AdminLimits::default()
+    };
+    let (admin, _) = start(limits, State::default());
+    let mut held: Vec<TcpStream> = (0..40).map(|_| connect(admin.local_addr())).collect();
+    for stream in held.iter_mut().step_by(2) {
+        stream.write_all(b"GET /healthz HTT").expect("the kernel takes it");
+    }
+    assert_eq!(ask(admin.local_addr(), "GET", "/healthz").0, 200, "served behind 40 idle ones");
+    for mut stream in held {
+        let reply = read_to_end(&mut stream);
+        assert!(reply.is_empty() || status(&reply) == 408, "{reply}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_its_reply_is_cut_off() {
+    let limits = AdminLimits {
+        connections_max: 1,
+        connection_time: Duration::from_millis(200),
+        ..AdminLimits::default()
+    };
+    // Far more than the socket buffers of both sides hold.
+    let (admin, _) = start(limits, State { padding: 64 << 20, ..State::default() });
+    let mut reader = connect(admin.local_addr());
+    reader.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").expect("the listener reads");
+    assert_eq!(ask(admin.local_addr(), "GET", "/healthz").0, 200, "the only place is free again");
+    assert!(read_to_end(&mut reader).len() < 64 << 20);
+}
+
+#[test]
+fn many_clients_at_once_are_all_served() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let addr = admin.local_addr();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(move || {
+                (0..20).for_each(|_| assert_eq!(ask(addr, "GET", "/readyz").0, 200))
+            });
+        }
+    });
+    // More than there are places, and as many as the kernel's queue of 128
+    // surely holds beside them.
+    let mut open: Vec<TcpStream> = (0..150).map(|_| connect(addr)).collect();
+    for stream in &mut open {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").expect("the kernel takes it");
+    }
+    assert!(open.iter_mut().all(|stream| status(&read_to_end(stream)) == 200));
+}
+
+#[test]
+fn a_port_in_use_is_an_error_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let error = Admin::start(&address, Arc::new(State::default())).expect_err("it is taken");
+    assert!(matches!(error, AdminError::Bind { .. }));
+    let text = error.to_string();
+    assert!(text.contains(&address) && text.contains("another process"), "{text}");
+}
+
+#[test]
+fn an_address_that_is_none_is_an_error_with_a_hint() {
+    for address in ["nonsense", "127.0.0.1:70000", "192.0.2.1:9180"] {
+        let error = Admin::start(address, Arc::new(State::default())).expect_err("no such address");
+        let text = error.to_string();
+        assert!(text.contains(address) && text.contains("127.0.0.1"), "{text}");
+    }
+}
+
+#[test]
+fn stopping_frees_the_port_and_ends_every_connection() {
+    let (admin, _) = start(
+        AdminLimits { stop_time: Duration::from_millis(100), ..AdminLimits::default() },
+        State::default(),
+    );
+    let addr = admin.local_addr();
+    let mut silent = connect(addr);
+    let mut halfway = connect(addr);
+    halfway.write_all(b"GET /healthz HTT").expect("the kernel takes it");
+    assert_eq!(ask(addr, "GET", "/healthz").0, 200);
+    admin.stop();
+    assert_eq!(read_to_end(&mut silent), "");
+    assert_eq!(read_to_end(&mut halfway), "");
+    let again = Admin::start(&addr.to_string(), Arc::new(State::default()));
+    assert_eq!(again.expect("the port is free").local_addr(), addr);
+}
+
+#[test]
+fn stopping_finishes_a_reply_under_way() {
+    let (admin, _) = start(
+        AdminLimits { stop_time: WATCHDOG, ..AdminLimits::default() },
+        State { padding: 16 << 20, ..State::default() },
+    );
+    let mut stream = connect(admin.local_addr());
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").expect("the listener reads");
+    let mut first = [0; 17];
+    stream.read_exact(&mut first).expect("the reply begins");
+    std::thread::scope(|scope| {
+        scope.spawn(move || admin.stop());
+        assert!(read_to_end(&mut stream).len() > 16 << 20);
+    });
+}

@@ -1,0 +1,156 @@
+//! What can be typed after `keyway`.
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use keyway_config::{Config, ConfigError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Stands in front of your caches, and is the cache where there is none.
+///
+/// Without a configuration file, `keyway serve` answers Redis clients on
+/// 127.0.0.1:6380 from its embedded store. With one, it is a proxy over the
+/// pools of servers the file names.
+#[derive(Debug, Parser)]
+#[command(name = "keyway", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  keyway serve                                      the embedded store on 127.0.0.1:6380
+  keyway serve keyway.toml                          the listeners and pools of a file
+  keyway check keyway.toml                          is the file right, and what does it mean?
+  keyway import twemproxy nutcracker.yml > keyway.toml
+")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve clients until SIGTERM or SIGINT; then answer what is in flight and end.
+    Serve(Serve),
+    /// Check a configuration file, print it with every default filled in, and end.
+    Check(Check),
+    /// Translate another proxy's configuration; prints a Keyway file.
+    Import(Import),
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Configuration file; without one, the embedded store on 127.0.0.1:6380.
+    file: Option<PathBuf>,
+    /// How log lines look; overrides `log.format` of the file.
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file).
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
+    bind: Option<String>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    /// Configuration file.
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Import {
+    /// Whose configuration it is.
+    #[arg(value_enum)]
+    from: Foreign,
+    /// Its file.
+    file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Foreign {
+    /// nutcracker.yml
+    Twemproxy,
+}
+
+/// Does what was typed.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Serve(arguments) => serve(&arguments),
+        Command::Check(arguments) => Ok(check(&arguments.file)),
+        Command::Import(arguments) => import(arguments.from, &arguments.file),
+    }
+}
+
+fn serve(arguments: &Serve) -> Result<ExitCode> {
+    let config = match &arguments.file {
+        Some(file) => match Config::load(file) {
+            Ok(config) => config,
+            Err(errors) => return Ok(report(&errors, "not started")),
+        },
+        None => match default_config(arguments.bind.as_deref()) {
+            Ok(config) => config,
+            Err(errors) => return Ok(report(&errors, "not started")),
+        },
+    };
+    crate::serve::serve(config, arguments.log_format, arguments.file.as_deref())
+}
+
+fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
+    let Some(bind) = bind else { return Ok(Config::default_store()) };
+    let bind = if bind.contains("://") { bind.to_owned() } else { format!("tcp://{bind}") };
+    let text = format!(
+        "[server]\nadmin = \"off\"\n[[listener]]\nbind = {bind:?}\npool = \"store\"\n\
+         [pool.store]\nkind = \"store\"\n"
+    );
+    Config::from_str(&text, "--bind")
+}
+
+fn check(file: &Path) -> ExitCode {
+    match Config::load(file) {
+        Ok(config) => {
+            for warning in &config.warnings {
+                eprintln!("warning: {warning}");
+            }
+            print(&keyway_config::describe(&config));
+            eprintln!("{}: no errors, {} warnings", file.display(), config.warnings.len());
+            ExitCode::SUCCESS
+        }
+        Err(errors) => report(&errors, "not valid"),
+    }
+}
+
+fn import(from: Foreign, file: &Path) -> Result<ExitCode> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let Foreign::Twemproxy = from;
+    match keyway_config::import::twemproxy(&text, &file.display().to_string()) {
+        Ok(import) => {
+            print(&import.toml);
+            for note in &import.notes {
+                eprintln!("note: {note}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => Ok(report(&errors, "not imported")),
+    }
+}
+
+/// Prints to standard output; a reader that went away is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
+    for error in errors {
+        eprintln!("{error}");
+    }
+    let plural = if errors.len() == 1 { "" } else { "s" };
+    eprintln!("keyway: {} error{plural}; {consequence}", errors.len());
+    ExitCode::from(2)
+}

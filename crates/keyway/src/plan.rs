@@ -1,0 +1,155 @@
+//! From the configuration to what the workers share.
+
+use crate::facts::ProcessFacts;
+use crate::memory;
+use keyway_base::Clock;
+use keyway_command::Class;
+use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
+use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_net::{Address, BindError, Listener, ListenerOptions};
+use keyway_proxy::local::ClientRegistry;
+use keyway_store::{EvictionPolicy, Store};
+use keyway_topology::{Epoch, HealthBoard, Topology};
+use keyway_worker::{ListenerPlan, Plan, PoolKind, PoolPlan};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Listens on every address of the configuration.
+pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<BindError>> {
+    let mut listeners = Vec::new();
+    let mut errors = Vec::new();
+    for listener in &config.listeners {
+        match Listener::bind(&options(listener)) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(listeners) } else { Err(errors) }
+}
+
+fn options(listener: &ListenerConfig) -> ListenerOptions {
+    let address = match &listener.bind {
+        ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },
+        ListenAddr::Unix(path) => Address::Unix(path.clone()),
+    };
+    ListenerOptions {
+        address,
+        backlog: listener.backlog,
+        unix_mode: listener.mode,
+        tcp_keepalive: listener.tcp_keepalive.is_some(),
+    }
+}
+
+/// The metrics of a process with this topology.
+pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Registry> {
+    const CLASSES: [&str; Class::ALL.len()] = {
+        let mut labels = [""; Class::ALL.len()];
+        let mut index = 0;
+        while index < labels.len() {
+            labels[index] = Class::ALL[index].label();
+            index += 1;
+        }
+        labels
+    };
+    let pools = topology.pools().iter().map(|pool| PoolLayout {
+        name: pool.name.clone(),
+        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+    });
+    Registry::new(Layout {
+        classes: &CLASSES,
+        pools: pools.collect(),
+        workers_max,
+        version: env!("CARGO_PKG_VERSION"),
+        start_unix_micros: clock.unix_micros,
+    })
+}
+
+/// What all workers share.
+pub fn plan(
+    config: &Config,
+    listeners: &[Listener],
+    registry: &Arc<Registry>,
+    clock: Clock,
+    seed: u64,
+) -> Arc<Plan> {
+    let topology = Arc::new(config.topology(Epoch(1)));
+    let clients = Arc::new(ClientRegistry::default());
+    let pools: Vec<PoolPlan> =
+        config.pools.iter().map(|pool| pool_plan(pool, &config.limits, seed)).collect();
+    for (index, pool) in pools.iter().enumerate() {
+        if let PoolKind::Store(store) = &pool.kind {
+            let store = Arc::clone(store);
+            registry.watch_store(index, move || figures(&store));
+        }
+    }
+    let listener_plans =
+        config.listeners.iter().zip(listeners).map(|(settings, listener)| ListenerPlan {
+            pool: settings.pool_index as u16,
+            name: listener
+                .local_addr()
+                .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
+            password: settings.password.as_ref().map(|password| password.expose().to_owned()),
+        });
+    let facts = ProcessFacts::new(config, &pools, listeners, registry, &clients, clock);
+    Arc::new(Plan {
+        limits: config.limits,
+        listeners: listener_plans.collect(),
+        pools,
+        health: Arc::new(HealthBoard::new(&topology)),
+        topology,
+        clients,
+        facts: Arc::new(facts),
+        next_client_id: AtomicU64::new(1),
+        mailers: Mutex::new(Vec::new()),
+        drain_timeout: config.server.drain_timeout,
+    })
+}
+
+fn pool_plan(
+    pool: &keyway_config::PoolConfig,
+    limits: &keyway_base::Limits,
+    seed: u64,
+) -> PoolPlan {
+    let (databases, clients_max, kind) = match &pool.kind {
+        PoolKindConfig::Store(store) => {
+            (store.databases, limits.clients_max, PoolKind::Store(Arc::new(open(store, seed))))
+        }
+        PoolKindConfig::Sharded(sharded) => {
+            let databases = sharded.pool.databases_allowed;
+            (databases, sharded.clients_max, PoolKind::sharded(sharded.pool.clone()))
+        }
+    };
+    PoolPlan { name: pool.name.clone(), databases, clients_max, kind }
+}
+
+fn open(config: &StoreConfig, seed: u64) -> Store {
+    let policy = EvictionPolicy::from_name(config.eviction.name())
+        .expect("the configuration knows the store's policies only");
+    Store::new(keyway_store::StoreConfig {
+        memory_max: config.memory_max.unwrap_or_else(memory::default_store_bytes),
+        policy,
+        databases: config.databases,
+        shards: None,
+        seed,
+    })
+}
+
+fn figures(store: &Store) -> keyway_metrics::StoreFigures {
+    let stats = store.stats();
+    let databases = stats.databases.iter().enumerate();
+    keyway_metrics::StoreFigures {
+        databases: databases
+            .map(|(database, stats)| keyway_metrics::DatabaseFigures {
+                database: database as u32,
+                items: stats.items,
+                expiring_items: stats.volatile,
+            })
+            .collect(),
+        memory_bytes: stats.memory_used,
+        hits: stats.hits,
+        misses: stats.misses,
+        evictions: stats.evicted,
+        expirations: stats.expired,
+    }
+}

@@ -1,0 +1,196 @@
+//! How a process comes up and goes down.
+
+use crate::admin::Process;
+use crate::cli::LogFormat;
+use crate::workers::{SAMPLE_EVERY, Workers};
+use crate::{log, memory, plan};
+use anyhow::{Context, Result, anyhow};
+use keyway_base::{Clock, Time};
+use keyway_config::{Config, PoolKindConfig};
+use keyway_control::{Admin, AdminHandle};
+use keyway_worker::{Plan, PoolKind};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Serves until told to stop.
+pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> Result<ExitCode> {
+    log::start(&config.server.log, format);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    raise_descriptor_limit();
+    let signals = watch_signals()?;
+    let clock = wall_clock();
+    // What an attacker cannot guess: which keys share a bucket of the store.
+    let seed = RandomState::new().hash_one(clock.unix_micros);
+    let listeners = plan::bind(&config).map_err(|errors| {
+        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        anyhow!("{}", lines.join("\nkeyway: "))
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (count, count_max) = config.server.workers.bounds(cores as u16);
+    let bounds = (usize::from(count), usize::from(count_max));
+    let topology = config.topology(keyway_topology::Epoch(1));
+    let registry = plan::registry(&topology, bounds.1, clock);
+    let plan = plan::plan(&config, &listeners, &registry, clock, seed);
+    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry)));
+    let admin = start_admin(&config, &process)?;
+    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
+    let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
+    announce(&config, &plan, &names, bounds, admin.as_ref(), file);
+    run(workers, &process, &signals)?;
+    drop(admin);
+    remove_unix_sockets(&config);
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The wall clock.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+pub fn wall_clock() -> Clock {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
+}
+
+fn watch_signals() -> Result<Receiver<i32>> {
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
+    let (tell, told) = channel();
+    std::thread::Builder::new()
+        .name("keyway-signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if tell.send(signal).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(told)
+}
+
+/// Waits for a signal to stop, and looks after the workers meanwhile.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) -> Result<()> {
+    let mut sampled = Instant::now();
+    loop {
+        match signals.recv_timeout(SAMPLE_EVERY) {
+            Ok(SIGHUP) => tracing::warn!(
+                "SIGHUP: the configuration is read at start only; restart to change it"
+            ),
+            Ok(signal) => {
+                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                tracing::info!("{name}: draining: no new clients, requests in flight are answered");
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let elapsed = sampled.elapsed();
+                sampled = Instant::now();
+                if workers.sample(elapsed)? {
+                    tracing::info!(workers = workers.len(), "all workers were busy: added one");
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    process.set_draining();
+    workers.drain();
+    Ok(())
+}
+
+fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
+    let Some(addr) = &config.server.admin else { return Ok(None) };
+    let addr = addr.to_string();
+    let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
+    let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
+    Ok(Some(Admin::start(addr, state)?))
+}
+
+/// Removes the files of the unix sockets listened on.
+fn remove_unix_sockets(config: &Config) {
+    for listener in &config.listeners {
+        if let keyway_config::ListenAddr::Unix(path) = &listener.bind {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Lets the process have as many descriptors as it may: a client is one.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Refused only where the limit is fixed; then the bound is met later
+        // and said so.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Says what was started and what to type next.
+fn announce(
+    config: &Config,
+    plan: &Plan,
+    names: &[String],
+    (count, count_max): (usize, usize),
+    admin: Option<&AdminHandle>,
+    file: Option<&Path>,
+) {
+    let from =
+        file.map_or_else(|| "no file: defaults".to_owned(), |file| file.display().to_string());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), config = from, "keyway is starting");
+    for (listener, name) in config.listeners.iter().zip(names) {
+        let pool = &config.pools[listener.pool_index];
+        let kind = match &pool.kind {
+            PoolKindConfig::Store(_) => "embedded store".to_owned(),
+            PoolKindConfig::Sharded(sharded) => {
+                format!("sharded over {} servers", sharded.pool.servers.len())
+            }
+        };
+        tracing::info!(listener = name, pool = pool.name, kind, "listening for Redis clients");
+    }
+    for (pool, settings) in plan.pools.iter().zip(&config.pools) {
+        if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
+            (&pool.kind, &settings.kind)
+        {
+            let bound = match store.config().memory_max {
+                0 => "none".to_owned(),
+                bytes => memory::human(bytes),
+            };
+            let eviction = settings.eviction.name();
+            tracing::info!(pool = pool.name, memory_max = bound, eviction, "store");
+        }
+    }
+    if let Some(admin) = admin {
+        let addr = admin.local_addr();
+        tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
+    }
+    let threads = if count == count_max {
+        format!("{count}")
+    } else {
+        format!("{count}, up to {count_max} when busy")
+    };
+    tracing::info!(workers = threads, "ready");
+    if let Some(command) = names.first().and_then(|name| next_command(name)) {
+        tracing::info!("try: {command}");
+    }
+}
+
+fn next_command(listener: &str) -> Option<String> {
+    if let Some(path) = listener.strip_prefix("unix://") {
+        return Some(format!("redis-cli -s {path} ping"));
+    }
+    let (host, port) = listener.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(match host {
+        "127.0.0.1" | "0.0.0.0" => format!("redis-cli -p {port} set greeting hello"),
+        host => format!("redis-cli -h {host} -p {port} set greeting hello"),
+    })
+}

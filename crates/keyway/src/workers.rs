@@ -1,0 +1,163 @@
+//! Worker threads: few at start, more while those there are busy.
+//!
+//! One worker that is not full costs least per request: a second halves the
+//! batches and doubles the links and wake-ups. So a worker is added only when
+//! every one there has been busy, and then it is given its share of clients.
+
+use anyhow::{Context, Result};
+use keyway_metrics::Registry;
+use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer};
+use keyway_worker::{Mail, Plan, Worker};
+use std::fs;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Mail that may wait for one worker. Handing over clients fills it; a full
+/// box ends the round.
+const MAILBOX_LEN: usize = 4096;
+
+/// Share of a core above which a worker counts as busy. Lower adds workers
+/// that are not needed; near one it would never be measured.
+const BUSY_SHARE: f64 = 0.85;
+
+/// Samples in a row that must be busy before a worker is added.
+const BUSY_SAMPLES: u32 = 3;
+
+/// Time between two samples.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+struct Running {
+    thread: JoinHandle<()>,
+    mailer: Mailer<Mail>,
+    /// Kernel id of its thread, to read its processor time.
+    thread_id: i32,
+    cpu_nanos: u64,
+}
+
+/// The workers of the process.
+pub struct Workers {
+    plan: Arc<Plan>,
+    registry: Arc<Registry>,
+    templates: Vec<ListenerTemplate>,
+    running: Vec<Running>,
+    count_max: usize,
+    busy_samples: u32,
+    seed: u64,
+}
+
+impl Workers {
+    /// Starts `count` workers on `listeners`; up to `count_max` may be added.
+    pub fn start(
+        plan: Arc<Plan>,
+        registry: Arc<Registry>,
+        listeners: Vec<Listener>,
+        (count, count_max): (usize, usize),
+        seed: u64,
+    ) -> Result<Self> {
+        let templates = listeners.iter().map(Listener::template).collect::<std::io::Result<_>>()?;
+        let running = Vec::new();
+        let mut workers =
+            Self { plan, registry, templates, running, count_max, busy_samples: 0, seed };
+        workers.add(listeners)?;
+        for _ in 1..count {
+            workers.add_sibling()?;
+        }
+        Ok(workers)
+    }
+
+    /// Number of workers.
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    fn add_sibling(&mut self) -> Result<()> {
+        let listeners =
+            self.templates.iter().map(ListenerTemplate::bind).collect::<Result<_, _>>()?;
+        self.add(listeners)
+    }
+
+    fn add(&mut self, listeners: Vec<Listener>) -> Result<()> {
+        let index = self.running.len();
+        let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
+        let mailer = mailbox.mailer();
+        let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
+        let plan = Arc::clone(&self.plan);
+        let seed = self.seed.wrapping_add(index as u64 * 0x9e37_79b9_7f4a_7c15);
+        let (tell, told) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("keyway-worker-{index}"))
+            .spawn(move || {
+                let io = match EpollIo::new(listeners, &mailbox) {
+                    Ok(io) => io,
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
+                cells.attach_thread();
+                let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
+                Worker::new(io, plan, cells, mailbox, seed).run();
+            })
+            .context("cannot start a worker thread")?;
+        let thread_id = told
+            .recv()
+            .context("a worker thread ended at once")?
+            .context("cannot create an epoll instance")?;
+        self.plan.mailers.lock().push(mailer.clone());
+        self.running.push(Running { thread, mailer, thread_id, cpu_nanos: 0 });
+        Ok(())
+    }
+
+    /// Samples how busy the workers are; adds one when all of them have been
+    /// for a while. Returns whether one was added.
+    pub fn sample(&mut self, elapsed: Duration) -> Result<bool> {
+        let mut all_busy = true;
+        for worker in &mut self.running {
+            let now = thread_cpu_nanos(worker.thread_id).unwrap_or(worker.cpu_nanos);
+            let used = now.saturating_sub(worker.cpu_nanos);
+            worker.cpu_nanos = now;
+            all_busy &= used as f64 > BUSY_SHARE * elapsed.as_nanos() as f64;
+        }
+        self.busy_samples = if all_busy { self.busy_samples + 1 } else { 0 };
+        if self.busy_samples < BUSY_SAMPLES || self.running.len() >= self.count_max {
+            return Ok(false);
+        }
+        self.busy_samples = 0;
+        self.add_sibling()?;
+        self.share_out();
+        Ok(true)
+    }
+
+    /// Has the newest worker given its share of clients by the others.
+    fn share_out(&self) {
+        let Some((newest, others)) = self.running.split_last() else { return };
+        let share = self.plan.clients.len() / self.running.len();
+        let each = share / others.len().max(1);
+        for worker in others {
+            let mail = Mail::GiveAway { count: each, to: newest.mailer.clone() };
+            // A mailbox that is full has more urgent work; new clients even
+            // things out.
+            let _ = worker.mailer.post(mail);
+        }
+    }
+
+    /// Tells every worker to stop accepting, answer and end; waits for them.
+    pub fn drain(self) {
+        drop(self.templates);
+        for worker in &self.running {
+            let mut mail = Mail::Drain;
+            while let Err(refused) = worker.mailer.post(mail) {
+                mail = refused;
+                std::thread::yield_now();
+            }
+        }
+        for worker in self.running {
+            let _ = worker.thread.join();
+        }
+    }
+}
+
+/// Processor time a thread of this process has used, in nanoseconds.
+fn thread_cpu_nanos(thread_id: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}

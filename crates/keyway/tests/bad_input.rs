@@ -1,0 +1,312 @@
+//! What clients must not be able to do: break the process, take its memory,
+//! or disturb one another, whatever bytes they send and however they leave.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Shared, Value,
+    cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+struct Setup {
+    keyway: Keyway,
+    _servers: Vec<RedisServer>,
+}
+
+static SETUP: Shared<Setup> = Shared::new();
+
+/// A store and a pool; shared, so nothing here may look at totals.
+fn setup() -> std::sync::Arc<Setup> {
+    SETUP.get(start)
+}
+
+fn start() -> Setup {
+    let servers = RedisServer::start_many(2);
+    let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+    Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), _servers: servers }
+}
+
+/// Frames that can never become a request, and the error each is owed before
+/// the connection is closed.
+const BROKEN: &[(&[u8], &str)] = &[
+    (b"*abc\r\n", "invalid multibulk length"),
+    (b"*1x\r\n", "invalid multibulk length"),
+    (b"*+\r\n", "invalid multibulk length"),
+    (b"* 1\r\n", "invalid multibulk length"),
+    (b"*99999999999999999999\r\n", "invalid multibulk length"),
+    (b"*9223372036854775808\r\n", "invalid multibulk length"),
+    (b"*2147483648\r\n", "invalid multibulk length"),
+    (b"*1\r\n$-1\r\n", "invalid bulk length"),
+    (b"*1\r\n$-2147483648\r\n", "invalid bulk length"),
+    (b"*1\r\n$68719476736\r\n", "invalid bulk length"),
+    (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+    (b"*1\r\n$99999999999999999999999\r\n", "invalid bulk length"),
+    (b"*1\r\n$4294967300\r\nPING\r\n", "invalid bulk length"),
+    (b"*1\r\n$4 \r\nPING\r\n", "invalid bulk length"),
+    (b"*1\r\n$abc\r\n", "invalid bulk length"),
+    (b"*1\r\n$\r\n", "invalid bulk length"),
+    (b"*1\r\n:4\r\nPING\r\n", "expected '$', got ':'"),
+    (b"*1\r\n+PING\r\n", "expected '$', got '+'"),
+    (b"*1\r\nPING\r\n", "expected '$', got 'P'"),
+    (b"*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
+    (b"*2\r\n$4\r\nPING\r\n*1\r\n$1\r\nx\r\n", "expected '$', got '*'"),
+    (b"ECHO \"open\r\n", "unbalanced quotes"),
+    (b"ECHO 'open\r\n", "unbalanced quotes"),
+    (b"ECHO \"a\"b\r\n", "unbalanced quotes"),
+];
+
+#[test]
+fn a_broken_frame_gets_an_error_and_closes_only_its_connection() {
+    let _watch = watchdog(Duration::from_secs(60), "broken frames");
+    let setup = setup();
+    for pool in [0, 1] {
+        let mut bystander = setup.keyway.client(pool);
+        for (bytes, wanted) in BROKEN {
+            let mut client = setup.keyway.client(pool);
+            let name = bytes.escape_ascii().to_string();
+            client.send(b"PING\r\n");
+            client.send(bytes);
+            assert_eq!(client.reply(), Value::simple("PONG"), "{name}");
+            let text = client.reply().error_text();
+            assert!(text.starts_with("ERR Protocol error: "), "{name}: {text}");
+            assert!(text.contains(wanted), "{name}: {text}");
+            client.expect_closed();
+            assert_eq!(bystander.words("PING"), Value::simple("PONG"));
+        }
+    }
+}
+
+#[test]
+fn a_truncated_frame_waits_and_costs_nothing_when_the_client_leaves() {
+    let _watch = watchdog(Duration::from_secs(60), "truncated frames");
+    let setup = setup();
+    let whole = encode(&["SET", "truncated", "value"]);
+    for pool in [0, 1] {
+        for cut in 1..whole.len() {
+            let mut client = setup.keyway.client(pool);
+            client.send(&whole[..cut]);
+            client.close_write();
+            assert!(client.try_closed(), "cut at {cut}: closed without a reply");
+        }
+        assert_eq!(setup.keyway.client(pool).words("EXISTS truncated"), Value::Integer(0));
+    }
+}
+
+/// A length announced is not memory taken: only bytes that came are held.
+#[test]
+fn announced_lengths_reserve_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "announced lengths");
+    let setup = start();
+    let pid = setup.keyway.process().pid();
+    for pool in [0, 1] {
+        let before = resident_bytes(pid);
+        let mut clients = Vec::new();
+        for head in [
+            "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n",
+            "*1048576\r\n",
+            "*1000000\r\n$3\r\nDEL\r\n",
+        ] {
+            for _ in 0..20 {
+                let mut client = setup.keyway.client(pool);
+                client.send(b"PING\r\n");
+                client.send(head.as_bytes());
+                assert_eq!(client.reply(), Value::simple("PONG"));
+                clients.push(client);
+            }
+        }
+        let mut witness = setup.keyway.client(pool);
+        for _ in 0..100 {
+            assert_eq!(witness.words("PING"), Value::simple("PONG"));
+        }
+        let grown = resident_bytes(pid).saturating_sub(before);
+        assert!(grown < 8 << 20, "{} KB for 60 announcements", grown >> 10);
+    }
+}
+
+#[test]
+fn a_command_of_a_million_elements_is_served_or_refused_and_memory_comes_back() {
+    const KEYS: usize = 1_000_000;
+    let _watch = watchdog(Duration::from_secs(120), "a million elements");
+    let setup = start();
+    let pid = setup.keyway.process().pid();
+    for pool in [0, 1] {
+        let mut client = setup.keyway.client(pool);
+        assert_eq!(client.words("SET million 1"), Value::simple("OK"));
+        let before = resident_bytes(pid);
+        let mut bytes = format!("*{}\r\n$3\r\nDEL\r\n", KEYS + 1).into_bytes();
+        bytes.extend(b"$7\r\nmillion\r\n".repeat(KEYS));
+        client.send(&bytes);
+        assert_eq!(client.reply(), Value::Integer(1), "named a million times, deleted once");
+        assert_eq!(client.words("PING"), Value::simple("PONG"));
+        drop(client);
+        wait_until("memory comes back", Duration::from_secs(20), || {
+            resident_bytes(pid) < before + (16 << 20)
+        });
+    }
+}
+
+#[test]
+fn more_elements_than_allowed_are_refused_before_they_are_sent() {
+    let _watch = watchdog(Duration::from_secs(30), "too many elements");
+    let setup = setup();
+    for pool in [0, 1] {
+        let mut client = setup.keyway.client(pool);
+        client.send(b"*1048577\r\n");
+        assert!(client.reply().is_error());
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn an_endless_inline_line_is_refused() {
+    let _watch = watchdog(Duration::from_secs(30), "endless line");
+    let setup = setup();
+    for pool in [0, 1] {
+        let mut client = setup.keyway.client(pool);
+        // The server may answer and close before all of it is sent.
+        let _ = client.try_send(&[b'a'; 100 << 10]);
+        match client.try_reply() {
+            Ok(reply) => {
+                let text = reply.error_text();
+                assert!(text.contains("too big inline request"), "{text}");
+            }
+            // Closing with bytes unread resets, which can overtake the error.
+            Err(fault) => assert_eq!(fault, ReplyFault::Closed),
+        }
+    }
+}
+
+/// Bytes of any kind, from nothing but chance to a good pipeline with a few
+/// bytes changed.
+#[test]
+fn garbage_never_harms_the_process_or_another_client() {
+    let _watch = watchdog(Duration::from_secs(120), "garbage");
+    let setup = setup();
+    let good = good_pipeline();
+    for pool in [0, 1] {
+        let mut bystander = setup.keyway.client(pool);
+        for seed in 0..1500 {
+            let mut random = Random::new(seed);
+            let bytes = garbage(&mut random, &good);
+            let mut client = setup.keyway.client(pool);
+            let _ = client.try_send(&bytes);
+            client.close_write();
+            // Replies, errors, or nothing; and then the end.
+            while let Ok(_reply) = client.try_reply() {}
+            let nth = seed.to_string();
+            assert_eq!(bystander.command(&["ECHO", &nth]), Value::bulk(&nth), "seed {seed}");
+        }
+    }
+}
+
+fn good_pipeline() -> Vec<u8> {
+    let mut bytes = encode(&["SET", "garbage:a", "value"]);
+    bytes.extend(encode(&["MGET", "garbage:a", "garbage:b", "garbage:c"]));
+    bytes.extend(b"PING\r\nECHO \"a b\"\r\n");
+    bytes.extend(encode(&["DEL", "garbage:a", "garbage:b"]));
+    bytes
+}
+
+fn garbage(random: &mut Random, good: &[u8]) -> Vec<u8> {
+    let length = 1 + random.below(2000);
+    match random.below(4) {
+        0 => random.bytes(length),
+        1 => (0..length).map(|_| *random.pick(b"*$:+-0123456789\r\n \"'x")).collect(),
+        _ => {
+            let mut bytes = good.repeat(1 + random.below(3));
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len());
+                match random.below(3) {
+                    0 => bytes[at] = (random.next_u64() & 0xFF) as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, *random.pick(b"*$-\r\n9")),
+                }
+            }
+            bytes
+        }
+    }
+}
+
+#[test]
+fn a_half_closed_client_still_gets_every_reply() {
+    let _watch = watchdog(Duration::from_secs(30), "half closed");
+    let setup = setup();
+    for pool in [0, 1] {
+        let mut client = setup.keyway.client(pool);
+        let bytes: Vec<u8> = (0..1000)
+            .flat_map(|nth| encode(&["INCR", &format!("half:{pool}:{}", nth % 7)]))
+            .collect();
+        client.send(&bytes);
+        client.close_write();
+        let replies = client.replies(1000);
+        assert_eq!(replies[999], Value::Integer(1000 / 7 + 1));
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn clients_that_reset_in_the_middle_leave_nothing_behind() {
+    let _watch = watchdog(Duration::from_secs(60), "resets");
+    let setup = start();
+    let pid = setup.keyway.process().pid();
+    for pool in [0, 1] {
+        let mut bystander = setup.keyway.client(pool);
+        assert_eq!(bystander.words("SET reset:kept 1"), Value::simple("OK"));
+        let pipeline: Vec<u8> =
+            (0..500).flat_map(|nth| encode_words(&format!("SET reset:{nth} {nth}"))).collect();
+        // Every server of the pool is connected to before descriptors count.
+        bystander.send(&pipeline);
+        for _ in 0..500 {
+            assert_eq!(bystander.reply(), Value::simple("OK"));
+        }
+        let before = fd_count(pid);
+        for _ in 0..200 {
+            let mut client = setup.keyway.client(pool);
+            let _ = client.try_send(&pipeline);
+            client.reset();
+            assert_eq!(bystander.words("GET reset:kept"), Value::bulk("1"));
+        }
+        wait_until("descriptors are given back", Duration::from_secs(10), || {
+            fd_count(pid) <= before
+        });
+        assert_eq!(bystander.words("GET reset:kept"), Value::bulk("1"));
+    }
+}
+
+/// With 100 descriptors and 300 clients, those inside are served, the process
+/// neither dies nor spins, and it takes new clients when others leave.
+#[test]
+fn running_out_of_descriptors_refuses_clients_and_recovers() {
+    let _watch = watchdog(Duration::from_secs(60), "descriptors used up");
+    let servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]).with_descriptors(100);
+    let mut keyway = Keyway::start(KEYWAY, config);
+    let mut first = keyway.client(0);
+    assert_eq!(first.words("SET a 1"), Value::simple("OK"));
+    let mut clients: Vec<Client> =
+        (0..300).filter_map(|_| Client::try_connect(keyway.address(0)).ok()).collect();
+    for client in &mut clients {
+        client.set_reply_within(Duration::from_millis(20));
+    }
+    let served = clients
+        .iter_mut()
+        .filter_map(|client| {
+            client.try_send(b"PING\r\n").ok()?;
+            client.try_reply().ok().filter(|reply| *reply == Value::simple("PONG"))
+        })
+        .count();
+    assert!((40..100).contains(&served), "{served} served with 100 descriptors");
+    for _ in 0..500 {
+        assert_eq!(first.words("GET a"), Value::bulk("1"), "those inside are served");
+    }
+    let used = cpu_seconds_over(keyway.process().pid(), Duration::from_secs(2));
+    assert!(used < 0.5, "spins: {used} s of CPU in 2 s with nothing to do");
+    drop(clients);
+    wait_until("new clients are served again", Duration::from_secs(10), || {
+        let Ok(mut client) = Client::try_connect(keyway.address(0)) else { return false };
+        client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
+    });
+    assert!(keyway.process_mut().is_running());
+}

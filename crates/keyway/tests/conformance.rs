@@ -1,0 +1,73 @@
+//! One suite over three systems: the bare server, the embedded store, and a
+//! sharded pool over four servers.
+
+use std::time::Duration;
+
+use keyway_testkit::conformance::{Family, Target, differential, half_gigabyte_value, run, whole};
+use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, memory_available_bytes, watchdog};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+/// The store, and a pool over four servers, in one process.
+struct Systems {
+    keyway: Keyway,
+    reference: RedisServer,
+    _servers: Vec<RedisServer>,
+}
+
+impl Systems {
+    fn start() -> Systems {
+        let servers = RedisServer::start_many(4);
+        // 512 MB take their time.
+        let pool = Pool::over("main", &servers).with("timeout", "\"60s\"");
+        let pools = vec![Pool::store("local"), pool];
+        let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+        Systems { keyway, reference: RedisServer::start(), _servers: servers }
+    }
+
+    fn store(&self) -> Target {
+        Target::new("store", self.keyway.address(0), &["keyless", "databases", "keyway"])
+    }
+
+    fn sharded(&self) -> Target {
+        Target::new("sharded pool", self.keyway.address(1), &["types", "scripts", "keyway"])
+    }
+
+    fn bare(&self) -> Target {
+        Target::new("redis", self.reference.address(), &[])
+    }
+}
+
+#[test]
+fn the_store_answers_like_redis() {
+    let _watch = watchdog(Duration::from_secs(120), "conformance of the store");
+    let systems = Systems::start();
+    run(&systems.store()).assert_clean(&systems.store());
+    whole(&systems.store());
+    for seed in 0..10 {
+        differential(&systems.store(), &systems.bare(), Family::Strings, seed, 10_000);
+    }
+}
+
+#[test]
+fn a_sharded_pool_answers_like_redis() {
+    let _watch = watchdog(Duration::from_secs(120), "conformance of a sharded pool");
+    let systems = Systems::start();
+    run(&systems.sharded()).assert_clean(&systems.sharded());
+    whole(&systems.sharded());
+    for seed in 100..104 {
+        differential(&systems.sharded(), &systems.bare(), Family::Strings, seed, 10_000);
+    }
+}
+
+#[test]
+fn a_value_of_512_megabytes_passes_through_store_and_pool() {
+    let _watch = watchdog(Duration::from_secs(240), "a value of 512 MB");
+    if memory_available_bytes() < 6 << 30 {
+        println!("skipped: less than 6 GB of memory available");
+        return;
+    }
+    let systems = Systems::start();
+    half_gigabyte_value(&systems.sharded());
+    half_gigabyte_value(&systems.store());
+}

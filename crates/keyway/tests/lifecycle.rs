@@ -1,0 +1,278 @@
+//! How the process starts, speaks and ends.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+use keyway_testkit::{
+    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, TempDir,
+    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn without_a_file_the_store_listens_on_6380_and_says_so() {
+    let _watch = watchdog(Duration::from_secs(30), "start without a file");
+    // The one fixed port of the product: a developer's own instance may have
+    // it, and then there is nothing to see here.
+    let Ok(probe) = TcpListener::bind("127.0.0.1:6380") else {
+        println!("skipped: 127.0.0.1:6380 is taken");
+        return;
+    };
+    drop(probe);
+    let directory = TempDir::new();
+    let mut command = Command::new(keyway_binary(KEYWAY));
+    command.arg("serve");
+    let mut process = Process::spawn("keyway", &mut command, directory.path());
+    let address = "127.0.0.1:6380".parse().expect("an address");
+    process.wait_ready(SOON, || {
+        Client::try_connect(address).is_ok_and(|mut client| {
+            client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
+        })
+    });
+    let mut client = Client::connect(address);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    assert_eq!(client.words("GET a"), Value::bulk("1"));
+    let log = process.log();
+    for wanted in ["127.0.0.1:6380", "worker", "memory", "redis-cli -p 6380"] {
+        assert!(log.contains(wanted), "{wanted:?} is missing in:\n{log}");
+    }
+}
+
+#[test]
+fn help_names_every_subcommand() {
+    let text = run_keyway(KEYWAY, &["--help"]).expect_success("--help").stdout;
+    for wanted in ["serve", "check", "import", "keyway.toml"] {
+        assert!(text.contains(wanted), "{wanted:?} is missing in:\n{text}");
+    }
+    for subcommand in ["serve", "check", "import"] {
+        let text = run_keyway(KEYWAY, &[subcommand, "--help"]).expect_success(subcommand).stdout;
+        assert!(text.contains(subcommand) && text.contains("FILE"), "{text}");
+    }
+    let version = run_keyway(KEYWAY, &["--version"]).expect_success("--version").stdout;
+    assert!(version.contains("keyway"), "{version}");
+    let unknown = run_keyway(KEYWAY, &["servee"]);
+    assert!(!unknown.status.success());
+    assert!(unknown.text.contains("servee"), "{}", unknown.text);
+}
+
+#[test]
+fn check_prints_the_resolved_file_and_the_memory_it_implies() {
+    let directory = TempDir::new();
+    let text = KeywayConfig::new(vec![Pool::store("local")]).toml();
+    let file = directory.write("good.toml", text);
+    let output = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
+    let text = output.expect_success("check of a good file").stdout;
+    assert!(text.contains("local"), "{text}");
+    assert!(text.to_lowercase().contains("memory"), "{text}");
+}
+
+/// Four mistakes, four messages with file and line, each with what to write.
+#[test]
+fn check_lists_every_error_with_file_line_and_a_hint() {
+    let directory = TempDir::new();
+    let text = "\
+[[listener]]
+bind = \"tcp://127.0.0.1:7000\"
+protocol = \"redis\"
+pool = \"mian\"
+
+[pool.main]
+kind = \"sharded\"
+hsah = \"crc32a\"
+distribution = \"ketamaa\"
+servers = [\"127.0.0.1:6379:1\"]
+timeout = \"400parsecs\"
+";
+    let file = directory.write("bad.toml", text);
+    let path = file.to_string_lossy().into_owned();
+    for arguments in [["check", path.as_str()], ["serve", path.as_str()]] {
+        let output = run_keyway(KEYWAY, &arguments);
+        assert!(!output.status.success(), "{}", output.text);
+        for (line, wrong, right) in [
+            (4, "mian", "main"),
+            (8, "hsah", "hash"),
+            (9, "ketamaa", "ketama"),
+            (11, "400parsecs", "ms"),
+        ] {
+            let place = format!("bad.toml:{line}");
+            assert!(output.text.contains(&place), "{place} is missing in:\n{}", output.text);
+            assert!(output.text.contains(wrong), "{wrong} is missing in:\n{}", output.text);
+            assert!(output.text.contains(right), "{right} is missing in:\n{}", output.text);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let directory = TempDir::new();
+    let binary = directory.write("binary.toml", [0xFF_u8, 0xFE, 0, 1, 2]);
+    let missing = directory.path().join("missing.toml");
+    for path in [binary.as_path(), missing.as_path(), directory.path()] {
+        let path = path.to_string_lossy().into_owned();
+        for subcommand in ["serve", "check"] {
+            let output = run_keyway(KEYWAY, &[subcommand, &path]);
+            assert!(!output.status.success());
+            assert!(output.text.contains(&path), "{path} is missing in:\n{}", output.text);
+            assert!(!output.text.contains("panicked"), "{}", output.text);
+        }
+    }
+}
+
+/// Another program on the port, and a second Keyway on the port: both must
+/// end the start, although workers share the port among themselves.
+#[test]
+fn a_port_in_use_ends_the_start_and_is_named() {
+    let _watch = watchdog(Duration::from_secs(60), "port in use");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let directory = TempDir::new();
+    let text = format!(
+        "[server]\nadmin = \"off\"\n\n[[listener]]\nbind = \"tcp://{address}\"\nprotocol = \"redis\"\npool = \"local\"\n\n\
+         [pool.local]\nkind = \"store\"\n"
+    );
+    let file = directory.write("taken.toml", text);
+    let output = run_keyway(KEYWAY, &["serve", &file.to_string_lossy()]);
+    assert!(!output.status.success());
+    assert!(output.text.contains(&address), "{address} is missing in:\n{}", output.text);
+    assert!(output.text.contains("in use"), "{}", output.text);
+
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let file = keyway.directory().join("keyway.toml");
+    let output = run_keyway(KEYWAY, &["serve", &file.to_string_lossy()]);
+    assert!(!output.status.success(), "a second instance took the port:\n{}", output.text);
+    assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
+}
+
+#[test]
+fn sigterm_answers_what_is_in_flight_and_ends_well() {
+    let _watch = watchdog(Duration::from_secs(60), "drain");
+    let gate = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let opened = std::sync::Arc::clone(&gate);
+    // Holds the first request back until the gate opens: requests are in
+    // flight for as long as the test wants.
+    let backend = ScriptedBackend::start(move |arguments| {
+        if handshake_reply(arguments).is_none() {
+            wait_until("the gate opens", Duration::from_secs(20), || {
+                opened.load(std::sync::atomic::Ordering::SeqCst)
+            });
+        }
+        Action::echo_key(arguments)
+    });
+    let pool =
+        Pool::sharded("main", &[format!("{}:1", backend.address())]).with("timeout", "\"20s\"");
+    let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let address = keyway.address(0);
+    let mut clients: Vec<Client> = (0..10).map(|_| keyway.client(0)).collect();
+    let mut idle = keyway.client(0);
+    assert_eq!(idle.words("PING"), Value::simple("PONG"));
+    for (nth, client) in clients.iter_mut().enumerate() {
+        let bytes: Vec<u8> =
+            (0..20).flat_map(|one| encode(&["GET", &format!("{nth}:{one}")])).collect();
+        client.send(&bytes);
+    }
+    wait_until("the first request is at the backend", SOON, || backend.requests() > 0);
+    keyway.process().terminate();
+    wait_until("nobody is accepted any more", SOON, || Client::try_connect(address).is_err());
+    gate.store(true, std::sync::atomic::Ordering::SeqCst);
+    for (nth, client) in clients.iter_mut().enumerate() {
+        for one in 0..20 {
+            assert_eq!(client.reply(), Value::bulk(format!("{nth}:{one}")));
+        }
+    }
+    let status = keyway.process_mut().wait_exit(Duration::from_secs(15));
+    assert_eq!(status.code(), Some(0), "{}", keyway.process().log());
+    idle.expect_closed();
+}
+
+#[test]
+fn sigterm_ends_in_bounded_time_even_with_a_backend_that_never_answers() {
+    let _watch = watchdog(Duration::from_secs(90), "bounded drain");
+    let backend = ScriptedBackend::start(|arguments| match handshake_reply(arguments) {
+        Some(bytes) => Action::Reply(bytes),
+        None => Action::Silence,
+    });
+    let pool =
+        Pool::sharded("main", &[format!("{}:1", backend.address())]).with("timeout", "\"10m\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    client.send(&encode(&["GET", "a"]));
+    wait_until("the request is at the backend", SOON, || backend.requests() > 0);
+    let (status, log) = keyway.stop(Duration::from_secs(60));
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+/// A dead backend is one line when it goes and one when it comes back, however
+/// many requests meet it.
+#[test]
+fn each_state_change_is_one_line() {
+    let _watch = watchdog(Duration::from_secs(60), "log lines");
+    let mut servers = [RedisServer::start()];
+    let pool = Pool::over("main", &servers).with("timeout", "\"500ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    let quiet = keyway.process().log().lines().count();
+    for nth in 0..500 {
+        assert_eq!(client.command(&["GET", &format!("k{nth}")]), Value::Nil);
+    }
+    assert_eq!(keyway.process().log().lines().count(), quiet, "requests are not logged");
+    servers[0].kill();
+    for _ in 0..300 {
+        assert!(client.words("GET a").is_error());
+    }
+    servers[0].restart();
+    wait_until("served again", SOON, || client.words("GET a") == Value::Nil);
+    let log = keyway.process().log();
+    let about: Vec<&str> =
+        log.lines().filter(|line| line.contains(&servers[0].address().to_string())).collect();
+    let news = log.lines().count() - quiet;
+    assert!((1..=6).contains(&news), "{news} lines for down and up:\n{log}");
+    assert!(!about.is_empty(), "the lines name the backend:\n{log}");
+}
+
+#[test]
+fn log_lines_are_json_when_asked() {
+    let _watch = watchdog(Duration::from_secs(60), "json log");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_argument("--log-format=json");
+    let keyway = Keyway::start(KEYWAY, config);
+    let (status, log) = keyway.stop(SOON);
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(!log.trim().is_empty());
+    for line in log.lines() {
+        let value: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}"));
+        assert!(value.is_object(), "{line}");
+    }
+}
+
+#[test]
+fn import_reports_what_it_cannot_read() {
+    let directory = TempDir::new();
+    let bad = directory.write("nutcracker.yml", "alpha:\n  listen: 127.0.0.1\n  hash: sha9\n");
+    let output = run_keyway(KEYWAY, &["import", "twemproxy", &bad.to_string_lossy()]);
+    assert!(!output.status.success());
+    assert!(output.text.contains("sha9"), "{}", output.text);
+    let missing = run_keyway(KEYWAY, &["import", "twemproxy", "/nonexistent.yml"]);
+    assert!(!missing.status.success());
+    assert!(missing.text.contains("/nonexistent.yml"), "{}", missing.text);
+}
+
+#[test]
+fn an_imported_file_passes_check_as_printed() {
+    let directory = TempDir::new();
+    let yaml = format!(
+        "alpha:\n  listen: {}\n  hash: fnv1a_64\n  distribution: ketama\n  auto_eject_hosts: true\n  \
+         redis: true\n  redis_auth: secret\n  timeout: 400\n  server_retry_timeout: 2000\n  \
+         server_failure_limit: 1\n  preconnect: true\n  server_connections: 1\n  backlog: 1024\n  \
+         servers:\n   - 127.0.0.1:6379:1\n   - 127.0.0.1:6380:2 named\n",
+        free_address()
+    );
+    let file = directory.write("nutcracker.yml", yaml);
+    let output = run_keyway(KEYWAY, &["import", "twemproxy", &file.to_string_lossy()]);
+    let toml = directory.write("keyway.toml", output.expect_success("import").stdout);
+    let checked = run_keyway(KEYWAY, &["check", &toml.to_string_lossy()]);
+    assert!(checked.status.success(), "{}", checked.text);
+}

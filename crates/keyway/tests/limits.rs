@@ -1,0 +1,75 @@
+//! What the process may cost: memory at rest, per connection, and after work.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, raise_descriptor_limit,
+    resident_bytes, run_tool, wait_for, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const MB: u64 = 1 << 20;
+
+fn start(servers: &[RedisServer]) -> Keyway {
+    let pools = vec![Pool::store("local"), Pool::over("main", servers)];
+    Keyway::start(KEYWAY, KeywayConfig::new(pools))
+}
+
+#[test]
+fn a_process_just_started_is_small_and_small_again_after_work() {
+    let _watch = watchdog(Duration::from_secs(90), "memory after work");
+    let servers = RedisServer::start_many(4);
+    let keyway = start(&servers);
+    let pid = keyway.process().pid();
+    let at_start = resident_bytes(pid);
+    assert!(at_start < 15 * MB, "{} KB after start", at_start >> 10);
+    let port = keyway.address(1).port().to_string();
+    let arguments =
+        ["-p", &port, "-q", "-c", "50", "-P", "75", "-n", "300000", "-d", "100", "-t", "set,get"];
+    let load = run_tool("redis-benchmark", &arguments, b"", Duration::from_secs(60));
+    assert!(load.status.success(), "{}", load.text);
+    let mut after = 0;
+    wait_until("memory is back within 2 MB", Duration::from_secs(20), || {
+        let now = resident_bytes(pid);
+        if now != after {
+            after = now;
+            println!("{} KB after start, {} KB after work", at_start >> 10, after >> 10);
+        }
+        after < at_start + 2 * MB
+    });
+}
+
+/// 10,000 connections, each used once and then idle: under 2 KB each.
+#[test]
+fn an_idle_connection_costs_less_than_2_kilobytes() {
+    let _watch = watchdog(Duration::from_secs(120), "idle connections");
+    // Both ends are ours to hold: the limit must allow each process that many.
+    let count = (raise_descriptor_limit().saturating_sub(500)).min(10_000);
+    println!("{count} connections");
+    assert!(count >= 1000, "too few file descriptors to measure anything: see ulimit -Hn");
+    let servers = RedisServer::start_many(2);
+    for pool in [0, 1] {
+        let keyway = start(&servers);
+        let pid = keyway.process().pid();
+        assert_eq!(keyway.client(pool).words("SET a 1"), Value::simple("OK"));
+        let before = resident_bytes(pid);
+        let mut clients: Vec<Client> = Vec::with_capacity(count);
+        for _ in 0..count {
+            clients.push(wait_for("a connection", Duration::from_secs(20), || {
+                Client::try_connect(keyway.address(pool)).ok()
+            }));
+        }
+        let request = encode(&["GET", "a"]);
+        for client in &mut clients {
+            client.send(&request);
+        }
+        for client in &mut clients {
+            assert_eq!(client.reply(), Value::bulk("1"));
+        }
+        let each = resident_bytes(pid).saturating_sub(before) / count as u64;
+        println!("{each} bytes each");
+        assert!(each < 2048, "{each} bytes for an idle connection");
+        drop(clients);
+        assert_eq!(keyway.client(pool).words("GET a"), Value::bulk("1"));
+    }
+}

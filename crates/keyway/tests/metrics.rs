@@ -1,0 +1,205 @@
+//! What `/metrics` and `/healthz` say agrees with what was sent.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Action, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, Value, encode,
+    handshake_reply, http_get, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const MAIN: &str = "pool=\"main\"";
+const LOCAL: &str = "pool=\"local\"";
+
+/// Samples of one metric with these labels, summed.
+type Expected<'a> = (&'a str, &'a [&'a str], f64);
+
+/// Counters are summed from workers' cells at each scrape, a turn later at
+/// the most.
+fn expect(keyway: &Keyway, wanted: &[Expected<'_>]) {
+    for (name, labels, value) in wanted {
+        let mut seen = f64::NAN;
+        wait_until(&format!("{name}{labels:?} is {value}"), Duration::from_secs(5), || {
+            let now = keyway.metrics().sum(name, labels);
+            if now != seen {
+                println!("{name}{labels:?}: {now}, waiting for {value}");
+            }
+            seen = now;
+            seen == *value
+        });
+    }
+}
+
+#[test]
+fn health_and_metrics_are_served_as_prometheus_wants_them() {
+    let _watch = watchdog(Duration::from_secs(30), "admin listener");
+    let servers = RedisServer::start_many(2);
+    let pools = vec![Pool::store("local"), Pool::over("far", &servers)];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let health = http_get(keyway.admin(), "/healthz");
+    assert_eq!(health.status, 200, "{}", health.body);
+    let page = http_get(keyway.admin(), "/metrics");
+    assert_eq!(page.status, 200);
+    assert!(page.headers.to_lowercase().contains("content-type: text/plain"), "{}", page.headers);
+    assert_eq!(http_get(keyway.admin(), "/nosuchpage").status, 404);
+    let metrics = keyway.metrics();
+    for line in page.body.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let sample = line.split(['{', ' ']).next().expect("a name");
+        let name = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|part| sample.strip_suffix(part))
+            .filter(|name| page.body.contains(&format!("# TYPE {name} histogram")))
+            .unwrap_or(sample);
+        assert!(page.body.contains(&format!("# HELP {name} ")), "{name} has no help");
+        assert!(page.body.contains(&format!("# TYPE {name} ")), "{name} has no type");
+    }
+    assert_eq!(metrics.count("keyway_process_build_info", &[]), 1);
+    assert!(metrics.sum("keyway_process_resident_memory_bytes", &[]) > 1e6);
+}
+
+#[test]
+fn counters_of_a_pool_match_what_was_sent() {
+    let _watch = watchdog(Duration::from_secs(60), "counters of a pool");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    let before = keyway.metrics();
+    let base = |name: &str, labels: &[&str]| before.sum(name, labels);
+    let mut client = keyway.client(0);
+    let mut sent = 0;
+    let mut received = 0;
+    for nth in 0..100 {
+        let request = encode(&["SET", &format!("key:{nth}"), "value"]);
+        sent += request.len();
+        client.send(&request);
+        received += client.raw_reply().len();
+    }
+    for nth in 0..50 {
+        let request = encode(&["GET", &format!("key:{nth}")]);
+        sent += request.len();
+        client.send(&request);
+        received += client.raw_reply().len();
+    }
+    for request in [
+        encode(&["MGET", "key:1", "key:2", "key:3", "key:4", "key:5", "key:6", "key:7", "key:8"]),
+        encode(&["NOSUCH"]),
+        encode(&["GET"]),
+        encode(&["INCR", "key:0"]),
+    ] {
+        sent += request.len();
+        client.send(&request);
+        received += client.raw_reply().len();
+    }
+    let requests = "keyway_pool_requests_total";
+    let latency = "keyway_pool_reply_latency_seconds_count";
+    let read: &[&str] = &[MAIN, "command=\"read\""];
+    let write: &[&str] = &[MAIN, "command=\"write\""];
+    let read_many: &[&str] = &[MAIN, "command=\"read_many\""];
+    expect(
+        &keyway,
+        &[
+            (requests, write, base(requests, write) + 101.0),
+            (requests, read, base(requests, read) + 50.0),
+            (requests, read_many, base(requests, read_many) + 1.0),
+            (latency, write, base(latency, write) + 101.0),
+            (latency, read, base(latency, read) + 50.0),
+            (
+                "keyway_pool_refused_requests_total",
+                &[MAIN],
+                base("keyway_pool_refused_requests_total", &[MAIN]) + 2.0,
+            ),
+            ("keyway_backend_requests_total", &[MAIN], 100.0 + 50.0 + 1.0 + 2.0),
+            ("keyway_backend_error_replies_total", &[MAIN], 1.0),
+            ("keyway_backend_errors_total", &[MAIN], 0.0),
+            ("keyway_pool_errors_total", &[MAIN], 0.0),
+            ("keyway_backend_in_flight_requests", &[MAIN], 0.0),
+            (
+                "keyway_client_received_bytes_total",
+                &[MAIN],
+                base("keyway_client_received_bytes_total", &[MAIN]) + sent as f64,
+            ),
+            (
+                "keyway_client_sent_bytes_total",
+                &[MAIN],
+                base("keyway_client_sent_bytes_total", &[MAIN]) + received as f64,
+            ),
+            ("keyway_client_connections", &[MAIN], 1.0),
+        ],
+    );
+    drop(client);
+    expect(&keyway, &[("keyway_client_connections", &[MAIN], 0.0)]);
+}
+
+#[test]
+fn counters_of_the_store_match_what_was_sent() {
+    let _watch = watchdog(Duration::from_secs(60), "counters of the store");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let mut client = keyway.client(0);
+    for nth in 0..100 {
+        let key = format!("key:{nth}");
+        assert_eq!(client.command(&["SET", &key, "value"]), Value::simple("OK"));
+    }
+    for nth in 50..150 {
+        client.command(&["GET", &format!("key:{nth}")]);
+    }
+    client.words("EXPIRE key:0 1000");
+    expect(
+        &keyway,
+        &[
+            ("keyway_store_items", &[LOCAL], 100.0),
+            ("keyway_store_expiring_items", &[LOCAL], 1.0),
+            ("keyway_store_hits_total", &[LOCAL], 50.0),
+            ("keyway_store_misses_total", &[LOCAL], 50.0),
+            ("keyway_store_evictions_total", &[LOCAL], 0.0),
+        ],
+    );
+    assert!(keyway.metrics().sum("keyway_store_memory_bytes", &[LOCAL]) > 100.0 * 10.0);
+    client.words("FLUSHALL");
+    expect(&keyway, &[("keyway_store_items", &[LOCAL], 0.0)]);
+}
+
+#[test]
+fn faults_are_counted_under_what_went_wrong() {
+    let _watch = watchdog(Duration::from_secs(60), "counters of faults");
+    let backend = ScriptedBackend::start(|arguments| match handshake_reply(arguments) {
+        Some(bytes) => Action::Reply(bytes),
+        None => Action::Silence,
+    });
+    let pool =
+        Pool::sharded("main", &[format!("{}:1", backend.address())]).with("timeout", "\"200ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    client.send(&encode(&["GET", "a"]).repeat(10));
+    expect(&keyway, &[("keyway_backend_requests_total", &[MAIN], 10.0)]);
+    for _ in 0..10 {
+        assert!(client.reply().is_error());
+    }
+    let timeout = "fault=\"backend_timeout\"";
+    expect(
+        &keyway,
+        &[
+            ("keyway_pool_errors_total", &[MAIN, timeout], 10.0),
+            ("keyway_backend_errors_total", &[MAIN, timeout], 10.0),
+            ("keyway_pool_errors_total", &[MAIN], 10.0),
+            ("keyway_backend_in_flight_requests", &[MAIN], 0.0),
+        ],
+    );
+    let broken = "fault=\"client\"";
+    let mut breaker = keyway.client(0);
+    breaker.send(b"*x\r\n");
+    assert!(breaker.reply().is_error());
+    expect(&keyway, &[("keyway_client_closed_connections_total", &[MAIN, broken], 1.0)]);
+}
+
+/// Client bytes are nowhere on the page, whatever a client sends.
+#[test]
+fn no_key_value_or_address_of_a_client_becomes_a_label() {
+    let _watch = watchdog(Duration::from_secs(30), "labels");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let mut client = keyway.client(0);
+    client.words("SET findme-key findme-value");
+    client.words("FINDMECOMMAND");
+    client.words("CLIENT SETNAME findme-name");
+    let page = http_get(keyway.admin(), "/metrics").body.to_lowercase();
+    assert!(!page.contains("findme"), "client bytes on the page");
+    assert!(!page.contains(&client.local_address().to_string()), "a client's address on the page");
+}

@@ -1,0 +1,300 @@
+//! The same key lies on the same server as with twemproxy, proven against a
+//! real one in both directions: what one writes the other reads.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Nutcracker, NutcrackerPool, Pool, Random, RedisServer, Value,
+    encode, free_address, run_keyway, wait_for, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const HASHES: &[&str] = &[
+    "one_at_a_time",
+    "md5",
+    "crc16",
+    "crc32",
+    "crc32a",
+    "fnv1_64",
+    "fnv1a_64",
+    "fnv1_32",
+    "fnv1a_32",
+    "hsieh",
+    "murmur",
+    "jenkins",
+];
+const DISTRIBUTIONS: &[&str] = &["ketama", "modula"];
+const KEYS: usize = 1000;
+const WEIGHTS: [u32; 4] = [1, 2, 5, 10];
+const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    Plain,
+    Weights,
+    Names,
+    Tags,
+}
+
+const VARIANTS: &[Variant] = &[Variant::Plain, Variant::Weights, Variant::Names, Variant::Tags];
+
+/// One pool, as both proxies are told about it.
+struct Ring {
+    name: String,
+    hash: &'static str,
+    distribution: &'static str,
+    variant: Variant,
+}
+
+fn rings() -> Vec<Ring> {
+    let mut rings = Vec::new();
+    for &hash in HASHES {
+        for &distribution in DISTRIBUTIONS {
+            for &variant in VARIANTS {
+                let name = format!("{hash}-{distribution}-{variant:?}").to_lowercase();
+                rings.push(Ring { name, hash, distribution, variant });
+            }
+        }
+    }
+    rings
+}
+
+impl Ring {
+    fn server_lines(&self, servers: &[RedisServer]) -> Vec<String> {
+        let line = |(nth, server): (usize, &RedisServer)| match self.variant {
+            Variant::Plain | Variant::Tags => format!("{}:1", server.address()),
+            Variant::Weights => format!("{}:{}", server.address(), WEIGHTS[nth]),
+            Variant::Names => format!("{}:{} {}", server.address(), WEIGHTS[nth], NAMES[nth]),
+        };
+        servers.iter().enumerate().map(line).collect()
+    }
+
+    fn nutcracker(&self, servers: &[RedisServer]) -> NutcrackerPool {
+        let pool = NutcrackerPool::new(&self.name, &self.server_lines(servers))
+            .with("hash", self.hash)
+            .with("distribution", self.distribution);
+        if self.variant == Variant::Tags { pool.with("hash_tag", "\"{}\"") } else { pool }
+    }
+
+    fn keyway(&self, servers: &[RedisServer]) -> Pool {
+        let pool = Pool::sharded(&self.name, &self.server_lines(servers))
+            .with("hash", &format!("{:?}", self.hash))
+            .with("distribution", &format!("{:?}", self.distribution));
+        if self.variant == Variant::Tags { pool.with("hash_tag", "\"{}\"") } else { pool }
+    }
+
+    /// Keys of this ring: plain, long, binary, and with braces in every
+    /// position that a tag parser could get wrong.
+    fn keys(&self, direction: &str) -> Vec<Vec<u8>> {
+        let mut random = Random::new(self.name.len() as u64 + direction.len() as u64);
+        let mine = format!("{}/{direction}/", self.name);
+        (0..KEYS).map(|nth| key(&mine, nth, &mut random)).collect()
+    }
+}
+
+fn key(mine: &str, nth: usize, random: &mut Random) -> Vec<u8> {
+    let text = match nth % 10 {
+        0 => format!("{mine}{nth}"),
+        1 => format!("{{user{nth}}}{mine}"),
+        2 => format!("{mine}{{user{nth}}}.following"),
+        3 => format!("{{}}{mine}{nth}"),
+        4 => format!("{mine}{{open{nth}"),
+        5 => format!("{mine}}}{nth}{{"),
+        6 => format!("{{{nth}}}{{other}}{mine}"),
+        7 => format!("{mine}{{{{{nth}}}}}"),
+        8 => {
+            let mut bytes = mine.as_bytes().to_vec();
+            let length = 1 + random.below(300);
+            bytes.extend(random.bytes(length));
+            return bytes;
+        }
+        _ => format!("{mine}{}", "x".repeat(nth)),
+    };
+    text.into_bytes()
+}
+
+fn write_all(client: &mut Client, keys: &[Vec<u8>], what: &str) {
+    for chunk in keys.chunks(100) {
+        let bytes: Vec<u8> =
+            chunk.iter().flat_map(|key| encode(&[b"SET", &key[..], &value_of(key)])).collect();
+        client.send(&bytes);
+        for reply in client.replies(chunk.len()) {
+            assert_eq!(reply, Value::simple("OK"), "{what}");
+        }
+    }
+}
+
+/// The keys whose value is not where it should be.
+fn misplaced(client: &mut Client, keys: &[Vec<u8>]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for chunk in keys.chunks(100) {
+        let bytes: Vec<u8> = chunk.iter().flat_map(|key| encode(&[b"GET", &key[..]])).collect();
+        client.send(&bytes);
+        for (key, reply) in chunk.iter().zip(client.replies(chunk.len())) {
+            if reply != Value::Bulk(value_of(key)) {
+                wrong.push(format!("{} ({reply:?})", key.escape_ascii()));
+            }
+        }
+    }
+    wrong
+}
+
+fn value_of(key: &[u8]) -> Vec<u8> {
+    [b"value of ", key].concat()
+}
+
+/// Both directions over one pool.
+fn compare(name: &str, keys: [Vec<Vec<u8>>; 2], nutcracker: SocketAddr, keyway: SocketAddr) {
+    let mut theirs = Client::connect(nutcracker);
+    let mut ours = Client::connect(keyway);
+    let [there_and_back, back_and_there] = keys;
+    write_all(&mut theirs, &there_and_back, name);
+    let wrong = misplaced(&mut ours, &there_and_back);
+    assert!(wrong.is_empty(), "{name}: written by nutcracker, not found by Keyway: {wrong:#?}");
+    write_all(&mut ours, &back_and_there, name);
+    let wrong = misplaced(&mut theirs, &back_and_there);
+    assert!(wrong.is_empty(), "{name}: written by Keyway, not found by nutcracker: {wrong:#?}");
+}
+
+/// No key may lie twice: a proxy that wrote everywhere would pass the rest.
+fn assert_stored_once(servers: &[RedisServer], keys: usize) {
+    let stored: i64 = servers.iter().map(|server| server.client().words("DBSIZE").integer()).sum();
+    assert_eq!(stored, keys as i64, "keys over all servers");
+}
+
+#[test]
+fn every_hash_and_distribution_places_keys_as_twemproxy_does() {
+    let _watch = watchdog(Duration::from_secs(180), "placement against nutcracker");
+    let servers = RedisServer::start_many(4);
+    let rings = rings();
+    let nutcracker =
+        Nutcracker::start(rings.iter().map(|ring| ring.nutcracker(&servers)).collect());
+    let pools = rings.iter().map(|ring| ring.keyway(&servers)).collect();
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    for (nth, ring) in rings.iter().enumerate() {
+        let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
+        compare(&ring.name, keys, nutcracker.pools()[nth].listen, keyway.address(nth));
+    }
+    assert_stored_once(&servers, rings.len() * 2 * KEYS);
+}
+
+/// `keyway import twemproxy` on the file nutcracker runs on, with nothing
+/// changed but where it listens.
+#[test]
+fn an_imported_file_places_keys_as_twemproxy_does() {
+    let _watch = watchdog(Duration::from_secs(120), "placement after import");
+    let servers = RedisServer::start_many(4);
+    let rings: Vec<Ring> = rings().into_iter().step_by(5).collect();
+    let nutcracker =
+        Nutcracker::start(rings.iter().map(|ring| ring.nutcracker(&servers)).collect());
+    let file = nutcracker.file();
+    let output = run_keyway(KEYWAY, &["import", "twemproxy", &file.to_string_lossy()]);
+    let mut text = output.expect_success("keyway import twemproxy").stdout;
+    let mut addresses = Vec::new();
+    for pool in nutcracker.pools() {
+        let ours = free_address();
+        let replaced = text.replace(&pool.listen.to_string(), &ours.to_string());
+        assert_ne!(replaced, text, "the listener of {} is in the file", pool.name);
+        text = replaced;
+        addresses.push(ours);
+    }
+    let keyway = Keyway::start_text(KEYWAY, &text, addresses);
+    for (nth, ring) in rings.iter().enumerate() {
+        let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
+        compare(&ring.name, keys, nutcracker.pools()[nth].listen, keyway.address(nth));
+    }
+    assert_stored_once(&servers, rings.len() * 2 * KEYS);
+}
+
+/// Both eject the dead server and agree on where its keys go.
+#[test]
+fn keys_of_an_ejected_server_move_as_with_twemproxy() {
+    let _watch = watchdog(Duration::from_secs(120), "placement after ejection");
+    for distribution in DISTRIBUTIONS {
+        let mut servers = RedisServer::start_many(4);
+        let ring = Ring {
+            name: format!("ejecting-{distribution}"),
+            hash: "fnv1a_64",
+            distribution,
+            variant: Variant::Weights,
+        };
+        let nutcracker = Nutcracker::start(vec![
+            ring.nutcracker(&servers)
+                .with("auto_eject_hosts", "true")
+                .with("server_failure_limit", "1")
+                .with("server_retry_timeout", "600000")
+                .with("timeout", "1000"),
+        ]);
+        let pool = ring
+            .keyway(&servers)
+            .with("timeout", "\"1s\"")
+            .with("ejection", "{ after_failures = 1, for = \"10m\", rejoin = \"serve\" }");
+        let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+        servers[2].kill();
+        for address in [nutcracker.pools()[0].listen, keyway.address(0)] {
+            wait_until("the dead server is ejected", Duration::from_secs(20), || {
+                ejected(address, &ring.keys("probe"))
+            });
+        }
+        let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
+        compare(&ring.name, keys, nutcracker.pools()[0].listen, keyway.address(0));
+    }
+}
+
+/// Whether no key fails any more.
+fn ejected(address: SocketAddr, keys: &[Vec<u8>]) -> bool {
+    let mut client = Client::connect(address);
+    keys.iter().all(|key| {
+        client.try_send(&encode(&[b"GET", &key[..]])).is_ok()
+            && client.try_reply().is_ok_and(|reply| !reply.is_error())
+    })
+}
+
+#[test]
+fn random_distribution_spreads_evenly() {
+    let _watch = watchdog(Duration::from_secs(60), "random distribution");
+    let servers = RedisServer::start_many(4);
+    let lines: Vec<String> = servers.iter().map(|one| format!("{}:1", one.address())).collect();
+    let pool = Pool::sharded("random", &lines).with("distribution", "\"random\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let keys: Vec<Vec<u8>> = (0..8000).map(|nth| format!("key:{nth}").into_bytes()).collect();
+    write_all(&mut keyway.client(0), &keys, "random");
+    let counts: Vec<i64> =
+        servers.iter().map(|server| server.client().words("DBSIZE").integer()).collect();
+    // 2000 each; six standard deviations are 232.
+    assert!(counts.iter().all(|count| (1768..2232).contains(count)), "{counts:?}");
+    assert_stored_once(&servers, keys.len());
+}
+
+/// A name resolved to an address is no part of a ring: servers are placed by
+/// the text of the file.
+#[test]
+fn host_names_place_by_their_text() {
+    let _watch = watchdog(Duration::from_secs(60), "host names");
+    let servers = RedisServer::start_many(3);
+    let mut lines = Vec::new();
+    for server in &servers {
+        let mut line = String::new();
+        let _ = write!(line, "localhost:{}:1", server.port());
+        lines.push(line);
+    }
+    let theirs = NutcrackerPool::new("names", &lines).with("hash", "murmur");
+    let nutcracker = Nutcracker::start(vec![theirs]);
+    let pool = Pool::sharded("names", &lines).with("hash", "\"murmur\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let ring = Ring {
+        name: "names".into(),
+        hash: "murmur",
+        distribution: "ketama",
+        variant: Variant::Plain,
+    };
+    let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
+    // nutcracker resolves in the background of its first requests.
+    wait_for("nutcracker reaches its servers", Duration::from_secs(10), || {
+        ejected(nutcracker.pools()[0].listen, &ring.keys("probe")).then_some(())
+    });
+    compare("names", keys, nutcracker.pools()[0].listen, keyway.address(0));
+}

@@ -1,0 +1,164 @@
+//! What a sharded pool's settings do, seen from the servers.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(10);
+
+fn start(pool: Pool) -> Keyway {
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    Keyway::start(KEYWAY, config)
+}
+
+/// Clients connected to the server, our own look not counted.
+fn connections(server: &RedisServer) -> usize {
+    server.client().words("CLIENT LIST").text().lines().count() - 1
+}
+
+#[test]
+fn the_servers_password_is_sent_and_a_wrong_one_is_told() {
+    let _watch = watchdog(Duration::from_secs(30), "password of the servers");
+    let servers = [RedisServer::start_with(&["--requirepass", "sesame"])];
+    let keyway = start(Pool::over("main", &servers).with("password", "\"sesame\""));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    assert_eq!(client.words("GET a"), Value::bulk("1"));
+    let keyway = start(Pool::over("main", &servers).with("password", "\"wrong\""));
+    let mut client = keyway.client(0);
+    assert!(client.words("GET a").is_error());
+    wait_until("the log says why", SOON, || {
+        let log = keyway.process().log();
+        assert!(!log.contains("sesame"), "a password in the log");
+        log.to_lowercase().contains("password") || log.contains("WRONGPASS")
+    });
+}
+
+#[test]
+fn passwords_come_from_files_too() {
+    let _watch = watchdog(Duration::from_secs(30), "password file");
+    let directory = TempDir::new();
+    let ours = directory.write("ours", "open\n");
+    let theirs = directory.write("theirs", "sesame");
+    let servers = [RedisServer::start_with(&["--requirepass", "sesame"])];
+    let keyway = start(
+        Pool::over("main", &servers)
+            .with("password_file", &format!("{theirs:?}"))
+            .with_listener("password_file", &format!("{ours:?}")),
+    );
+    let mut client = keyway.client(0);
+    assert!(client.words("GET a").error_text().starts_with("NOAUTH"));
+    assert_eq!(client.words("AUTH open"), Value::simple("OK"));
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+}
+
+#[test]
+fn the_servers_database_is_selected_before_anything_else() {
+    let _watch = watchdog(Duration::from_secs(30), "database of the servers");
+    let mut servers = [RedisServer::start()];
+    let keyway = start(Pool::over("main", &servers).with("database", "3"));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    let replies = servers[0].client().pipeline(&["GET a", "SELECT 3", "GET a"]);
+    assert_eq!(replies, [Value::Nil, Value::simple("OK"), Value::bulk("1")]);
+    assert!(client.words("SELECT 1").is_error(), "one database by default");
+    // After a reconnect too.
+    servers[0].restart();
+    wait_until("served again", SOON, || client.words("SET b 2") == Value::simple("OK"));
+    assert_eq!(servers[0].client().pipeline(&["SELECT 3", "GET b"])[1], Value::bulk("2"));
+}
+
+#[test]
+fn clients_may_select_as_many_databases_as_the_pool_allows() {
+    let _watch = watchdog(Duration::from_secs(60), "databases of a pool");
+    let servers = RedisServer::start_many(2);
+    let keyway = start(Pool::over("main", &servers).with("databases", "4").with("database", "2"));
+    let mut one = keyway.client(0);
+    let mut two = keyway.client(0);
+    assert_eq!(one.words("SELECT 3"), Value::simple("OK"));
+    assert!(one.words("SELECT 4").is_error());
+    for nth in 0..50 {
+        let key = format!("key:{nth}");
+        assert_eq!(one.command(&["SET", &key, "three"]), Value::simple("OK"));
+        assert_eq!(two.command(&["SET", &key, "zero"]), Value::simple("OK"));
+        assert_eq!(one.command(&["GET", &key]), Value::bulk("three"));
+        assert_eq!(two.command(&["GET", &key]), Value::bulk("zero"));
+    }
+    let keys_of = |database: usize| -> i64 {
+        let select = format!("SELECT {database}");
+        servers.iter().map(|one| one.client().pipeline(&[&select, "DBSIZE"])[1].integer()).sum()
+    };
+    assert_eq!((keys_of(2), keys_of(5)), (50, 50));
+}
+
+#[test]
+fn connections_are_as_many_as_asked_and_made_when_asked() {
+    let _watch = watchdog(Duration::from_secs(60), "connections");
+    let servers = RedisServer::start_many(2);
+    let keyway = start(Pool::over("main", &servers));
+    assert_eq!(connections(&servers[0]) + connections(&servers[1]), 0, "on the first request");
+    let mut clients: Vec<_> = (0..30).map(|_| keyway.client(0)).collect();
+    for (nth, client) in clients.iter_mut().enumerate() {
+        for one in 0..20 {
+            let set = client.command(&["SET", &format!("key:{nth}:{one}"), "1"]);
+            assert_eq!(set, Value::simple("OK"));
+        }
+    }
+    assert_eq!((connections(&servers[0]), connections(&servers[1])), (1, 1));
+    drop(keyway);
+    let pool = Pool::over("main", &servers).with("preconnect", "true");
+    let _keyway = start(pool.with("server_connections", "3"));
+    wait_until("three to each, at start", SOON, || {
+        servers.iter().all(|server| connections(server) == 3)
+    });
+}
+
+/// With several connections a client's own requests for a key stay in order:
+/// it reads what it wrote.
+#[test]
+fn a_client_reads_its_own_writes_over_several_connections() {
+    let _watch = watchdog(Duration::from_secs(60), "own writes");
+    let servers = [RedisServer::start()];
+    let keyway = start(Pool::over("main", &servers).with("server_connections", "4"));
+    let mut client = keyway.client(0);
+    for round in 0..200 {
+        let lines: Vec<String> = (0..20)
+            .flat_map(|nth| [format!("SET key:{nth} {round}"), format!("GET key:{nth}")])
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        for pair in client.pipeline(&lines).chunks(2) {
+            assert_eq!(pair[1], Value::bulk(round.to_string()));
+        }
+    }
+}
+
+/// Listener and servers over unix sockets.
+#[test]
+fn unix_sockets_work_on_both_sides() {
+    use std::io::{Read, Write};
+    let _watch = watchdog(Duration::from_secs(30), "unix sockets");
+    let directory = TempDir::new();
+    let socket = directory.path().join("redis.sock").to_string_lossy().into_owned();
+    let server = RedisServer::start_with(&["--unixsocket", &socket]);
+    let ours = directory.path().join("keyway.sock");
+    let listener = format!(
+        "[[listener]]\nbind = \"unix://{}\"\nmode = \"0600\"\npool = \"main\"",
+        ours.display()
+    );
+    let pool = Pool::sharded("main", &[format!("unix://{socket}:1 only")]);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_tables(&listener));
+    assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"));
+    assert_eq!(server.client().words("GET a"), Value::bulk("1"));
+    let mut stream = std::os::unix::net::UnixStream::connect(&ours).expect("the socket is there");
+    stream.write_all(b"GET a\r\n").expect("it takes a request");
+    let mut reply = [0_u8; 7];
+    stream.read_exact(&mut reply).expect("it answers");
+    assert_eq!(&reply, b"$1\r\n1\r\n");
+    drop(stream);
+    let (status, log) = keyway.stop(SOON);
+    assert!(status.success(), "{log}");
+    assert!(!ours.exists(), "the socket is removed at the end");
+}

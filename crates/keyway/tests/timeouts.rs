@@ -1,0 +1,164 @@
+//! A request that times out fails alone. The link lives on, and the late
+//! reply is given to nobody.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Action, Client, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, Value, encode,
+    handshake_reply, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+/// Keeps a server busy for ARGV[1] milliseconds.
+const SLOW_SCRIPT: &str = "local t = redis.call('TIME'); local e = t[1]*1000 + t[2]/1000 + ARGV[1]; \
+    repeat t = redis.call('TIME') until t[1]*1000 + t[2]/1000 >= e; return 'slow'";
+
+fn connections_received(server: &RedisServer) -> String {
+    let text = server.client().words("INFO stats").text();
+    let line = text.lines().find(|line| line.starts_with("total_connections_received:"));
+    line.expect("redis counts connections").to_owned()
+}
+
+fn own_value(nth: usize) -> String {
+    format!("value of client {nth}")
+}
+
+fn clients_with_values(keyway: &Keyway, count: usize) -> Vec<Client> {
+    (0..count)
+        .map(|nth| {
+            let mut client = keyway.client(0);
+            let set = client.command(&["SET", &format!("key:{nth}"), &own_value(nth)]);
+            assert_eq!(set, Value::simple("OK"));
+            client
+        })
+        .collect()
+}
+
+fn is_timeout(reply: &Value) -> bool {
+    reply.error_text().to_lowercase().contains("time")
+}
+
+/// One slow script, a short timeout, 200 other clients on the same server:
+/// each gets its own value or an error of its own, and when the script is done
+/// everybody is served over the same link.
+#[test]
+fn a_slow_script_fails_requests_one_by_one_and_the_link_survives() {
+    const OTHERS: usize = 200;
+    let _watch = watchdog(Duration::from_secs(90), "slow script");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"300ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut others = clients_with_values(&keyway, OTHERS);
+    let mut slow = keyway.client(0);
+    let connections_before = connection_number(&server);
+    for round in 0..3 {
+        slow.send(&encode(&["EVAL", SLOW_SCRIPT, "1", "key:0", "1000"]));
+        for (nth, client) in others.iter_mut().enumerate() {
+            client.send(&encode(&["GET", &format!("key:{nth}")]));
+        }
+        assert!(is_timeout(&slow.reply()), "the script itself is late");
+        for (nth, client) in others.iter_mut().enumerate() {
+            let reply = client.reply();
+            let fits = reply == Value::bulk(own_value(nth)) || is_timeout(&reply);
+            assert!(fits, "round {round}, client {nth}: {reply:?}");
+        }
+        // From here on the replies to what timed out come in, one by one.
+        for (nth, client) in others.iter_mut().enumerate() {
+            wait_until("the script is done", Duration::from_secs(10), || {
+                let reply = client.command(&["GET", &format!("key:{nth}")]);
+                assert!(reply == Value::bulk(own_value(nth)) || is_timeout(&reply), "{reply:?}");
+                !reply.is_error()
+            });
+        }
+        assert_eq!(slow.words("GET key:1"), Value::bulk(own_value(1)));
+    }
+    // Our own looks at the counter are one connection each.
+    assert_eq!(connection_number(&server), connections_before + 1, "no link was made again");
+}
+
+fn connection_number(server: &RedisServer) -> u64 {
+    let line = connections_received(server);
+    line.rsplit(':').next().and_then(|digits| digits.trim().parse().ok()).expect("a number")
+}
+
+/// With no ejection asked for, timeouts eject nobody; a request that needs
+/// less than the timeout is not harmed by a slow one before it.
+#[test]
+fn a_request_behind_a_slow_one_is_answered_when_it_is_in_time() {
+    let _watch = watchdog(Duration::from_secs(60), "in time behind a slow one");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"5s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut others = clients_with_values(&keyway, 50);
+    let mut slow = keyway.client(0);
+    slow.send(&encode(&["EVAL", SLOW_SCRIPT, "1", "key:0", "400"]));
+    for (nth, client) in others.iter_mut().enumerate() {
+        assert_eq!(client.command(&["GET", &format!("key:{nth}")]), Value::bulk(own_value(nth)));
+    }
+    assert_eq!(slow.reply(), Value::bulk("slow"));
+}
+
+/// A backend that answers everything, always too late and in order: no late
+/// reply is ever taken for the answer to a later request.
+#[test]
+fn a_late_reply_is_never_given_to_a_later_request() {
+    let _watch = watchdog(Duration::from_secs(90), "late replies");
+    let mut seen = 0;
+    let backend = ScriptedBackend::start(move |arguments| {
+        let Action::Reply(bytes) = Action::echo_key(arguments) else { unreachable!() };
+        if handshake_reply(arguments).is_some() {
+            return Action::Reply(bytes);
+        }
+        seen += 1;
+        // Every eighth takes longer than the timeout, the rest no time.
+        if seen % 8 == 0 {
+            Action::ReplyAfter(Duration::from_millis(180), bytes)
+        } else {
+            Action::Reply(bytes)
+        }
+    });
+    let pool =
+        Pool::sharded("main", &[format!("{}:1", backend.address())]).with("timeout", "\"100ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut clients: Vec<Client> = (0..5).map(|_| keyway.client(0)).collect();
+    let (mut own, mut late) = (0, 0);
+    for round in 0..40 {
+        let key = |nth: usize| format!("{round}:{nth}");
+        for (nth, client) in clients.iter_mut().enumerate() {
+            client.send(&encode(&["GET", &key(nth)]));
+        }
+        for (nth, client) in clients.iter_mut().enumerate() {
+            match client.reply() {
+                reply if is_timeout(&reply) => late += 1,
+                reply => {
+                    assert_eq!(reply, Value::bulk(key(nth)));
+                    own += 1;
+                }
+            }
+        }
+    }
+    assert!(own > 0 && late > 0, "{own} in time, {late} late: the test saw both");
+    assert_eq!(backend.connections(), 1, "the link was kept");
+}
+
+/// A server that is stopped for good: its link is given up, and a new one is
+/// made when it goes on.
+#[test]
+fn a_link_that_is_truly_stuck_is_closed_and_made_again() {
+    let _watch = watchdog(Duration::from_secs(90), "stuck link");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"200ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = clients_with_values(&keyway, 1).remove(0);
+    server.process().pause();
+    for _ in 0..20 {
+        assert!(client.words("GET key:0").is_error());
+    }
+    server.process().resume();
+    wait_until("served again", Duration::from_secs(20), || {
+        let reply = client.words("GET key:0");
+        assert!(reply == Value::bulk(own_value(0)) || reply.is_error(), "{reply:?}");
+        !reply.is_error()
+    });
+}

@@ -1,0 +1,5 @@
+//! Prints `docs/metrics.md`.
+
+fn main() {
+    print!("{}", keyway_metrics::catalogue_markdown());
+}

@@ -1,0 +1,327 @@
+//! Every metric, declared once: the exposition, its tests and
+//! `docs/metrics.md` are all made from this table.
+
+use std::fmt::Write;
+
+/// How a metric's values behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows while the process lives.
+    Counter,
+    /// A level.
+    Gauge,
+    /// Counts per range of values, with their sum.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the Prometheus `# TYPE` line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// The labels there are. All their values come from the configuration or from
+/// closed sets in the code, never from clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// Name of a pool.
+    Pool,
+    /// Name of a backend.
+    Backend,
+    /// Number of a worker, from 0.
+    Worker,
+    /// Class of a command, such as `read`.
+    Command,
+    /// What went wrong, from a closed set.
+    Fault,
+    /// Number of a database of the embedded store.
+    Database,
+    /// Version of this build; on `keyway_process_build_info` alone.
+    Version,
+}
+
+impl Label {
+    /// The label's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Label::Pool => "pool",
+            Label::Backend => "backend",
+            Label::Worker => "worker",
+            Label::Command => "command",
+            Label::Fault => "fault",
+            Label::Database => "database",
+            Label::Version => "version",
+        }
+    }
+}
+
+/// The declaration of one metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// `keyway_<subsystem>_<thing>_<unit>[_total]`.
+    pub name: &'static str,
+    /// How its values behave.
+    pub kind: Kind,
+    /// What one of it is, in the plural; the name ends in it.
+    pub unit: &'static str,
+    /// The labels of each of its series, in order.
+    pub labels: &'static [Label],
+    /// What it measures: a sentence.
+    pub measures: &'static str,
+    /// What it leaves out: a sentence, empty when nothing that a reader might
+    /// expect is missing.
+    pub leaves_out: &'static str,
+}
+
+macro_rules! catalogue {
+    ($($id:ident: $kind:ident $name:literal in $unit:literal by [$($label:ident)*]
+       measures $measures:literal leaves_out $leaves_out:literal)*) => {
+        $(pub(crate) const $id: Metric = Metric {
+            name: $name,
+            kind: Kind::$kind,
+            unit: $unit,
+            labels: &[$(Label::$label),*],
+            measures: $measures,
+            leaves_out: $leaves_out,
+        };)*
+
+        /// Every metric, subsystem by subsystem.
+        pub const CATALOGUE: &[Metric] = &[$($id),*];
+    };
+}
+
+catalogue! {
+    POOL_REQUESTS: Counter "keyway_pool_requests_total" in "requests" by [Pool Command]
+        measures "Requests taken for serving, counted when parsed; a request that is split over shards counts once."
+        leaves_out "Leaves out what was refused before its command was known: keyway_pool_refused_requests_total."
+    POOL_LATENCY: Histogram "keyway_pool_reply_latency_seconds" in "seconds" by [Pool Command]
+        measures "Time from a request being parsed to its reply being written into the client's output, on the clock that is read once per turn of the worker."
+        leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client."
+    POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
+        measures "Requests answered with an error of Keyway's own, by what went wrong."
+        leaves_out "Leaves out error replies of a backend, which are passed on: keyway_backend_error_replies_total."
+    POOL_REFUSED: Counter "keyway_pool_refused_requests_total" in "requests" by [Pool Fault]
+        measures "Requests refused before routing: broken frames, unknown commands, wrong arity, missing permission, bounds met."
+        leaves_out "Leaves out requests that were routed and then failed: keyway_pool_errors_total."
+    CLIENT_CONNECTIONS: Gauge "keyway_client_connections" in "connections" by [Pool]
+        measures "Clients connected now."
+        leaves_out "Leaves out connections still in the kernel's accept queue and those of the admin listener."
+    CLIENT_ACCEPTED: Counter "keyway_client_accepted_connections_total" in "connections" by [Pool]
+        measures "Client connections accepted, including those refused at once because of a bound."
+        leaves_out "Leaves out connections of the admin listener."
+    CLIENT_CLOSED: Counter "keyway_client_closed_connections_total" in "connections" by [Pool Fault]
+        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit, idle, killed, drained."
+        leaves_out "Leaves out connections of the admin listener."
+    CLIENT_RECEIVED: Counter "keyway_client_received_bytes_total" in "bytes" by [Pool]
+        measures "Bytes read from clients, with the framing of their protocol."
+        leaves_out "Leaves out what the kernel received and nobody has read yet, and the headers of TCP and TLS."
+    CLIENT_SENT: Counter "keyway_client_sent_bytes_total" in "bytes" by [Pool]
+        measures "Bytes the kernel took for clients, with the framing of their protocol."
+        leaves_out "Leaves out replies still in Keyway's output buffers, and the headers of TCP and TLS."
+    CLIENT_PAUSES: Counter "keyway_client_pauses_total" in "pauses" by [Pool]
+        measures "Times a client's input was left unread because its own queue of replies or the queue of a backend was full."
+        leaves_out "Leaves out how long each pause lasted."
+    BACKEND_REQUESTS: Counter "keyway_backend_requests_total" in "requests" by [Pool Backend]
+        measures "Requests and fragments of split requests queued for the backend, each repetition included."
+        leaves_out "Leaves out the handshake and health probes of a link."
+    BACKEND_LATENCY: Histogram "keyway_backend_latency_seconds" in "seconds" by [Pool Backend]
+        measures "Time from a request being queued for the backend to its reply being read whole, on the clock that is read once per turn of the worker."
+        leaves_out "Leaves out requests that got no reply in time; it includes the wait behind earlier requests of the same link."
+    BACKEND_ERRORS: Counter "keyway_backend_errors_total" in "errors" by [Pool Backend Fault]
+        measures "Requests and fragments that got no usable reply from the backend, by what went wrong, before any repetition."
+        leaves_out "Leaves out error replies of the server: keyway_backend_error_replies_total."
+    BACKEND_ERROR_REPLIES: Counter "keyway_backend_error_replies_total" in "replies" by [Pool Backend]
+        measures "Replies of the server that were errors, such as -OOM or -WRONGTYPE."
+        leaves_out "Leaves out late replies that were skipped."
+    BACKEND_SENT: Counter "keyway_backend_sent_bytes_total" in "bytes" by [Pool Backend]
+        measures "Bytes the kernel took for the backend."
+        leaves_out "Leaves out requests still queued: keyway_backend_unsent_bytes."
+    BACKEND_RECEIVED: Counter "keyway_backend_received_bytes_total" in "bytes" by [Pool Backend]
+        measures "Bytes read from the backend, late replies included."
+        leaves_out "Leaves out what the kernel received and nobody has read yet."
+    BACKEND_IN_FLIGHT: Gauge "keyway_backend_in_flight_requests" in "requests" by [Pool Backend]
+        measures "Requests and fragments queued or sent whose reply has not come, now."
+        leaves_out "Leaves out requests that timed out and whose late reply is still awaited."
+    BACKEND_UNSENT: Gauge "keyway_backend_unsent_bytes" in "bytes" by [Pool Backend]
+        measures "Bytes queued for the backend that the kernel has not taken, now: the depth of the queue."
+        leaves_out "Leaves out what waits in the kernel's send buffer."
+    BACKEND_CONNECTING: Gauge "keyway_backend_connecting_links" in "links" by [Pool Backend]
+        measures "Links being established now: connecting or in their handshake."
+        leaves_out "Leaves out links that wait before their next try."
+    BACKEND_READY: Gauge "keyway_backend_ready_links" in "links" by [Pool Backend]
+        measures "Links that take requests now, over all workers."
+        leaves_out "Leaves out links still being established: keyway_backend_connecting_links."
+    BACKEND_CONNECTS: Counter "keyway_backend_connects_total" in "connects" by [Pool Backend]
+        measures "Links established, handshake included."
+        leaves_out "Leaves out tries that failed: keyway_backend_errors_total and keyway_backend_ready_links show them."
+    BACKEND_RECONNECTS: Counter "keyway_backend_reconnects_total" in "reconnects" by [Pool Backend]
+        measures "Links established in place of one that had been lost; each is also a connect."
+        leaves_out "Leaves out tries that failed."
+    BACKEND_LATE: Counter "keyway_backend_late_replies_total" in "replies" by [Pool Backend]
+        measures "Replies that came after their request had timed out, and were skipped."
+        leaves_out "Leaves out replies that never came before their link was closed."
+    BACKEND_EJECTIONS: Counter "keyway_backend_ejections_total" in "ejections" by [Pool Backend]
+        measures "Times a worker took the backend out of use; each worker counts its own."
+        leaves_out "Leaves out single failures that ejected nothing."
+    BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
+        measures "The worst any worker finds the backend: 0 healthy, 1 failing but in use, 2 ejected, 3 quarantined."
+        leaves_out "Leaves out how many workers find it so."
+    WORKER_TURNS: Counter "keyway_worker_turns_total" in "turns" by [Worker]
+        measures "Turns of the worker's loop."
+        leaves_out ""
+    WORKER_EVENTS: Counter "keyway_worker_events_total" in "events" by [Worker]
+        measures "Readiness events or completions the worker handled."
+        leaves_out "Leaves out timers."
+    WORKER_BATCH: Histogram "keyway_worker_batch_requests" in "requests" by [Worker]
+        measures "Requests parsed in one turn of the loop."
+        leaves_out "Leaves out turns that parsed none."
+    WORKER_WAKEUPS: Counter "keyway_worker_wakeups_total" in "wakeups" by [Worker]
+        measures "Polls that had to wait for an event, so that the worker slept and was woken."
+        leaves_out "Leaves out polls that returned at once."
+    WORKER_RECV_CALLS: Counter "keyway_worker_recv_calls_total" in "calls" by [Worker]
+        measures "System calls made to read from sockets."
+        leaves_out "Leaves out accept calls."
+    WORKER_SEND_CALLS: Counter "keyway_worker_send_calls_total" in "calls" by [Worker]
+        measures "System calls made to write to sockets."
+        leaves_out "Leaves out connect and shutdown calls."
+    WORKER_POLL_CALLS: Counter "keyway_worker_poll_calls_total" in "calls" by [Worker]
+        measures "System calls made to ask for events."
+        leaves_out "Leaves out calls that register interest."
+    WORKER_BUSY: Counter "keyway_worker_busy_seconds_total" in "seconds" by [Worker]
+        measures "CPU time of the worker's thread, user and system, in steps of 10 ms; read when scraped."
+        leaves_out "Leaves out workers that run on no thread of their own, and systems without /proc."
+    STORE_ITEMS: Gauge "keyway_store_items" in "items" by [Pool Database]
+        measures "Keys in the embedded store now."
+        leaves_out "May include keys that have expired and were not met since."
+    STORE_EXPIRING: Gauge "keyway_store_expiring_items" in "items" by [Pool Database]
+        measures "Keys in the embedded store that have an expiry, now."
+        leaves_out "May include keys that have expired and were not met since."
+    STORE_MEMORY: Gauge "keyway_store_memory_bytes" in "bytes" by [Pool]
+        measures "Memory the embedded store holds for items and its tables: what the memory bound is compared with."
+        leaves_out "Leaves out clients' buffers and the allocator's own overhead: keyway_process_resident_memory_bytes."
+    STORE_HITS: Counter "keyway_store_hits_total" in "hits" by [Pool]
+        measures "Look-ups by reading commands that found their key."
+        leaves_out "Leaves out look-ups by writing commands."
+    STORE_MISSES: Counter "keyway_store_misses_total" in "misses" by [Pool]
+        measures "Look-ups by reading commands that found no key, or an expired one."
+        leaves_out "Leaves out look-ups by writing commands."
+    STORE_EVICTIONS: Counter "keyway_store_evictions_total" in "evictions" by [Pool]
+        measures "Keys removed to stay within the memory bound."
+        leaves_out "Leaves out keys that had expired."
+    STORE_EXPIRATIONS: Counter "keyway_store_expirations_total" in "expirations" by [Pool]
+        measures "Keys removed because they had expired."
+        leaves_out "Leaves out expired keys that were not met since."
+    PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
+        measures "Always 1; the label says which version runs."
+        leaves_out ""
+    PROCESS_WORKERS: Gauge "keyway_process_workers" in "workers" by []
+        measures "Workers running now."
+        leaves_out "Leaves out the threads of the control plane."
+    PROCESS_START: Gauge "keyway_process_start_time_seconds" in "seconds" by []
+        measures "When the process started, in seconds since the Unix epoch."
+        leaves_out ""
+    PROCESS_CPU: Counter "keyway_process_cpu_seconds_total" in "seconds" by []
+        measures "CPU time of all threads, user and system, in steps of 10 ms."
+        leaves_out "Absent on systems without /proc."
+    PROCESS_RESIDENT: Gauge "keyway_process_resident_memory_bytes" in "bytes" by []
+        measures "Memory of the process that is in RAM now."
+        leaves_out "Leaves out socket buffers in the kernel. Absent on systems without /proc."
+    PROCESS_FDS: Gauge "keyway_process_open_fds" in "fds" by []
+        measures "File descriptors open now."
+        leaves_out "Leaves out the one that counting them takes. Absent on systems without /proc."
+}
+
+/// `docs/metrics.md`, made from [`CATALOGUE`].
+pub fn catalogue_markdown() -> String {
+    let mut text = String::from(concat!(
+        "# Metrics\n\n",
+        "Made from the catalogue in `crates/metrics/src/catalogue.rs` by ",
+        "`cargo run -q -p keyway-metrics --example catalogue > docs/metrics.md`; ",
+        "a test fails when this page is stale.\n\n",
+        "`GET /metrics` on the admin listener serves them in the Prometheus text format. ",
+        "Values are summed over workers unless `worker` is a label. ",
+        "No label holds a key or a client's address, so the number of series depends on the ",
+        "configuration alone.\n\n",
+        "Histograms double from bound to bound: latencies from 62.5 us to 8.192 s (1, 8 and ",
+        "64 ms are bounds), sizes from 1 to 8192. A value on a bound counts at or below it.\n",
+    ));
+    let mut subsystem = "";
+    for metric in CATALOGUE {
+        let of = metric.name.split('_').nth(1).unwrap_or_default();
+        if of != subsystem {
+            subsystem = of;
+            let _ = write!(text, "\n## {of}\n\n| name | kind | unit | labels | help |\n");
+            text.push_str("| --- | --- | --- | --- | --- |\n");
+        }
+        let labels: Vec<&str> = metric.labels.iter().map(|label| label.as_str()).collect();
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} |",
+            metric.name,
+            metric.kind.as_str(),
+            metric.unit,
+            labels.join(", "),
+            [metric.measures, metric.leaves_out].join(" ").trim_end(),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_the_rule() {
+        for metric in CATALOGUE {
+            let name = metric.name;
+            assert!(name.starts_with("keyway_"), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            let stem = name.strip_suffix("_total").unwrap_or(name);
+            assert!(stem.ends_with(&format!("_{}", metric.unit)), "{name}: {}", metric.unit);
+        }
+    }
+
+    #[test]
+    fn every_metric_is_declared_once_and_says_what_it_measures() {
+        let names: BTreeSet<_> = CATALOGUE.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), CATALOGUE.len());
+        for metric in CATALOGUE {
+            assert!(metric.measures.len() > 15, "{}", metric.name);
+            assert!(metric.measures.ends_with('.'), "{}", metric.name);
+            assert!(!metric.measures.contains(['\n', '|', '\\']), "{}", metric.name);
+            assert!(!metric.leaves_out.contains(['\n', '|', '\\']), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn a_metric_named_in_a_help_text_exists() {
+        let names: BTreeSet<_> = CATALOGUE.iter().map(|metric| metric.name).collect();
+        for metric in CATALOGUE {
+            let help = format!("{} {}", metric.measures, metric.leaves_out);
+            let words = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            for word in words.filter(|word| word.starts_with("keyway_")) {
+                assert!(names.contains(word), "{} names {word}", metric.name);
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_of_one_subsystem_stand_together() {
+        let mut seen = Vec::new();
+        for metric in CATALOGUE {
+            let subsystem = metric.name.split('_').nth(1).expect("names have parts");
+            if seen.last() != Some(&subsystem) {
+                assert!(!seen.contains(&subsystem), "{subsystem} comes twice");
+                seen.push(subsystem);
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The cells of one worker, as plain structs: arrays indexed by pool, backend
+//! and command class in the order of the [`crate::Layout`].
+
+use keyway_base::{BackendFault, Fault, LimitFault, Sent};
+
+use crate::cell::{Counter, Gauge};
+use crate::histogram::{LatencyHistogram, SizeHistogram};
+use crate::registry::{Layout, PoolLayout};
+
+/// One fault for every value of the `fault` label, in the order they are
+/// exported.
+pub(crate) const FAULTS: [Fault; 9] = [
+    Fault::Client,
+    Fault::Denied,
+    Fault::Unrouted,
+    backend_fault(BackendFault::Connect),
+    backend_fault(BackendFault::Timeout),
+    backend_fault(BackendFault::Closed),
+    backend_fault(BackendFault::Protocol),
+    backend_fault(BackendFault::Handshake),
+    Fault::Limit(LimitFault::Clients),
+];
+
+pub(crate) const BACKEND_FAULTS: [BackendFault; 5] = [
+    BackendFault::Connect,
+    BackendFault::Timeout,
+    BackendFault::Closed,
+    BackendFault::Protocol,
+    BackendFault::Handshake,
+];
+
+pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
+    Fault::Backend { fault, sent: Sent::Maybe }
+}
+
+/// One counter per value of the `fault` label.
+#[derive(Debug, Default)]
+pub struct FaultCounters([Counter; FAULTS.len()]);
+
+impl FaultCounters {
+    /// The counter of `fault`; those sharing a label share a counter.
+    #[inline]
+    pub fn of(&self, fault: Fault) -> &Counter {
+        let index = match fault {
+            Fault::Client => 0,
+            Fault::Denied => 1,
+            Fault::Unrouted => 2,
+            Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
+            Fault::Limit(_) => 8,
+        };
+        &self.0[index]
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().map(Counter::get).sum()
+    }
+}
+
+/// One counter per way a backend can fail.
+#[derive(Debug, Default)]
+pub struct BackendFaultCounters([Counter; BACKEND_FAULTS.len()]);
+
+impl BackendFaultCounters {
+    /// The counter of `fault`.
+    #[inline]
+    pub fn of(&self, fault: BackendFault) -> &Counter {
+        &self.0[backend_fault_index(fault)]
+    }
+}
+
+#[inline]
+fn backend_fault_index(fault: BackendFault) -> usize {
+    match fault {
+        BackendFault::Connect => 0,
+        BackendFault::Timeout => 1,
+        BackendFault::Closed => 2,
+        BackendFault::Protocol => 3,
+        BackendFault::Handshake => 4,
+    }
+}
+
+/// Why a client's connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client closed it, or asked to with QUIT.
+    Left,
+    /// The connection was reset or failed in the kernel.
+    Reset,
+    /// The client broke the protocol.
+    Client,
+    /// The client met a bound, such as undelivered replies.
+    Limit,
+    /// Nothing came for the pool's idle time.
+    Idle,
+    /// An operator closed it (CLIENT KILL).
+    Killed,
+    /// We are shutting down.
+    Drained,
+}
+
+impl CloseReason {
+    pub(crate) const ALL: [CloseReason; 7] = [
+        CloseReason::Left,
+        CloseReason::Reset,
+        CloseReason::Client,
+        CloseReason::Limit,
+        CloseReason::Idle,
+        CloseReason::Killed,
+        CloseReason::Drained,
+    ];
+
+    /// The value of the `fault` label; `none` when the client left by itself.
+    pub fn label(self) -> &'static str {
+        match self {
+            CloseReason::Left => "none",
+            CloseReason::Reset => "reset",
+            CloseReason::Client => "client",
+            CloseReason::Limit => "limit",
+            CloseReason::Idle => "idle",
+            CloseReason::Killed => "killed",
+            CloseReason::Drained => "drained",
+        }
+    }
+}
+
+/// One counter per [`CloseReason`].
+#[derive(Debug, Default)]
+pub struct CloseCounters([Counter; CloseReason::ALL.len()]);
+
+impl CloseCounters {
+    /// The counter of `reason`.
+    #[inline]
+    pub fn of(&self, reason: CloseReason) -> &Counter {
+        &self.0[reason as usize]
+    }
+}
+
+/// How usable a worker finds a backend, from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HealthLevel {
+    /// Takes requests, and the last ones went well.
+    Healthy = 0,
+    /// Takes requests, though the last ones failed.
+    Failing = 1,
+    /// Out of use until it is tried again.
+    Ejected = 2,
+    /// Back, and kept out of use because its data may be stale.
+    Quarantined = 3,
+}
+
+/// Requests of one command class in one pool.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct ClassCells {
+    /// Requests taken for serving, counted when parsed.
+    pub requests: Counter,
+    /// Requests answered with an error of ours.
+    pub errors: FaultCounters,
+    /// From request parsed to reply written into the client's output.
+    pub latency: LatencyHistogram,
+}
+
+impl ClassCells {
+    fn new() -> Self {
+        Self {
+            requests: Counter::new(),
+            errors: FaultCounters::default(),
+            latency: LatencyHistogram::new(),
+        }
+    }
+}
+
+/// The clients of one pool.
+#[derive(Debug, Default)]
+pub struct ClientCells {
+    /// Clients connected now.
+    pub connected: Gauge,
+    /// Clients accepted.
+    pub accepted: Counter,
+    /// Clients gone, by reason.
+    pub closed: CloseCounters,
+    /// Bytes read from clients.
+    pub received_bytes: Counter,
+    /// Bytes written to clients.
+    pub sent_bytes: Counter,
+    /// Times a client's input was left unread because a queue was full.
+    pub pauses: Counter,
+}
+
+/// One backend of one pool.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct BackendCells {
+    /// Requests and fragments queued for the backend.
+    pub requests: Counter,
+    /// Requests and fragments that got no reply.
+    pub errors: BackendFaultCounters,
+    /// Replies of the backend that were errors.
+    pub error_replies: Counter,
+    /// Bytes written to the backend.
+    pub sent_bytes: Counter,
+    /// Bytes read from the backend.
+    pub received_bytes: Counter,
+    /// Requests and fragments waiting for their reply now.
+    pub in_flight: Gauge,
+    /// Bytes queued for the backend and not yet taken by the kernel.
+    pub unsent_bytes: Gauge,
+    /// Links being established: connecting or in their handshake.
+    pub links_connecting: Gauge,
+    /// Links that take requests.
+    pub links_ready: Gauge,
+    /// Links established.
+    pub connects: Counter,
+    /// Links established in place of one that had been lost.
+    pub reconnects: Counter,
+    /// Replies skipped because their request had timed out.
+    pub late_replies: Counter,
+    /// Times the backend was taken out of use.
+    pub ejections: Counter,
+    /// From request queued to its reply read whole.
+    pub latency: LatencyHistogram,
+    health: Gauge,
+}
+
+impl BackendCells {
+    fn new() -> Self {
+        Self {
+            requests: Counter::new(),
+            errors: BackendFaultCounters::default(),
+            error_replies: Counter::new(),
+            sent_bytes: Counter::new(),
+            received_bytes: Counter::new(),
+            in_flight: Gauge::new(),
+            unsent_bytes: Gauge::new(),
+            links_connecting: Gauge::new(),
+            links_ready: Gauge::new(),
+            connects: Counter::new(),
+            reconnects: Counter::new(),
+            late_replies: Counter::new(),
+            ejections: Counter::new(),
+            latency: LatencyHistogram::new(),
+            health: Gauge::new(),
+        }
+    }
+
+    /// States how usable this worker finds the backend.
+    pub fn set_health(&self, level: HealthLevel) {
+        self.health.set(level as u64);
+    }
+
+    pub(crate) fn health(&self) -> u64 {
+        self.health.get()
+    }
+
+    fn clear_levels(&self) {
+        self.in_flight.set(0);
+        self.unsent_bytes.set(0);
+        self.links_connecting.set(0);
+        self.links_ready.set(0);
+        self.health.set(0);
+    }
+}
+
+/// One pool.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct PoolCells {
+    /// The pool's clients.
+    pub clients: ClientCells,
+    /// Requests refused before a command class was known or routing began.
+    pub refused: FaultCounters,
+    classes: Box<[ClassCells]>,
+    backends: Box<[BackendCells]>,
+}
+
+impl PoolCells {
+    fn new(class_count: usize, layout: &PoolLayout) -> Self {
+        Self {
+            clients: ClientCells::default(),
+            refused: FaultCounters::default(),
+            classes: (0..class_count).map(|_| ClassCells::new()).collect(),
+            backends: layout.backends.iter().map(|_| BackendCells::new()).collect(),
+        }
+    }
+
+    /// The cells of the command class at `index` of [`Layout::classes`].
+    ///
+    /// # Panics
+    /// When there is no such class.
+    #[inline]
+    pub fn class(&self, index: usize) -> &ClassCells {
+        &self.classes[index]
+    }
+
+    /// The cells of the backend at `index` of [`PoolLayout::backends`].
+    ///
+    /// # Panics
+    /// When there is no such backend.
+    #[inline]
+    pub fn backend(&self, index: usize) -> &BackendCells {
+        &self.backends[index]
+    }
+
+    pub(crate) fn classes(&self) -> &[ClassCells] {
+        &self.classes
+    }
+}
+
+/// The worker's own loop.
+#[derive(Debug)]
+pub struct TurnCells {
+    /// Turns of the loop.
+    pub turns: Counter,
+    /// Readiness events and completions handled.
+    pub events: Counter,
+    /// Polls that had to wait, and so slept.
+    pub wakeups: Counter,
+    /// System calls that read from a socket.
+    pub recv_calls: Counter,
+    /// System calls that wrote to a socket.
+    pub send_calls: Counter,
+    /// System calls that asked for events.
+    pub poll_calls: Counter,
+    /// Requests parsed in one turn; turns without any are not recorded.
+    pub batch: SizeHistogram,
+}
+
+/// All cells of one worker, as the registry keeps them.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Cells {
+    pub(crate) turn: TurnCells,
+    pub(crate) pools: Box<[PoolCells]>,
+}
+
+impl Cells {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self {
+            turn: TurnCells {
+                turns: Counter::new(),
+                events: Counter::new(),
+                wakeups: Counter::new(),
+                recv_calls: Counter::new(),
+                send_calls: Counter::new(),
+                poll_calls: Counter::new(),
+                batch: SizeHistogram::new(),
+            },
+            pools: layout
+                .pools
+                .iter()
+                .map(|pool| PoolCells::new(layout.classes.len(), pool))
+                .collect(),
+        }
+    }
+
+    /// Sets every level to what it is with no worker running; counts stay.
+    pub(crate) fn clear_levels(&self) {
+        for pool in &self.pools {
+            pool.clients.connected.set(0);
+            pool.backends.iter().for_each(BackendCells::clear_levels);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_label_has_one_counter_of_its_own() {
+        let counters = FaultCounters::default();
+        for (n, fault) in FAULTS.iter().enumerate() {
+            counters.of(*fault).add(n as u64 + 1);
+        }
+        for (n, fault) in FAULTS.iter().enumerate() {
+            assert_eq!(counters.of(*fault).get(), n as u64 + 1, "{}", fault.label());
+        }
+        let mut labels: Vec<_> = FAULTS.iter().map(|fault| fault.label()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), FAULTS.len());
+    }
+
+    #[test]
+    fn faults_with_one_label_share_a_counter() {
+        let counters = FaultCounters::default();
+        counters.of(Fault::Limit(LimitFault::RequestLen)).add(1);
+        counters.of(Fault::Limit(LimitFault::Clients)).add(1);
+        assert_eq!(counters.of(Fault::Limit(LimitFault::SessionOutput)).get(), 2);
+        let timeout = |sent| Fault::Backend { fault: BackendFault::Timeout, sent };
+        counters.of(timeout(Sent::No)).add(1);
+        counters.of(timeout(Sent::Maybe)).add(1);
+        assert_eq!(counters.of(timeout(Sent::No)).get(), 2);
+        assert_eq!(counters.sum(), 4);
+    }
+
+    #[test]
+    fn each_close_reason_has_one_counter_of_its_own() {
+        let counters = CloseCounters::default();
+        for reason in CloseReason::ALL {
+            counters.of(reason).add(1);
+        }
+        assert!(CloseReason::ALL.iter().all(|reason| counters.of(*reason).get() == 1));
+    }
+
+    #[test]
+    fn cells_stay_within_their_memory() {
+        assert!(std::mem::size_of::<ClassCells>() <= 1536);
+        assert!(std::mem::size_of::<BackendCells>() <= 1600);
+    }
+}

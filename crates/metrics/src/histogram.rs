@@ -1,0 +1,295 @@
+//! Log-linear histograms: eight buckets for every power of two, so a quantile
+//! is read at most 12.5 % too high, in 1.4 KB.
+//!
+//! Values are binned as integers of the histogram's own step. Every power of
+//! two of steps is a boundary between two buckets, and the exported `le`
+//! bounds are such powers: exported counts are exact, not interpolated. For
+//! latencies the step is 1/1024 ms, which puts the bounds on 1, 2, 4, 8 … ms.
+
+use keyway_base::Time;
+
+use crate::cell::Counter;
+
+/// log2 of the buckets per power of two. One more halves the error of a
+/// quantile and doubles the memory.
+const GROUPING: u32 = 3;
+/// log2 of the first value (in steps) that no longer fits; larger ones count
+/// in the last bucket. For latencies 2^24 steps are 16.4 s.
+const RANGE: u32 = 24;
+const BUCKETS: usize = ((RANGE - GROUPING + 1) << GROUPING) as usize;
+const STEP_MAX: u64 = (1 << RANGE) - 1;
+
+/// Latency steps per second: 1024 per millisecond.
+const STEPS_PER_SECOND: u64 = 1_024_000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The bucket of a value of `step` steps; `step` must not exceed `STEP_MAX`.
+#[inline]
+fn bucket_of(step: u64) -> usize {
+    // Below 2^(GROUPING+1) a bucket is one step wide. From there each bucket
+    // keeps the leading GROUPING+1 bits and drops `shift` low ones.
+    let shift = (step | (1 << GROUPING)).ilog2() - GROUPING;
+    ((shift as usize) << GROUPING) + (step >> shift) as usize
+}
+
+/// The first step past `bucket`, that is its upper bound: every value counted
+/// in it was at most this large (values are binned from one below).
+fn bucket_end(bucket: usize) -> u64 {
+    let next = bucket as u64 + 1;
+    let shift = (next >> GROUPING).saturating_sub(1);
+    (next - (shift << GROUPING)) << shift
+}
+
+#[derive(Debug)]
+struct Buckets {
+    counts: [Counter; BUCKETS],
+    sum: Counter,
+}
+
+impl Buckets {
+    const fn new() -> Self {
+        Self { counts: [const { Counter::new() }; BUCKETS], sum: Counter::new() }
+    }
+
+    #[inline]
+    fn record(&self, step: u64, amount: u64) {
+        self.counts[bucket_of(step.min(STEP_MAX))].add(1);
+        self.sum.add(amount);
+    }
+}
+
+/// Durations, exported in seconds.
+#[derive(Debug)]
+pub struct LatencyHistogram(Buckets);
+
+impl LatencyHistogram {
+    pub(crate) const fn new() -> Self {
+        Self(Buckets::new())
+    }
+
+    /// Records the time from `start` to `end`; zero when they are reversed.
+    #[inline]
+    pub fn record(&self, start: Time, end: Time) {
+        let nanos = end.0.saturating_sub(start.0);
+        // One below, so that exactly 1 ms still counts as `le` 1 ms.
+        const STEPS: u64 = STEPS_PER_SECOND / 64_000;
+        const NANOS: u64 = NANOS_PER_SECOND / 64_000;
+        let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
+        self.0.record(clamped * STEPS / NANOS, nanos);
+    }
+}
+
+/// Sizes such as requests per turn, exported as they are.
+#[derive(Debug)]
+pub struct SizeHistogram(Buckets);
+
+impl SizeHistogram {
+    pub(crate) const fn new() -> Self {
+        Self(Buckets::new())
+    }
+
+    /// Records one occurrence of `size`.
+    #[inline]
+    pub fn record(&self, size: u64) {
+        self.0.record(size.saturating_sub(1), size);
+    }
+}
+
+/// How a snapshot's steps turn into the metric's unit.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    steps_per_unit: u64,
+    amounts_per_unit: u64,
+    /// The exported bounds are 2^first ..= 2^last steps.
+    bounds_log2: (u32, u32),
+}
+
+/// 62.5 us to 8.192 s, doubling.
+const LATENCY: Scale = Scale {
+    steps_per_unit: STEPS_PER_SECOND,
+    amounts_per_unit: NANOS_PER_SECOND,
+    bounds_log2: (6, 23),
+};
+/// 1 to 8192, doubling.
+const SIZE: Scale = Scale { steps_per_unit: 1, amounts_per_unit: 1, bounds_log2: (0, 13) };
+
+/// Histograms of several workers or command classes added up, as they were
+/// at the moment of reading.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    counts: [u64; BUCKETS],
+    sum: u64,
+    scale: Scale,
+}
+
+impl Snapshot {
+    fn empty(scale: Scale) -> Self {
+        Self { counts: [0; BUCKETS], sum: 0, scale }
+    }
+
+    fn absorb(&mut self, buckets: &Buckets) {
+        for (total, count) in self.counts.iter_mut().zip(&buckets.counts) {
+            *total += count.get();
+        }
+        self.sum = self.sum.wrapping_add(buckets.sum.get());
+    }
+
+    pub(crate) fn of_latencies<'a>(parts: impl Iterator<Item = &'a LatencyHistogram>) -> Self {
+        let mut snapshot = Self::empty(LATENCY);
+        parts.for_each(|part| snapshot.absorb(&part.0));
+        snapshot
+    }
+
+    pub(crate) fn of_sizes<'a>(parts: impl Iterator<Item = &'a SizeHistogram>) -> Self {
+        let mut snapshot = Self::empty(SIZE);
+        parts.for_each(|part| snapshot.absorb(&part.0));
+        snapshot
+    }
+
+    /// How many values were recorded.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of the recorded values, in the metric's unit.
+    pub fn sum(&self) -> f64 {
+        self.sum as f64 / self.scale.amounts_per_unit as f64
+    }
+
+    /// A bound that at least the share `q` (0 to 1) of the recorded values
+    /// does not exceed, in the metric's unit and at most 12.5 % or one step
+    /// above the true quantile. `None` when nothing was recorded. Values past
+    /// the range (16.4 s) read as its end.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let total = self.count();
+        if total == 0 {
+            return None;
+        }
+        let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).clamp(1, total);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        })?;
+        Some(bucket_end(bucket) as f64 / self.scale.steps_per_unit as f64)
+    }
+
+    /// The exported bounds in the metric's unit, each with the number of
+    /// values at or below it. The bound above all of them is `count`.
+    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+        let (first, last) = self.scale.bounds_log2;
+        let mut from = 0;
+        let mut seen = 0;
+        (first..=last).map(move |log2| {
+            let to = bucket_of(1 << log2);
+            seen += self.counts[from..to].iter().sum::<u64>();
+            from = to;
+            ((1u64 << log2) as f64 / self.scale.steps_per_unit as f64, seen)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latencies(nanos: &[u64]) -> Snapshot {
+        let histogram = LatencyHistogram::new();
+        nanos.iter().for_each(|&n| histogram.record(Time(77), Time(77 + n)));
+        Snapshot::of_latencies([&histogram].into_iter())
+    }
+
+    fn at_or_below(snapshot: &Snapshot, bound: f64) -> u64 {
+        let found = snapshot.cumulative().find(|(le, _)| *le == bound);
+        found.expect("the bound is exported").1
+    }
+
+    /// Buckets by their definition: one step wide up to 2^GROUPING, then
+    /// 2^GROUPING of equal width up to each further power of two.
+    fn bucket_ends_by_definition() -> Vec<u64> {
+        let mut ends: Vec<u64> = (1..=1 << GROUPING).collect();
+        for log2 in GROUPING..RANGE {
+            let width = 1 << (log2 - GROUPING);
+            ends.extend((1..=1u64 << GROUPING).map(|i| (1 << log2) + i * width));
+        }
+        ends
+    }
+
+    #[test]
+    fn buckets_agree_with_their_definition() {
+        let ends = bucket_ends_by_definition();
+        assert_eq!(ends.len(), BUCKETS);
+        for (bucket, &end) in ends.iter().enumerate() {
+            assert_eq!(bucket_end(bucket), end);
+            assert_eq!(bucket_of(end - 1), bucket);
+            if end <= STEP_MAX {
+                assert_eq!(bucket_of(end), bucket + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_on_a_bound_counts_at_or_below_it() {
+        for (bound, nanos) in [(0.0000625, 62_500), (0.001, 1_000_000), (0.008, 8_000_000)] {
+            let snapshot = latencies(&[nanos, nanos + 1]);
+            assert_eq!(at_or_below(&snapshot, bound), 1, "le {bound}");
+        }
+        let snapshot = latencies(&[64_000_000, 8_192_000_000, 8_192_000_001]);
+        assert_eq!(at_or_below(&snapshot, 0.064), 1);
+        assert_eq!(at_or_below(&snapshot, 8.192), 2);
+        assert_eq!(snapshot.count(), 3);
+    }
+
+    #[test]
+    fn extremes_are_counted_and_never_panic() {
+        let snapshot = latencies(&[0, u64::MAX - 77]);
+        assert_eq!(snapshot.count(), 2);
+        assert_eq!(snapshot.quantile(1.0), Some(16.384));
+        let reversed = LatencyHistogram::new();
+        reversed.record(Time(5), Time(1));
+        assert_eq!(Snapshot::of_latencies([&reversed].into_iter()).sum(), 0.0);
+    }
+
+    #[test]
+    fn quantiles_are_never_low_and_at_most_an_eighth_high() {
+        let mut state = 11u64;
+        let mut nanos: Vec<u64> = (0..10_000)
+            .map(|_| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                1 + (state >> 33) % (1 << (10 + (state >> 20) % 20))
+            })
+            .collect();
+        let snapshot = latencies(&nanos);
+        nanos.sort_unstable();
+        for q in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let rank = ((q * nanos.len() as f64).ceil() as usize).max(1);
+            let exact = nanos[rank - 1] as f64 / 1e9;
+            let read = snapshot.quantile(q).expect("values were recorded");
+            assert!(read >= exact * 0.999_999, "q {q}: {read} below {exact}");
+            assert!(read <= exact * 1.1251 + 1e-6, "q {q}: {read} far above {exact}");
+        }
+    }
+
+    #[test]
+    fn sizes_export_as_they_are() {
+        let histogram = SizeHistogram::new();
+        [0, 1, 2, 3, 4, 5, 100_000].iter().for_each(|&n| histogram.record(n));
+        let snapshot = Snapshot::of_sizes([&histogram].into_iter());
+        assert_eq!(at_or_below(&snapshot, 1.0), 2);
+        assert_eq!(at_or_below(&snapshot, 2.0), 3);
+        assert_eq!(at_or_below(&snapshot, 4.0), 5);
+        assert_eq!(snapshot.sum(), 100_015.0);
+        assert_eq!(snapshot.count(), 7);
+        assert_eq!(snapshot.cumulative().count(), 14);
+    }
+
+    #[test]
+    fn nothing_recorded_has_no_quantile() {
+        assert_eq!(latencies(&[]).quantile(0.5), None);
+    }
+
+    #[test]
+    fn histogram_stays_within_its_memory() {
+        assert!(std::mem::size_of::<LatencyHistogram>() <= 1500);
+    }
+}

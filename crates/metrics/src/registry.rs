@@ -1,0 +1,317 @@
+use std::cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, OnceLock};
+
+use crate::cells::{Cells, PoolCells, TurnCells};
+use crate::histogram::Snapshot;
+use crate::process;
+
+/// What is counted: fixed when the [`Registry`] is built.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Names of the command classes, values of the `command` label.
+    pub classes: &'static [&'static str],
+    /// The pools; cells are found by position.
+    pub pools: Vec<PoolLayout>,
+    /// Most workers that ever run at once. A worker that has not started
+    /// costs a few words; one that has costs about 1.5 KiB for each pool and
+    /// class and for each backend.
+    pub workers_max: usize,
+    /// Version of this build.
+    pub version: &'static str,
+    /// When the process started, in microseconds since the Unix epoch.
+    pub start_unix_micros: u64,
+}
+
+/// One pool of a [`Layout`].
+#[derive(Clone, Debug)]
+pub struct PoolLayout {
+    /// The pool's name; unique.
+    pub name: String,
+    /// Names of its backends, unique in the pool; cells are found by position.
+    pub backends: Vec<String>,
+}
+
+/// What an embedded store counts, read when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct StoreFigures {
+    /// Databases worth showing: at least those that hold a key.
+    pub databases: Vec<DatabaseFigures>,
+    /// Bytes held for items and tables.
+    pub memory_bytes: u64,
+    /// Look-ups by reading commands that found their key.
+    pub hits: u64,
+    /// Look-ups by reading commands that did not.
+    pub misses: u64,
+    /// Keys removed to stay within the memory bound.
+    pub evictions: u64,
+    /// Keys removed because they had expired.
+    pub expirations: u64,
+}
+
+/// One database of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DatabaseFigures {
+    /// Its number.
+    pub database: u32,
+    /// Keys.
+    pub items: u64,
+    /// Keys with an expiry.
+    pub expiring_items: u64,
+}
+
+/// What all workers did for one pool, for INFO and the dashboard.
+#[derive(Clone, Debug)]
+pub struct PoolTotals {
+    /// Requests taken for serving.
+    pub requests: u64,
+    /// Requests answered with an error of ours.
+    pub errors: u64,
+    /// Requests refused before routing.
+    pub refused: u64,
+    /// Clients connected now.
+    pub clients_connected: u64,
+    /// Clients accepted since the start.
+    pub clients_accepted: u64,
+    /// Bytes read from clients.
+    pub received_bytes: u64,
+    /// Bytes written to clients.
+    pub sent_bytes: u64,
+    /// Reply latency of all command classes, in seconds.
+    pub reply_latency: Snapshot,
+}
+
+type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
+
+/// All cells of the process. Workers take theirs from it; whoever scrapes
+/// reads them all through it.
+pub struct Registry {
+    layout: Layout,
+    slots: Box<[WorkerSlot]>,
+    stores: Box<[OnceLock<StoreReader>]>,
+}
+
+/// The place of one worker. Its cells outlive the worker, so that counters
+/// never go back, and pass to the next worker that takes the place.
+#[derive(Default)]
+pub(crate) struct WorkerSlot {
+    taken: AtomicBool,
+    cells: OnceLock<Arc<Cells>>,
+    busy: BusyTime,
+}
+
+/// CPU time of the threads that ran a worker, one after another.
+#[derive(Default)]
+struct BusyTime {
+    /// The thread's id, 0 for none.
+    thread: AtomicU64,
+    /// Ticks of the threads before it.
+    earlier_ticks: AtomicU64,
+    /// The most that was ever read: what is shown, so that it never falls.
+    seen_ticks: AtomicU64,
+}
+
+impl BusyTime {
+    fn attach(&self, thread: u64) {
+        self.read_ticks();
+        self.earlier_ticks.store(self.seen_ticks.load(Relaxed), Relaxed);
+        // ORDER: pairs with read_ticks: who sees this thread sees what came before it.
+        self.thread.store(thread, Release);
+    }
+
+    fn detach(&self) {
+        self.read_ticks();
+        self.thread.store(0, Relaxed);
+    }
+
+    /// CPU time of all threads so far, in ticks.
+    fn read_ticks(&self) -> u64 {
+        // ORDER: pairs with attach.
+        let thread = self.thread.load(Acquire);
+        if thread != 0
+            && let Some(ticks) = process::thread_cpu_ticks(thread)
+        {
+            let total = self.earlier_ticks.load(Relaxed) + ticks;
+            // Unless another thread took over meanwhile and the sum mixes both.
+            if self.thread.load(Relaxed) == thread {
+                self.seen_ticks.fetch_max(total, Relaxed);
+            }
+        }
+        self.seen_ticks.load(Relaxed)
+    }
+}
+
+impl WorkerSlot {
+    pub(crate) fn cells(&self) -> Option<&Cells> {
+        self.cells.get().map(Arc::as_ref)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.taken.load(Relaxed)
+    }
+
+    pub(crate) fn busy_seconds(&self) -> f64 {
+        self.busy.read_ticks() as f64 / process::TICKS_PER_SECOND as f64
+    }
+}
+
+impl Registry {
+    /// A registry for `layout`, with no worker yet.
+    pub fn new(layout: Layout) -> Arc<Self> {
+        let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
+        let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
+        Arc::new(Self { layout, slots, stores })
+    }
+
+    /// What was given to [`Registry::new`].
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The cells for a worker about to start: those of the lowest free
+    /// number, allocated when first needed. `None` when `workers_max` run.
+    pub fn start_worker(self: &Arc<Self>) -> Option<WorkerCells> {
+        let index = self.slots.iter().position(|slot| {
+            // ORDER: pairs with the release in WorkerCells::drop: this worker
+            // goes on from the counts the last one left.
+            slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+        })?;
+        let cells = self.slots[index].cells.get_or_init(|| Arc::new(Cells::new(&self.layout)));
+        Some(WorkerCells {
+            cells: Arc::clone(cells),
+            registry: Arc::clone(self),
+            index,
+            one_writer: PhantomData,
+        })
+    }
+
+    /// Has `read` called at every scrape for the figures of the embedded
+    /// store behind the pool at index `pool`. It runs on the scraping thread
+    /// and must not wait for a worker. Says whether it was taken: a pool has
+    /// at most one reader, for good.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn watch_store(
+        &self,
+        pool: usize,
+        read: impl Fn() -> StoreFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.stores[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// What all workers did for the pool at index `pool`.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn pool_totals(&self, pool: usize) -> PoolTotals {
+        assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
+        let pools = || self.cells().map(|cells| &cells.pools[pool]);
+        let classes = || pools().flat_map(|pool| pool.classes());
+        let sum = |read: fn(&PoolCells) -> u64| pools().map(read).sum();
+        PoolTotals {
+            requests: classes().map(|class| class.requests.get()).sum(),
+            errors: classes().map(|class| class.errors.sum()).sum(),
+            refused: sum(|pool| pool.refused.sum()),
+            clients_connected: sum(|pool| pool.clients.connected.get()),
+            clients_accepted: sum(|pool| pool.clients.accepted.get()),
+            received_bytes: sum(|pool| pool.clients.received_bytes.get()),
+            sent_bytes: sum(|pool| pool.clients.sent_bytes.get()),
+            reply_latency: Snapshot::of_latencies(classes().map(|class| &class.latency)),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> &[WorkerSlot] {
+        &self.slots
+    }
+
+    /// The cells of every worker that ever ran.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &Cells> {
+        self.slots.iter().filter_map(WorkerSlot::cells)
+    }
+
+    /// The figures of each store with its pool's name.
+    pub(crate) fn store_figures(&self) -> Vec<(&str, StoreFigures)> {
+        let pools = self.layout.pools.iter().zip(&self.stores);
+        pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+/// The cells of one worker: may move to the worker's thread, and is then used
+/// there alone. Dropping it frees the worker's number; counts stay, levels
+/// fall to zero.
+pub struct WorkerCells {
+    cells: Arc<Cells>,
+    registry: Arc<Registry>,
+    index: usize,
+    /// Not `Sync` and not `Clone`: a cell has one writer.
+    one_writer: PhantomData<cell::Cell<()>>,
+}
+
+impl WorkerCells {
+    /// The worker's number: the value of the `worker` label.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The cells of the pool at `index` of [`Layout::pools`].
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    #[inline]
+    pub fn pool(&self, index: usize) -> &PoolCells {
+        &self.cells.pools[index]
+    }
+
+    /// Shows the calling thread's CPU time as this worker's busy time from
+    /// here on. Called once by the worker on its own thread; nothing is
+    /// measured on the worker's path, the kernel is asked at each scrape.
+    pub fn attach_thread(&self) {
+        if let Some(thread) = process::thread_id() {
+            self.registry.slots[self.index].busy.attach(thread);
+        }
+    }
+
+    /// All cells of the process, for totals such as INFO shows.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+}
+
+/// The cells of the worker's own loop.
+impl Deref for WorkerCells {
+    type Target = TurnCells;
+
+    #[inline]
+    fn deref(&self) -> &TurnCells {
+        &self.cells.turn
+    }
+}
+
+impl Drop for WorkerCells {
+    fn drop(&mut self) {
+        self.cells.clear_levels();
+        let slot = &self.registry.slots[self.index];
+        slot.busy.detach();
+        // ORDER: pairs with the acquire in start_worker.
+        slot.taken.store(false, Release);
+    }
+}
+
+impl fmt::Debug for WorkerCells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerCells").field("index", &self.index).finish_non_exhaustive()
+    }
+}

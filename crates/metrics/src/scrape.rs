@@ -1,0 +1,232 @@
+//! From cells to text: for each declared metric, where its numbers are read.
+
+use crate::catalogue::{self as c, Metric};
+use crate::cells::{
+    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, FAULTS, TurnCells, backend_fault,
+};
+use crate::exposition::family;
+use crate::histogram::Snapshot;
+use crate::process::{self, TICKS_PER_SECOND};
+use crate::registry::{Registry, StoreFigures};
+
+type Reader<T> = (&'static Metric, fn(&T) -> u64);
+
+const OF_CLIENTS: &[Reader<ClientCells>] = &[
+    (&c::CLIENT_CONNECTIONS, |clients| clients.connected.get()),
+    (&c::CLIENT_ACCEPTED, |clients| clients.accepted.get()),
+    (&c::CLIENT_RECEIVED, |clients| clients.received_bytes.get()),
+    (&c::CLIENT_SENT, |clients| clients.sent_bytes.get()),
+    (&c::CLIENT_PAUSES, |clients| clients.pauses.get()),
+];
+
+/// Summed over workers.
+const OF_BACKENDS: &[Reader<BackendCells>] = &[
+    (&c::BACKEND_REQUESTS, |backend| backend.requests.get()),
+    (&c::BACKEND_ERROR_REPLIES, |backend| backend.error_replies.get()),
+    (&c::BACKEND_SENT, |backend| backend.sent_bytes.get()),
+    (&c::BACKEND_RECEIVED, |backend| backend.received_bytes.get()),
+    (&c::BACKEND_IN_FLIGHT, |backend| backend.in_flight.get()),
+    (&c::BACKEND_UNSENT, |backend| backend.unsent_bytes.get()),
+    (&c::BACKEND_CONNECTING, |backend| backend.links_connecting.get()),
+    (&c::BACKEND_READY, |backend| backend.links_ready.get()),
+    (&c::BACKEND_CONNECTS, |backend| backend.connects.get()),
+    (&c::BACKEND_RECONNECTS, |backend| backend.reconnects.get()),
+    (&c::BACKEND_LATE, |backend| backend.late_replies.get()),
+    (&c::BACKEND_EJECTIONS, |backend| backend.ejections.get()),
+];
+
+const OF_WORKERS: &[Reader<TurnCells>] = &[
+    (&c::WORKER_TURNS, |turn| turn.turns.get()),
+    (&c::WORKER_EVENTS, |turn| turn.events.get()),
+    (&c::WORKER_WAKEUPS, |turn| turn.wakeups.get()),
+    (&c::WORKER_RECV_CALLS, |turn| turn.recv_calls.get()),
+    (&c::WORKER_SEND_CALLS, |turn| turn.send_calls.get()),
+    (&c::WORKER_POLL_CALLS, |turn| turn.poll_calls.get()),
+];
+
+const OF_STORES: &[Reader<StoreFigures>] = &[
+    (&c::STORE_MEMORY, |store| store.memory_bytes),
+    (&c::STORE_HITS, |store| store.hits),
+    (&c::STORE_MISSES, |store| store.misses),
+    (&c::STORE_EVICTIONS, |store| store.evictions),
+    (&c::STORE_EXPIRATIONS, |store| store.expirations),
+];
+
+impl Registry {
+    /// Appends every metric in the Prometheus text format, version 0.0.4.
+    /// Takes no lock and disturbs no worker; numbers of one scrape may be
+    /// some requests apart.
+    pub fn write_prometheus(&self, out: &mut String) {
+        self.write_pools(out);
+        self.write_clients(out);
+        self.write_backends(out);
+        self.write_workers(out);
+        self.write_stores(out);
+        self.write_process(out);
+    }
+
+    /// Calls `each` with every pool's index and name.
+    fn each_pool(&self, mut each: impl FnMut(usize, &str)) {
+        self.layout().pools.iter().enumerate().for_each(|(index, pool)| each(index, &pool.name));
+    }
+
+    /// Calls `each` with every class: the pool's index and name, then the
+    /// class's.
+    fn each_class(&self, mut each: impl FnMut((usize, usize), (&str, &str))) {
+        self.each_pool(|pool, name| {
+            for (class, class_name) in self.layout().classes.iter().enumerate() {
+                each((pool, class), (name, class_name));
+            }
+        });
+    }
+
+    /// Calls `each` with every backend: the pool's index and name, then the
+    /// backend's.
+    fn each_backend(&self, mut each: impl FnMut((usize, usize), (&str, &str))) {
+        for (pool, layout) in self.layout().pools.iter().enumerate() {
+            for (backend, name) in layout.backends.iter().enumerate() {
+                each((pool, backend), (&layout.name, name));
+            }
+        }
+    }
+
+    fn write_pools(&self, out: &mut String) {
+        let of = |(pool, class): (usize, usize)| {
+            self.cells().map(move |cells| cells.pools[pool].class(class))
+        };
+        let mut requests = family(out, &c::POOL_REQUESTS);
+        self.each_class(|at, (pool, class)| {
+            let sum: u64 = of(at).map(|cells| cells.requests.get()).sum();
+            requests.sample(&[pool, class], sum);
+        });
+        let mut latency = family(out, &c::POOL_LATENCY);
+        self.each_class(|at, (pool, class)| {
+            let snapshot = Snapshot::of_latencies(of(at).map(|cells| &cells.latency));
+            latency.histogram(&[pool, class], &snapshot);
+        });
+        let mut errors = family(out, &c::POOL_ERRORS);
+        self.each_class(|at, (pool, class)| {
+            for fault in FAULTS {
+                let sum: u64 = of(at).map(|cells| cells.errors.of(fault).get()).sum();
+                errors.sample(&[pool, class, fault.label()], sum);
+            }
+        });
+        let mut refused = family(out, &c::POOL_REFUSED);
+        self.each_pool(|pool, name| {
+            for fault in FAULTS {
+                let of_fault = self.cells().map(|cells| cells.pools[pool].refused.of(fault).get());
+                refused.sample(&[name, fault.label()], of_fault.sum::<u64>());
+            }
+        });
+    }
+
+    fn write_clients(&self, out: &mut String) {
+        for (metric, read) in OF_CLIENTS {
+            let mut samples = family(out, metric);
+            self.each_pool(|pool, name| {
+                let sum: u64 = self.cells().map(|cells| read(&cells.pools[pool].clients)).sum();
+                samples.sample(&[name], sum);
+            });
+        }
+        let mut closed = family(out, &c::CLIENT_CLOSED);
+        self.each_pool(|pool, name| {
+            for reason in CloseReason::ALL {
+                let of_reason =
+                    self.cells().map(|cells| cells.pools[pool].clients.closed.of(reason).get());
+                closed.sample(&[name, reason.label()], of_reason.sum::<u64>());
+            }
+        });
+    }
+
+    fn write_backends(&self, out: &mut String) {
+        let of = |(pool, backend): (usize, usize)| {
+            self.cells().map(move |cells| cells.pools[pool].backend(backend))
+        };
+        for (metric, read) in OF_BACKENDS {
+            let mut samples = family(out, metric);
+            self.each_backend(|at, (pool, backend)| {
+                samples.sample(&[pool, backend], of(at).map(read).sum::<u64>());
+            });
+        }
+        let mut latency = family(out, &c::BACKEND_LATENCY);
+        self.each_backend(|at, (pool, backend)| {
+            let snapshot = Snapshot::of_latencies(of(at).map(|cells| &cells.latency));
+            latency.histogram(&[pool, backend], &snapshot);
+        });
+        let mut errors = family(out, &c::BACKEND_ERRORS);
+        self.each_backend(|at, (pool, backend)| {
+            for fault in BACKEND_FAULTS {
+                let sum: u64 = of(at).map(|cells| cells.errors.of(fault).get()).sum();
+                errors.sample(&[pool, backend, backend_fault(fault).label()], sum);
+            }
+        });
+        let mut health = family(out, &c::BACKEND_HEALTH);
+        self.each_backend(|at, (pool, backend)| {
+            let worst = of(at).map(BackendCells::health).max().unwrap_or(0);
+            health.sample(&[pool, backend], worst);
+        });
+    }
+
+    fn write_workers(&self, out: &mut String) {
+        let workers = || {
+            let numbered = self.slots().iter().enumerate();
+            numbered.filter_map(|(index, slot)| Some((index.to_string(), slot, slot.cells()?)))
+        };
+        for (metric, read) in OF_WORKERS {
+            let mut samples = family(out, metric);
+            for (worker, _, cells) in workers() {
+                samples.sample(&[&worker], read(&cells.turn));
+            }
+        }
+        let mut batch = family(out, &c::WORKER_BATCH);
+        for (worker, _, cells) in workers() {
+            let snapshot = Snapshot::of_sizes([&cells.turn.batch].into_iter());
+            batch.histogram(&[&worker], &snapshot);
+        }
+        let mut busy = family(out, &c::WORKER_BUSY);
+        for (worker, slot, _) in workers() {
+            busy.sample(&[&worker], slot.busy_seconds());
+        }
+    }
+
+    fn write_stores(&self, out: &mut String) {
+        let stores = self.store_figures();
+        for (metric, read) in OF_STORES {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &stores {
+                samples.sample(&[pool], read(figures));
+            }
+        }
+        let mut items = family(out, &c::STORE_ITEMS);
+        for (pool, figures) in &stores {
+            for of in &figures.databases {
+                items.sample(&[pool, &of.database.to_string()], of.items);
+            }
+        }
+        let mut expiring = family(out, &c::STORE_EXPIRING);
+        for (pool, figures) in &stores {
+            for of in &figures.databases {
+                expiring.sample(&[pool, &of.database.to_string()], of.expiring_items);
+            }
+        }
+    }
+
+    fn write_process(&self, out: &mut String) {
+        let running = self.slots().iter().filter(|slot| slot.is_running()).count();
+        let start_seconds = self.layout().start_unix_micros as f64 / 1e6;
+        family(out, &c::PROCESS_BUILD).sample(&[self.layout().version], 1);
+        family(out, &c::PROCESS_WORKERS).sample(&[], running);
+        family(out, &c::PROCESS_START).sample(&[], start_seconds);
+        let cpu_seconds =
+            process::process_cpu_ticks().map(|ticks| ticks as f64 / TICKS_PER_SECOND as f64);
+        if let Some(seconds) = cpu_seconds {
+            family(out, &c::PROCESS_CPU).sample(&[], seconds);
+        }
+        if let Some(bytes) = process::resident_bytes() {
+            family(out, &c::PROCESS_RESIDENT).sample(&[], bytes);
+        }
+        if let Some(count) = process::open_fds() {
+            family(out, &c::PROCESS_FDS).sample(&[], count);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! [`Io`] over epoll: edge-triggered, each socket registered once for both
+//! directions, so that no request costs an `epoll_ctl`.
+
+use crate::resolver::{Answer, Resolver};
+use crate::{Accept, Address, ConnectFault, Event, Io, Listener, ListenerIndex, Mailbox, Peer};
+use crate::{Recv, Send, Socket, Token};
+use keyway_base::{Clock, Time};
+use rustix::event::epoll;
+use rustix::event::epoll::{EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bytes one `recv` may bring. Smaller costs more calls under deep pipelines;
+/// larger only touches more memory.
+const READ_LEN: usize = 64 << 10;
+
+/// Events one `epoll_wait` may bring; the rest come with the next.
+const EVENTS_MAX: usize = 512;
+
+/// Topmost bits of a token mark what is the driver's own.
+const OWN: u64 = 1 << 63;
+const OWN_LISTENER: u64 = OWN | 1 << 62;
+const OWN_MAIL: u64 = OWN | 1;
+const OWN_RESOLVER: u64 = OWN | 2;
+/// A socket that is still connecting; the low bits index `connecting`.
+const OWN_CONNECTING: u64 = OWN | 1 << 61;
+
+struct Connecting {
+    socket: OwnedFd,
+    token: Token,
+}
+
+/// Real sockets.
+pub struct EpollIo {
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
+    read_buf: Box<[u8]>,
+    listeners: Vec<Listener>,
+    connecting: Vec<Option<Connecting>>,
+    resolver: Option<Resolver>,
+    mail_fd: OwnedFd,
+    /// Outcomes known already when `connect` returned; told at the next poll.
+    early: Vec<Event>,
+}
+
+impl EpollIo {
+    /// A driver that accepts from `listeners` and wakes for `mailbox`.
+    ///
+    /// # Errors
+    /// When the system has no descriptor for an epoll instance left.
+    pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, listener) in listeners.iter().enumerate() {
+            // Level-triggered: after running out of descriptors the waiting
+            // clients are told again.
+            let data = EventData::new_u64(OWN_LISTENER | index as u64);
+            epoll::add(&epoll, listener, data, EventFlags::IN)?;
+        }
+        let mail_fd = mailbox.wake_fd().try_clone_to_owned()?;
+        epoll::add(&epoll, &mail_fd, EventData::new_u64(OWN_MAIL), EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            ready: Vec::with_capacity(EVENTS_MAX),
+            read_buf: vec![0; READ_LEN].into_boxed_slice(),
+            listeners,
+            connecting: Vec::new(),
+            resolver: None,
+            mail_fd,
+            early: Vec::new(),
+        })
+    }
+
+    fn start_resolving(&mut self, host: &str, port: u16, token: Token) -> bool {
+        if self.resolver.is_none() {
+            let Ok(resolver) = Resolver::start() else { return false };
+            let data = EventData::new_u64(OWN_RESOLVER);
+            if epoll::add(&self.epoll, resolver.wake_fd(), data, EventFlags::IN).is_err() {
+                return false;
+            }
+            self.resolver = Some(resolver);
+        }
+        self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token))
+    }
+
+    fn start_connecting(&mut self, target: &Target, token: Token) {
+        if let Err(error) = self.try_connect(target, token) {
+            self.early.push(Event::ConnectFailed { token, fault: connect_fault(error) });
+        }
+    }
+
+    fn try_connect(&mut self, target: &Target, token: Token) -> Result<(), Errno> {
+        let family = match target {
+            Target::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+            Target::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+            Target::Unix(_) => AddressFamily::UNIX,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let outcome = match target {
+            Target::Tcp(addr) => {
+                rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+                rustix::net::connect(&socket, addr)
+            }
+            Target::Unix(addr) => rustix::net::connect(&socket, addr),
+        };
+        match outcome {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let index = match self.connecting.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.connecting.push(None);
+                self.connecting.len() - 1
+            }
+        };
+        // Level-triggered and one-shot: tells the outcome even when it came
+        // before this call.
+        let data = EventData::new_u64(OWN_CONNECTING | index as u64);
+        epoll::add(&self.epoll, &socket, data, EventFlags::OUT | EventFlags::ONESHOT)?;
+        self.connecting[index] = Some(Connecting { socket, token });
+        Ok(())
+    }
+
+    fn finish_connecting(&mut self, index: usize) -> Option<Event> {
+        let Connecting { socket, token } = self.connecting.get_mut(index)?.take()?;
+        let failed = |error| Some(Event::ConnectFailed { token, fault: connect_fault(error) });
+        match rustix::net::sockopt::socket_error(&socket) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) | Err(error) => return failed(error),
+        }
+        let data = EventData::new_u64(token.0);
+        match epoll::modify(&self.epoll, &socket, data, socket_events()) {
+            Ok(()) => Some(Event::Connected { token, socket: Socket(socket.into_raw_fd()) }),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn resolved(&mut self) {
+        loop {
+            let Some(resolver) = &self.resolver else { return };
+            drain_eventfd(resolver.wake_fd());
+            let Some(Answer { token, addr }) = resolver.take() else { return };
+            match addr {
+                Some(addr) => self.start_connecting(&Target::Tcp(addr), token),
+                None => {
+                    let fault = ConnectFault::Resolve;
+                    self.early.push(Event::ConnectFailed { token, fault });
+                }
+            }
+        }
+    }
+
+    fn translate(&mut self, event: epoll::Event, events: &mut Vec<Event>) {
+        let data = event.data.u64();
+        let flags = event.flags;
+        if data & OWN == 0 {
+            events.push(Event::Ready {
+                token: Token(data),
+                readable: flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR),
+                writable: flags.contains(EventFlags::OUT),
+                hangup: flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
+            });
+        } else if data & OWN_LISTENER == OWN_LISTENER {
+            events.push(Event::Incoming(ListenerIndex(data as u16)));
+        } else if data & OWN_CONNECTING == OWN_CONNECTING {
+            events.extend(self.finish_connecting(data as u32 as usize));
+        } else if data == OWN_MAIL {
+            drain_eventfd(self.mail_fd.as_fd());
+            events.push(Event::Mail);
+        } else {
+            self.resolved();
+        }
+    }
+}
+
+enum Target {
+    Tcp(SocketAddr),
+    Unix(rustix::net::SocketAddrUnix),
+}
+
+fn socket_events() -> EventFlags {
+    EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
+}
+
+fn drain_eventfd(fd: BorrowedFd<'_>) {
+    let mut count = [0u8; 8];
+    let _ = rustix::io::read(fd, &mut count);
+}
+
+fn connect_fault(error: Errno) -> ConnectFault {
+    match error {
+        // A unix socket's file that is gone, or whose listener's backlog is
+        // full, is a server that is not there.
+        Errno::CONNREFUSED | Errno::NOENT | Errno::AGAIN => ConnectFault::Refused,
+        Errno::NETUNREACH | Errno::HOSTUNREACH => ConnectFault::Unreachable,
+        Errno::TIMEDOUT => ConnectFault::TimedOut,
+        Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM => {
+            ConnectFault::Exhausted
+        }
+        _ => ConnectFault::Other,
+    }
+}
+
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The descriptor behind a handle, for the length of one call.
+fn borrow(socket: &Socket) -> BorrowedFd<'_> {
+    // SAFETY: a `Socket` of this driver is an open descriptor from the moment
+    // it is handed out by `accept` or `Connected` until `close`, `release` or
+    // the end of the worker; the worker removes its handle in the same step.
+    unsafe { BorrowedFd::borrow_raw(socket.0) }
+}
+
+impl Io for EpollIo {
+    fn clock(&mut self) -> Clock {
+        Clock {
+            now: Time(nanos(clock_gettime(ClockId::Monotonic))),
+            unix_micros: nanos(clock_gettime(ClockId::Realtime)) / 1_000,
+        }
+    }
+
+    fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        events.append(&mut self.early);
+        let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
+        let timeout = wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs().min(1 << 30) as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        });
+        self.ready.clear();
+        let spare = rustix::buffer::spare_capacity(&mut self.ready);
+        match epoll::wait(&self.epoll, spare, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // Any other error means a descriptor we own is not what we think.
+            Err(error) => panic!("epoll_wait failed: {error}"),
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        for event in ready.drain(..) {
+            self.translate(event, events);
+        }
+        self.ready = ready;
+        events.append(&mut self.early);
+        wait != Some(Duration::ZERO)
+    }
+
+    fn accept(&mut self, listener: ListenerIndex) -> Accept {
+        let Some(listener) = self.listeners.get(listener.0 as usize) else {
+            return Accept::Empty;
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        loop {
+            let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
+                Ok(accepted) => accepted,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => return Accept::Empty,
+                Err(_) => return Accept::Exhausted,
+            };
+            let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+                Some(addr) if listener.is_tcp() => {
+                    // A client that is gone already is found out at its first
+                    // read.
+                    let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+                    if listener.tcp_keepalive() {
+                        let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+                    }
+                    Peer::Tcp(addr)
+                }
+                _ => Peer::Unix,
+            };
+            return Accept::Client { socket: Socket(socket.into_raw_fd()), peer };
+        }
+    }
+
+    fn pause_accepting(&mut self, paused: bool) {
+        let events = if paused { EventFlags::empty() } else { EventFlags::IN };
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(OWN_LISTENER | index as u64);
+            // Fails only for a descriptor that is not registered.
+            let _ = epoll::modify(&self.epoll, listener, data, events);
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        for listener in self.listeners.drain(..) {
+            let _ = epoll::delete(&self.epoll, &listener);
+        }
+    }
+
+    fn watch(&mut self, socket: Socket, token: Token) -> bool {
+        assert_eq!(token.0 & OWN, 0, "the topmost bit of a token is the driver's");
+        let data = EventData::new_u64(token.0);
+        epoll::add(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
+    }
+
+    fn connect(&mut self, address: &Address, token: Token) {
+        assert_eq!(token.0 & OWN, 0, "the topmost bit of a token is the driver's");
+        if let Some(addr) = address.literal() {
+            return self.start_connecting(&Target::Tcp(addr), token);
+        }
+        let fault = match address {
+            Address::Tcp { host, port } if self.start_resolving(host, *port, token) => return,
+            Address::Tcp { .. } => ConnectFault::Exhausted,
+            Address::Unix(path) => match rustix::net::SocketAddrUnix::new(path) {
+                Ok(addr) => return self.start_connecting(&Target::Unix(addr), token),
+                Err(_) => ConnectFault::Other,
+            },
+        };
+        self.early.push(Event::ConnectFailed { token, fault });
+    }
+
+    #[inline]
+    fn recv(&mut self, socket: Socket) -> Recv<'_> {
+        loop {
+            return match rustix::net::recv(
+                borrow(&socket),
+                &mut self.read_buf[..],
+                RecvFlags::empty(),
+            ) {
+                Ok((0, _)) => Recv::End,
+                Ok((len, _)) => {
+                    Recv::Data { bytes: &self.read_buf[..len], drained: len < READ_LEN }
+                }
+                Err(Errno::AGAIN) => Recv::Empty,
+                Err(Errno::INTR) => continue,
+                Err(_) => Recv::Failed,
+            };
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
+        loop {
+            return match rustix::net::send(borrow(&socket), bytes, SendFlags::NOSIGNAL) {
+                Ok(len) => Send::Taken(len),
+                Err(Errno::AGAIN) => Send::Taken(0),
+                Err(Errno::INTR) => continue,
+                Err(_) => Send::Failed,
+            };
+        }
+    }
+
+    fn release(&mut self, socket: Socket) {
+        let _ = epoll::delete(&self.epoll, borrow(&socket));
+    }
+
+    fn close(&mut self, socket: Socket) {
+        // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
+        // gives it up here.
+        drop(unsafe { OwnedFd::from_raw_fd(socket.0) });
+    }
+}

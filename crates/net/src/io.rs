@@ -1,0 +1,170 @@
+use crate::{Address, Peer};
+use keyway_base::Clock;
+use std::time::Duration;
+
+/// A connected stream socket owned by an [`Io`]: a file descriptor, or a
+/// simulated one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket(pub i32);
+
+/// The worker's own name for a socket, handed back in its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// Position of a listener among those the [`Io`] was built with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerIndex(pub u16);
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectFault {
+    /// The host name has no address now.
+    Resolve,
+    /// Nothing listens there.
+    Refused,
+    /// No route to the host or network.
+    Unreachable,
+    /// The system's own time for connecting ran out.
+    TimedOut,
+    /// No file descriptor or port left on this side.
+    Exhausted,
+    /// Anything else the system says.
+    Other,
+}
+
+impl ConnectFault {
+    /// What it says in logs and error replies.
+    pub fn text(self) -> &'static str {
+        match self {
+            ConnectFault::Resolve => "host name does not resolve",
+            ConnectFault::Refused => "connection refused",
+            ConnectFault::Unreachable => "host unreachable",
+            ConnectFault::TimedOut => "connecting timed out",
+            ConnectFault::Exhausted => "no file descriptor or local port left",
+            ConnectFault::Other => "connecting failed",
+        }
+    }
+}
+
+/// What happened since the last poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A listener has connections to accept: accept until it has none.
+    Incoming(ListenerIndex),
+    /// A socket changed: read until it is drained, write if output waits.
+    Ready {
+        /// Whose socket.
+        token: Token,
+        /// Bytes, or the peer's end, can be read.
+        readable: bool,
+        /// Bytes can be written again.
+        writable: bool,
+        /// The peer closed or reset: read until the end is seen.
+        hangup: bool,
+    },
+    /// A connection asked for by [`Io::connect`] stands.
+    Connected {
+        /// As given to `connect`.
+        token: Token,
+        /// Now the worker's to use and to close.
+        socket: Socket,
+    },
+    /// A connection asked for by [`Io::connect`] was not made.
+    ConnectFailed {
+        /// As given to `connect`.
+        token: Token,
+        /// Why.
+        fault: ConnectFault,
+    },
+    /// Another thread posted mail for this worker.
+    Mail,
+}
+
+/// Outcome of [`Io::recv`].
+#[derive(Debug)]
+pub enum Recv<'a> {
+    /// Bytes, in a buffer that is reused at the next call.
+    Data {
+        /// What was read; never empty.
+        bytes: &'a [u8],
+        /// Whether this read emptied the socket, so that another would only
+        /// be told to wait.
+        drained: bool,
+    },
+    /// Nothing to read now.
+    Empty,
+    /// The peer sends no more.
+    End,
+    /// The connection broke.
+    Failed,
+}
+
+/// Outcome of [`Io::send`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Send {
+    /// This many bytes were taken: all, or as many as there was room for.
+    Taken(usize),
+    /// The connection broke.
+    Failed,
+}
+
+/// Outcome of [`Io::accept`].
+#[derive(Clone, Debug)]
+pub enum Accept {
+    /// A client; its socket must be given a token by [`Io::watch`].
+    Client {
+        /// Its socket.
+        socket: Socket,
+        /// Its address.
+        peer: Peer,
+    },
+    /// Nobody waits.
+    Empty,
+    /// Out of file descriptors or memory: clients wait in the backlog. Ask
+    /// again after a pause.
+    Exhausted,
+}
+
+/// All that a worker can do to the outside world, and its only clock. One
+/// implementation drives real sockets, another a simulated network.
+///
+/// Readiness is edge-triggered: an event is told once, and the worker reads
+/// or writes until there is no more before it expects another.
+pub trait Io {
+    /// Both clocks; read once a turn.
+    fn clock(&mut self) -> Clock;
+
+    /// Waits up to `wait` (`None`: for ever; zero: not at all) and appends
+    /// what happened. Returns whether the call had to sleep.
+    fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool;
+
+    /// Takes the next client of a listener.
+    fn accept(&mut self, listener: ListenerIndex) -> Accept;
+
+    /// Stops telling of waiting clients, or tells of them again: for a while
+    /// there is no descriptor for another one.
+    fn pause_accepting(&mut self, paused: bool);
+
+    /// Stops listening: new clients are refused by the system from here on.
+    fn stop_listening(&mut self);
+
+    /// Names an accepted or adopted socket; its events start here.
+    fn watch(&mut self, socket: Socket, token: Token) -> bool;
+
+    /// Begins a connection; ends in `Connected` or `ConnectFailed` with the
+    /// same token. A host name is resolved anew each time.
+    fn connect(&mut self, address: &Address, token: Token);
+
+    /// Reads what has arrived, up to the size of the shared read buffer.
+    fn recv(&mut self, socket: Socket) -> Recv<'_>;
+
+    /// Writes `bytes`.
+    fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send;
+
+    /// Forgets a socket's events without closing it, to hand it to another
+    /// worker.
+    fn release(&mut self, socket: Socket);
+
+    /// Closes a socket. Its token never appears in a later `poll`.
+    fn close(&mut self, socket: Socket);
+}

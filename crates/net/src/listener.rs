@@ -1,0 +1,193 @@
+use crate::Address;
+use rustix::fd::{AsFd, BorrowedFd};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+/// How to listen.
+#[derive(Clone, Debug)]
+pub struct ListenerOptions {
+    /// Where.
+    pub address: Address,
+    /// Connections the system keeps waiting to be accepted.
+    pub backlog: u32,
+    /// Permission bits of a unix socket's file.
+    pub unix_mode: Option<u32>,
+    /// Whether accepted TCP connections send keep-alive probes.
+    pub tcp_keepalive: bool,
+}
+
+/// A listening socket. On TCP several workers listen on the same port, and the
+/// system spreads clients over them; a unix socket is shared by all workers.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    options: ListenerOptions,
+}
+
+/// Why an address could not be listened on.
+#[derive(Debug)]
+pub struct BindError {
+    address: String,
+    error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot listen on {}: {}", self.address, self.error)?;
+        match self.error.kind() {
+            io::ErrorKind::AddrInUse => f.write_str(
+                "; another process has it: stop that one, or choose another address for `bind`",
+            ),
+            io::ErrorKind::PermissionDenied => {
+                f.write_str("; ports below 1024 and other users' directories need privileges")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                f.write_str("; the address is not one of this machine's")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl Listener {
+    /// Starts listening.
+    ///
+    /// # Errors
+    /// When the system refuses; the text says what to do about it.
+    pub fn bind(options: &ListenerOptions) -> Result<Self, BindError> {
+        let socket = match &options.address {
+            Address::Tcp { host, port } => resolve(host, *port).and_then(|addr| {
+                if addr.port() != 0 {
+                    refuse_a_port_in_use(addr)?;
+                }
+                bind_tcp(addr, options.backlog)
+            }),
+            Address::Unix(path) => bind_unix(path, options),
+        };
+        let socket =
+            socket.map_err(|error| BindError { address: options.address.to_string(), error })?;
+        Ok(Self { socket, options: options.clone() })
+    }
+
+    /// How to listen on the same address again, for another worker of this
+    /// process. Holds no listening TCP socket of its own: the system would
+    /// send it clients that nobody accepts.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn template(&self) -> io::Result<ListenerTemplate> {
+        let unix = match self.local_addr() {
+            Some(_) => None,
+            None => Some(self.socket.try_clone()?),
+        };
+        Ok(ListenerTemplate { addr: self.local_addr(), unix, options: self.options.clone() })
+    }
+
+    /// The TCP address listened on, with the port the system chose if it was
+    /// asked to choose.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.options.address, Address::Tcp { .. })
+    }
+
+    pub(crate) fn tcp_keepalive(&self) -> bool {
+        self.options.tcp_keepalive
+    }
+}
+
+/// How another worker listens where one does already; see
+/// [`Listener::template`].
+#[derive(Debug)]
+pub struct ListenerTemplate {
+    addr: Option<SocketAddr>,
+    unix: Option<Socket>,
+    options: ListenerOptions,
+}
+
+impl ListenerTemplate {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn bind(&self) -> Result<Listener, BindError> {
+        let socket = match (&self.unix, self.addr) {
+            (Some(socket), _) => socket.try_clone(),
+            (None, Some(addr)) => bind_tcp(addr, self.options.backlog),
+            (None, None) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        };
+        let socket = socket
+            .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
+        Ok(Listener { socket, options: self.options.clone() })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    (host, port)
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name does not resolve"))
+}
+
+fn bind_tcp(addr: SocketAddr, backlog: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// SO_REUSEPORT would let a second Keyway of the same user take half of the
+/// first one's clients in silence. A socket bound without it finds the port
+/// taken.
+fn refuse_a_port_in_use(addr: SocketAddr) -> io::Result<()> {
+    let probe = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    if addr.is_ipv6() {
+        probe.set_only_v6(true)?;
+    }
+    probe.set_reuse_address(true)?;
+    probe.bind(&addr.into())?;
+    // Binding alone may succeed beside a port that is shared; listening never.
+    probe.listen(1)
+}
+
+fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
+    remove_stale_socket(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    if let Some(mode) = options.unix_mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Removes a socket file nobody listens on; a live one, or a file that is no
+/// socket, stays and makes `bind` fail.
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if metadata.file_type().is_socket() && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+struct Shared<M> {
+    queue: ArrayQueue<M>,
+    wake: OwnedFd,
+}
+
+/// The receiving end of a worker's bounded mail: other threads post, the
+/// worker takes all there is when its [`crate::Io`] says `Event::Mail`.
+pub struct Mailbox<M>(Arc<Shared<M>>);
+
+/// The posting end; cheap to clone.
+pub struct Mailer<M>(Arc<Shared<M>>);
+
+impl<M> Clone for Mailer<M> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<M> Mailbox<M> {
+    /// A mailbox for at most `capacity` pieces of mail.
+    pub fn new(capacity: usize) -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self(Arc::new(Shared { queue: ArrayQueue::new(capacity), wake })))
+    }
+
+    /// A posting end for this box.
+    pub fn mailer(&self) -> Mailer<M> {
+        Mailer(Arc::clone(&self.0))
+    }
+
+    /// The next piece of mail. Take until there is none.
+    pub fn take(&self) -> Option<M> {
+        self.0.queue.pop()
+    }
+
+    /// What an [`crate::EpollIo`] watches for mail.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.0.wake.as_fd()
+    }
+}
+
+impl<M> Mailer<M> {
+    /// Posts `mail` and wakes the worker; gives it back when the box is full.
+    pub fn post(&self, mail: M) -> Result<(), M> {
+        self.0.queue.push(mail)?;
+        // Can only fail when the counter is full, and then the worker is
+        // certain to wake anyway.
+        let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The one place where a fault becomes words on the wire.
+
+use keyway_base::{BackendFault, Fault, LimitFault, Sent};
+use keyway_resp::reply;
+
+/// Appends the error reply for `fault`; `backend` is what failed (its name,
+/// address and what is known of why), or the pool where no backend is named.
+#[cold]
+pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
+    let text = match fault {
+        Fault::Client => "ERR Protocol error".to_owned(),
+        Fault::Denied => "ERR not allowed here".to_owned(),
+        Fault::Unrouted => {
+            format!("ERR no server of {backend} may be used now: all are ejected; see /metrics")
+        }
+        Fault::Backend { fault, sent } => {
+            let what = match fault {
+                BackendFault::Connect => "cannot be reached",
+                BackendFault::Timeout => "did not answer in time",
+                BackendFault::Closed => "closed the connection",
+                BackendFault::Protocol => "answered something that is not RESP",
+                BackendFault::Handshake => "refused the password or database of this pool",
+            };
+            let consequence = match sent {
+                Sent::No => "the request was not sent",
+                Sent::Maybe => "the request may have been executed",
+            };
+            format!("ERR backend {backend} {what}; {consequence}")
+        }
+        Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
+        Fault::Limit(LimitFault::SessionOutput) => {
+            "ERR replies are not being read; closing".to_owned()
+        }
+        Fault::Limit(LimitFault::RequestLen) => "ERR Protocol error: request too long".to_owned(),
+        Fault::Limit(LimitFault::RequestArgs) => {
+            "ERR Protocol error: too many arguments".to_owned()
+        }
+    };
+    reply::error(out, &text);
+}
+
+/// Appends the refusal of a request whose keys live on `servers` servers.
+#[cold]
+pub fn write_crossslot(command: &str, servers: usize, hash_tag: Option<&str>, out: &mut Vec<u8>) {
+    let advice = match hash_tag {
+        Some(tag) => {
+            let mut marks = tag.chars();
+            let (open, close) = (marks.next().unwrap_or('{'), marks.next().unwrap_or('}'));
+            format!("give them a common hash tag, such as {open}user1{close}:name")
+        }
+        None => "set hash_tag = \"{}\" on the pool and give them a common tag, such as \
+                 {user1}:name"
+            .to_owned(),
+    };
+    let command = command.to_ascii_uppercase();
+    reply::error(
+        out,
+        &format!("CROSSSLOT keys of this {command} live on {servers} servers; {advice}"),
+    );
+}

@@ -1,0 +1,338 @@
+//! One reply from the replies to the fragments of a split request.
+
+use crate::Session;
+use keyway_base::{Fault, Key, Time};
+use keyway_command::Join as Rule;
+use keyway_resp::{Framing, Kind, frame_reply, parse_integer, reply};
+use std::fmt::Write;
+
+/// One fragment of a split request.
+#[derive(Debug)]
+pub struct Fragment {
+    /// Position of its backend in the pool.
+    pub backend: u16,
+    /// Keys it carries.
+    pub keys: u32,
+    outcome: Outcome,
+    /// Next element to take, in `Join::bytes`.
+    cursor: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Waiting,
+    Fine,
+    Failed(Fault),
+    /// An error reply: its text without `-` and line end, in `Join::errors`.
+    Refused {
+        start: usize,
+        end: usize,
+    },
+}
+
+/// A split request that waits for its fragments.
+#[derive(Debug)]
+pub struct Join {
+    /// Who asked.
+    pub session: Key<Session>,
+    /// Place of the reply in the session's order.
+    pub sequence: u32,
+    /// When the request was parsed.
+    pub started: Time,
+    /// Its class, for metrics.
+    pub class: u8,
+    /// Position of the pool.
+    pub pool: u16,
+    /// Name of the command, for error texts.
+    pub command: &'static str,
+    rule: Rule,
+    waiting: u32,
+    sum: i64,
+    /// Fragment of each key, in the order of the request; for arrays only.
+    owners: Vec<u16>,
+    fragments: Vec<Fragment>,
+    /// Array replies of the fragments.
+    bytes: Vec<u8>,
+    errors: Vec<u8>,
+}
+
+impl Default for Join {
+    fn default() -> Self {
+        Self {
+            session: Key::NONE,
+            sequence: 0,
+            started: Time(0),
+            class: 0,
+            pool: 0,
+            command: "",
+            rule: Rule::Sum,
+            waiting: 0,
+            sum: 0,
+            owners: Vec::new(),
+            fragments: Vec::new(),
+            bytes: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+}
+
+/// Capacity the reply buffers of a join at rest keep, in bytes.
+const KEPT_MAX: usize = 64 << 10;
+
+impl Join {
+    /// Begins anew, keeping the buffers of an earlier use.
+    pub fn restart(&mut self, rule: Rule) {
+        self.rule = rule;
+        self.waiting = 0;
+        self.sum = 0;
+        self.owners.clear();
+        self.fragments.clear();
+        self.bytes.clear();
+        self.errors.clear();
+        if self.bytes.capacity() > KEPT_MAX {
+            self.bytes = Vec::new();
+        }
+        if self.owners.capacity() > KEPT_MAX {
+            self.owners = Vec::new();
+        }
+    }
+
+    /// Adds a fragment; returns its position.
+    pub fn add_fragment(&mut self, backend: u16, keys: u32) -> u16 {
+        self.fragments.push(Fragment { backend, keys, outcome: Outcome::Waiting, cursor: 0 });
+        self.waiting += 1;
+        (self.fragments.len() - 1) as u16
+    }
+
+    /// Notes which fragment carries the next key.
+    pub fn add_owner(&mut self, fragment: u16) {
+        if self.rule == Rule::Array {
+            self.owners.push(fragment);
+        }
+    }
+
+    /// Takes the reply to a fragment. Returns whether it was the last.
+    pub fn on_reply(&mut self, fragment: u16, kind: Kind, bytes: &[u8]) -> bool {
+        let keys = self.fragments[fragment as usize].keys;
+        let body = &bytes[1..bytes.len() - 2];
+        let outcome = match (kind, self.rule) {
+            (Kind::Error, _) => {
+                let start = self.errors.len();
+                self.errors.extend_from_slice(body);
+                Outcome::Refused { start, end: self.errors.len() }
+            }
+            (Kind::Integer, Rule::Sum) => match parse_integer(body) {
+                Some(count) => {
+                    self.sum = self.sum.saturating_add(count);
+                    Outcome::Fine
+                }
+                None => protocol_fault(),
+            },
+            (Kind::Simple, Rule::AllOk) => Outcome::Fine,
+            (Kind::Array, Rule::Array) => match array_start(bytes, keys) {
+                Some(start) => {
+                    self.fragments[fragment as usize].cursor = self.bytes.len() + start;
+                    self.bytes.extend_from_slice(bytes);
+                    Outcome::Fine
+                }
+                None => protocol_fault(),
+            },
+            _ => protocol_fault(),
+        };
+        self.settle(fragment, outcome)
+    }
+
+    /// Notes that a fragment gets no reply. Returns whether it was the last.
+    pub fn on_fault(&mut self, fragment: u16, fault: Fault) -> bool {
+        self.settle(fragment, Outcome::Failed(fault))
+    }
+
+    fn settle(&mut self, fragment: u16, outcome: Outcome) -> bool {
+        let slot = &mut self.fragments[fragment as usize].outcome;
+        if *slot == Outcome::Waiting {
+            *slot = outcome;
+            self.waiting -= 1;
+        }
+        self.waiting == 0
+    }
+
+    /// The fault of the first failed fragment, for metrics; `None` when every
+    /// server answered.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fragments.iter().find_map(|fragment| match fragment.outcome {
+            Outcome::Failed(fault) => Some(fault),
+            _ => None,
+        })
+    }
+
+    /// Whether a server answered with an error.
+    pub fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// Appends the one reply. `describe` appends what a fault means, for the
+    /// backend at a position; `name` is that backend's name.
+    pub fn write_reply<'a>(
+        &mut self,
+        out: &mut Vec<u8>,
+        name: impl Fn(u16) -> &'a str,
+        describe: impl Fn(u16, Fault) -> String,
+    ) {
+        let failed = self.fragments.iter().filter(|part| part.outcome != Outcome::Fine).count();
+        if failed > 0 {
+            return self.write_error(failed, out, name, describe);
+        }
+        match self.rule {
+            Rule::Sum => reply::integer(out, self.sum),
+            Rule::AllOk => reply::simple(out, "OK"),
+            Rule::Array => self.write_array(out),
+        }
+    }
+
+    fn write_array(&mut self, out: &mut Vec<u8>) {
+        reply::array(out, self.owners.len());
+        for &owner in &self.owners {
+            let cursor = &mut self.fragments[owner as usize].cursor;
+            let rest = &self.bytes[*cursor..];
+            // The reply was framed as a whole when it came, so each element
+            // is whole too.
+            match frame_reply(rest, u32::MAX, 1) {
+                Ok(Framing::Ready { len, .. }) => {
+                    out.extend_from_slice(&rest[..len]);
+                    *cursor += len;
+                }
+                _ => reply::null(out),
+            }
+        }
+    }
+
+    /// An error that says which part failed. It begins with the error code of
+    /// the first server that answered with one, so that clients which look at
+    /// the code (OOM, READONLY, ...) still see it.
+    #[cold]
+    fn write_error<'a>(
+        &self,
+        failed: usize,
+        out: &mut Vec<u8>,
+        name: impl Fn(u16) -> &'a str,
+        describe: impl Fn(u16, Fault) -> String,
+    ) {
+        let mut code = "ERR";
+        let mut parts = String::new();
+        for fragment in &self.fragments {
+            let text = match fragment.outcome {
+                Outcome::Fine | Outcome::Waiting => continue,
+                Outcome::Failed(fault) => describe(fragment.backend, fault),
+                Outcome::Refused { start, end } => {
+                    let text = std::str::from_utf8(&self.errors[start..end]).unwrap_or("ERR");
+                    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+                    if code == "ERR" {
+                        code = word;
+                    }
+                    rest.to_owned()
+                }
+            };
+            let separator = if parts.is_empty() { "" } else { "; " };
+            let _ = write!(
+                parts,
+                "{separator}{} ({} of the keys): {text}",
+                name(fragment.backend),
+                fragment.keys
+            );
+        }
+        let rest = match (self.rule, failed == self.fragments.len()) {
+            (_, true) => "",
+            (Rule::AllOk, false) => "; the other keys were written",
+            (Rule::Sum, false) => "; done for the other keys",
+            (Rule::Array, false) => "; nothing is returned for the other keys",
+        };
+        let command = self.command.to_ascii_uppercase();
+        let total = self.fragments.len();
+        reply::error(
+            out,
+            &format!("{code} {command} failed on {failed} of {total} servers: {parts}{rest}"),
+        );
+    }
+}
+
+fn protocol_fault() -> Outcome {
+    Outcome::Failed(Fault::Backend {
+        fault: keyway_base::BackendFault::Protocol,
+        sent: keyway_base::Sent::Maybe,
+    })
+}
+
+/// Where the first element of an array reply of `keys` scalar elements starts.
+fn array_start(bytes: &[u8], keys: u32) -> Option<usize> {
+    let end = bytes.iter().position(|&byte| byte == b'\r')?;
+    if parse_integer(&bytes[1..end])? != i64::from(keys) {
+        return None;
+    }
+    Some(end + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::{BackendFault, Sent};
+
+    fn join(rule: Rule, keys: &[u32]) -> Join {
+        let mut join = Join { command: "mset", ..Join::default() };
+        join.restart(rule);
+        for (backend, &keys) in keys.iter().enumerate() {
+            join.add_fragment(backend as u16, keys);
+        }
+        join
+    }
+
+    fn written(join: &mut Join) -> String {
+        let mut out = Vec::new();
+        join.write_reply(
+            &mut out,
+            |backend| ["alpha", "beta", "gamma"][backend as usize],
+            |_, _| "timed out".to_owned(),
+        );
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn array_elements_come_in_the_order_of_the_request() {
+        let mut join = join(Rule::Array, &[2, 1]);
+        for owner in [0, 1, 0] {
+            join.add_owner(owner);
+        }
+        assert!(!join.on_reply(1, Kind::Array, b"*1\r\n$-1\r\n"));
+        assert!(join.on_reply(0, Kind::Array, b"*2\r\n$1\r\na\r\n$2\r\nbb\r\n"));
+        assert_eq!(written(&mut join), "*3\r\n$1\r\na\r\n$-1\r\n$2\r\nbb\r\n");
+    }
+
+    #[test]
+    fn counts_are_added() {
+        let mut join = join(Rule::Sum, &[2, 3]);
+        join.on_reply(0, Kind::Integer, b":2\r\n");
+        join.on_reply(1, Kind::Integer, b":1\r\n");
+        assert_eq!(written(&mut join), ":3\r\n");
+    }
+
+    #[test]
+    fn a_partly_failed_write_says_which_part_failed() {
+        let mut join = join(Rule::AllOk, &[2, 3, 1]);
+        join.on_reply(0, Kind::Simple, b"+OK\r\n");
+        join.on_reply(1, Kind::Error, b"-OOM command not allowed\r\n");
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+        assert!(join.on_fault(2, fault));
+        assert_eq!(
+            written(&mut join),
+            "-OOM MSET failed on 2 of 3 servers: beta (3 of the keys): command not allowed; \
+             gamma (1 of the keys): timed out; the other keys were written\r\n"
+        );
+        assert_eq!(join.fault(), Some(fault));
+    }
+
+    #[test]
+    fn an_answer_of_the_wrong_shape_is_a_failure_not_a_reply() {
+        let mut join = join(Rule::Array, &[2]);
+        assert!(join.on_reply(0, Kind::Array, b"*1\r\n$1\r\na\r\n"));
+        assert!(written(&mut join).starts_with("-ERR MSET failed on 1 of 1 servers"));
+    }
+}

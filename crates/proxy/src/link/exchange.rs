@@ -1,0 +1,49 @@
+use crate::{Join, Session};
+use keyway_base::{Key, Time};
+
+/// Requests of the worker's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Internal {
+    /// `SELECT`, sent before a request for another database than the last.
+    Select,
+    /// `PING`, sent to find out whether an ejected backend answers again.
+    Probe,
+    /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
+    Flush,
+}
+
+/// Who waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A client: its reply's place.
+    Session {
+        /// The session; stale once the client is gone.
+        session: Key<Session>,
+        /// Place in its [`crate::ReplyOrder`].
+        sequence: u32,
+    },
+    /// A split request.
+    Join {
+        /// The join; stale once it was answered.
+        join: Key<Box<Join>>,
+        /// Which of its fragments.
+        fragment: u16,
+    },
+    /// The worker itself.
+    Internal(Internal),
+    /// Nobody any more: the reply is skipped.
+    None,
+}
+
+/// One request on its way to a backend and back.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    /// Who waits for the reply.
+    pub owner: Owner,
+    /// When the request was parsed.
+    pub started: Time,
+    /// Bytes of its request.
+    pub(crate) len: u32,
+    /// The request's `keyway_command::Class`, for metrics.
+    pub class: u8,
+}

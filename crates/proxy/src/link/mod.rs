@@ -1,0 +1,729 @@
+//! ```text
+//!   enqueue ──► output ──► backend ──► input ──► front of the FIFO ──► owner
+//!                            FIFO  [ abandoned | abandoned | live | live ]
+//! ```
+//! A backend answers in the order it was asked, so the FIFO of exchanges is
+//! all the bookkeeping there is. A request whose time is up is answered with
+//! an error and its exchange stays in the FIFO, abandoned: the late reply is
+//! recognised by its place and skipped, and nobody else notices. Exchanges of
+//! one link have one timeout, so the abandoned ones are always in front.
+//!
+//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
+//! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
+//! connecting; they are held until the handshake is over.
+
+mod exchange;
+
+pub use exchange::{Exchange, Internal, Owner};
+
+use crate::Output;
+use keyway_base::{BackendFault, Limits, Sent, Time};
+use keyway_resp::{Framing, Kind, frame_reply, reply};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a link needs to know of its pool.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Password given to the backend, with the user name if there is one.
+    pub password: Option<String>,
+    /// Database selected after connecting.
+    pub database: u32,
+    /// How many databases clients may select, from 0 on. With more than one
+    /// the handshake makes sure that the last exists: a request must never
+    /// run on another database because its `SELECT` was refused.
+    pub databases: u32,
+    /// How long a request may wait for its reply; `None`: for ever.
+    pub timeout: Option<Duration>,
+    /// How long connecting and the handshake may take.
+    pub connect_timeout: Duration,
+    /// First pause after a failed connection.
+    pub backoff_min: Duration,
+    /// Longest pause after failed connections.
+    pub backoff_max: Duration,
+}
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not connected; connects when first needed.
+    Idle,
+    /// The system is connecting.
+    Connecting {
+        /// When it must be done, handshake included.
+        deadline: Time,
+    },
+    /// Connected; the handshake's replies are awaited.
+    Handshaking {
+        /// Replies still to come.
+        left: u8,
+        /// When it must be done.
+        deadline: Time,
+    },
+    /// Requests flow.
+    Ready,
+    /// The last attempt failed; none is made before `until`.
+    Backoff {
+        /// When another attempt is allowed.
+        until: Time,
+    },
+}
+
+/// An exchange that will get no reply from the backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// The exchange.
+    pub exchange: Exchange,
+    /// Whether the backend may have seen its request.
+    pub sent: Sent,
+}
+
+/// One connection to a backend.
+#[derive(Debug)]
+pub struct Link {
+    state: LinkState,
+    fifo: VecDeque<Exchange>,
+    /// Exchanges at the front of the FIFO that were answered with a timeout.
+    abandoned: usize,
+    handshake: Output,
+    output: Output,
+    input: Vec<u8>,
+    input_needed: usize,
+    /// Database the last request in `output` runs on.
+    ///
+    /// `None`: the one the handshake selects.
+    pub database: Option<u32>,
+    /// When bytes last came, or the first request was sent after silence.
+    progress: Time,
+    /// Failed attempts to connect since the last success.
+    failures: u32,
+    /// The socket took less than was offered.
+    pub send_blocked: bool,
+    /// In the worker's list of links with output.
+    pub is_dirty: bool,
+}
+
+/// Bytes of a request or reply under way from which the time its transfer takes
+/// is not counted as waiting.
+const TRANSFER_LEN: usize = 64 << 10;
+
+/// How old the oldest outstanding request may grow before the connection counts
+/// as dead: this many timeouts, and never less than
+/// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
+const STUCK_TIMEOUTS: u32 = 10;
+/// See [`STUCK_TIMEOUTS`].
+const STUCK_MIN: Duration = Duration::from_secs(10);
+/// Age that counts as death where requests have no timeout.
+const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Capacity the input buffer keeps when it empties, in bytes.
+const INPUT_KEPT_MAX: usize = 64 << 10;
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            state: LinkState::Idle,
+            fifo: VecDeque::new(),
+            abandoned: 0,
+            handshake: Output::default(),
+            output: Output::default(),
+            input: Vec::new(),
+            input_needed: 0,
+            database: None,
+            progress: Time(0),
+            failures: 0,
+            send_blocked: false,
+            is_dirty: false,
+        }
+    }
+}
+
+impl Link {
+    /// Where the link is in its life.
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// Exchanges waiting for a reply, late ones included.
+    #[inline]
+    pub fn in_flight(&self) -> usize {
+        self.fifo.len()
+    }
+
+    /// Whether somebody waits for a reply that is not overdue already: if not,
+    /// no timeout of a request is pending.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.fifo.len() > self.abandoned
+    }
+
+    /// Bytes not sent yet.
+    #[inline]
+    pub fn unsent_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Bytes of a reply that is not whole yet.
+    pub fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Whether it takes another request; if not, clients that need it wait.
+    #[inline]
+    pub fn has_room(&self, limits: &Limits) -> bool {
+        self.fifo.len() < limits.link_in_flight_max as usize
+            && self.output.len() < limits.link_output_len_max as usize
+    }
+
+    /// Whether it has drained far enough to let waiting clients go on: well
+    /// below the bound, so that they do not stop again at once.
+    pub fn has_drained(&self, limits: &Limits) -> bool {
+        self.fifo.len() <= limits.link_in_flight_max as usize / 2
+            && self.output.len() <= limits.link_output_len_max as usize / 2
+    }
+
+    /// Whether a connection must be made for the requests that wait.
+    pub fn wants_connection(&self, now: Time) -> bool {
+        match self.state {
+            LinkState::Idle => true,
+            LinkState::Backoff { until } => now >= until,
+            _ => false,
+        }
+    }
+
+    /// Whether requests fail at once, because connecting failed moments ago.
+    #[inline]
+    pub fn is_down(&self, now: Time) -> bool {
+        matches!(self.state, LinkState::Backoff { until } if now < until)
+    }
+
+    /// Notes that a connection is being made.
+    pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
+        self.state = LinkState::Connecting { deadline: now + options.connect_timeout };
+    }
+
+    /// Notes that the connection stands, and prepares the handshake.
+    pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
+        let mut left = 0;
+        let out = self.handshake.buf();
+        if let Some(password) = &options.password {
+            reply::array(out, 2);
+            reply::bulk(out, b"AUTH");
+            reply::bulk(out, password.as_bytes());
+            left += 1;
+        }
+        let last = options.databases.saturating_sub(1);
+        let selects = [(last > 0, last), (last > 0 || options.database != 0, options.database)];
+        for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
+            reply::array(out, 2);
+            reply::bulk(out, b"SELECT");
+            reply::bulk(out, database.to_string().as_bytes());
+            left += 1;
+        }
+        self.progress = now;
+        let deadline = now + options.connect_timeout;
+        self.state = match left {
+            0 => LinkState::Ready,
+            left => LinkState::Handshaking { left, deadline },
+        };
+        if left == 0 {
+            self.failures = 0;
+        }
+    }
+
+    /// Buffer to append one request to; follow with [`Link::enqueue`].
+    #[inline]
+    pub fn request_buf(&mut self) -> &mut Vec<u8> {
+        self.output.buf()
+    }
+
+    /// Puts an exchange behind the others, for the request whose `len` bytes
+    /// were just appended to [`Link::request_buf`].
+    #[inline]
+    pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
+        if self.fifo.is_empty() {
+            self.progress = now;
+        }
+        self.fifo.push_back(Exchange { owner, started: now, len: len as u32, class });
+    }
+
+    /// What can be sent now.
+    #[inline]
+    pub fn unsent(&self) -> &[u8] {
+        match self.state {
+            LinkState::Ready => self.output.unsent(),
+            LinkState::Handshaking { .. } => self.handshake.unsent(),
+            _ => &[],
+        }
+    }
+
+    /// Notes that the socket took `len` bytes of [`Link::unsent`].
+    #[inline]
+    pub fn advance(&mut self, len: usize) {
+        match self.state {
+            LinkState::Ready => self.output.advance(len),
+            _ => self.handshake.advance(len),
+        }
+    }
+
+    /// Takes bytes from the backend and hands each whole reply, with the
+    /// exchange it belongs to, to `deliver`. Late replies to abandoned
+    /// exchanges are handed over as well, with an owner of `None`.
+    ///
+    /// # Errors
+    /// When the backend breaks the protocol or refuses the handshake: lose the
+    /// connection.
+    pub fn handle_input(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        now: Time,
+        mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<(), BackendFault> {
+        self.progress = now;
+        if self.input.is_empty() {
+            let consumed = self.take_replies(bytes, limits, &mut deliver)?;
+            self.input.extend_from_slice(&bytes[consumed..]);
+            return Ok(());
+        }
+        self.input.extend_from_slice(bytes);
+        if self.input.len() < self.input_needed {
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let consumed = self.take_replies(&input, limits, &mut deliver)?;
+        input.drain(..consumed);
+        if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
+            self.input = input;
+        }
+        Ok(())
+    }
+
+    fn take_replies(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<usize, BackendFault> {
+        let mut pos = 0;
+        while pos < bytes.len() {
+            let rest = &bytes[pos..];
+            match frame_reply(rest, limits.reply_len_max, limits.reply_depth_max) {
+                Ok(Framing::Ready { len, kind }) => {
+                    pos += len;
+                    if let LinkState::Handshaking { left, deadline } = self.state {
+                        self.on_handshake_reply(kind, left, deadline)?;
+                        continue;
+                    }
+                    let Some(mut exchange) = self.fifo.pop_front() else {
+                        return Err(BackendFault::Protocol);
+                    };
+                    if self.abandoned > 0 {
+                        self.abandoned -= 1;
+                        exchange.owner = Owner::None;
+                    }
+                    deliver(&exchange, kind, &rest[..len]);
+                }
+                Ok(Framing::NeedMore { at_least }) => {
+                    self.input_needed = at_least;
+                    break;
+                }
+                Err(_) => return Err(BackendFault::Protocol),
+            }
+        }
+        Ok(pos)
+    }
+
+    fn on_handshake_reply(
+        &mut self,
+        kind: Kind,
+        left: u8,
+        deadline: Time,
+    ) -> Result<(), BackendFault> {
+        if kind != Kind::Simple {
+            return Err(BackendFault::Handshake);
+        }
+        self.state = match left - 1 {
+            0 => {
+                self.failures = 0;
+                LinkState::Ready
+            }
+            left => LinkState::Handshaking { left, deadline },
+        };
+        Ok(())
+    }
+
+    /// When [`Link::handle_timeout`] has something to do at the earliest.
+    pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
+        // The worker's own requests may wait until the connection stands.
+        let is_timed = |exchange: &&Exchange| {
+            self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
+        };
+        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
+        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
+        let connection = match self.state {
+            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
+                Some(deadline)
+            }
+            LinkState::Ready if !self.fifo.is_empty() => Some(self.stuck_at(options)),
+            _ => None,
+        };
+        match (request, connection) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// When bytes of a large request or reply last moved, if one is under way:
+    /// nothing times out while it does, however long it takes.
+    fn transferring(&self) -> Option<Time> {
+        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
+        is_large.then_some(self.progress)
+    }
+
+    fn since(&self, exchange: &Exchange) -> Time {
+        self.transferring().map_or(exchange.started, |moved| moved.max(exchange.started))
+    }
+
+    /// Notes that the socket took a part of what was offered.
+    pub fn note_progress(&mut self, now: Time) {
+        self.progress = now;
+    }
+
+    /// By the age of the oldest request, not by silence: a backend that drops
+    /// a request and answers the next would stay out of step for ever.
+    fn stuck_at(&self, options: &LinkOptions) -> Time {
+        self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
+            + match options.timeout {
+                Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
+                None => STUCK_WITHOUT_TIMEOUT,
+            }
+    }
+
+    /// Gives up the exchanges whose time is up and hands each to `expired`.
+    /// Requests that were sent are abandoned; while the connection does not
+    /// stand yet none was, and they are taken back: what a client is told was
+    /// not sent is never executed.
+    ///
+    /// # Errors
+    /// When the whole connection is dead: connecting took too long, or the
+    /// backend has been silent for many timeouts.
+    pub fn handle_timeout(
+        &mut self,
+        options: &LinkOptions,
+        now: Time,
+        mut expired: impl FnMut(&Exchange),
+    ) -> Result<(), BackendFault> {
+        let transferring = self.transferring();
+        if let Some(timeout) = options.timeout {
+            if self.state != LinkState::Ready {
+                self.take_back_expired(timeout, now, &mut expired);
+            } else {
+                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
+                    if now
+                        < transferring.map_or(exchange.started, |at| at.max(exchange.started))
+                            + timeout
+                    {
+                        break;
+                    }
+                    expired(exchange);
+                    exchange.owner = Owner::None;
+                    self.abandoned += 1;
+                }
+            }
+        }
+        match self.state {
+            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. }
+                if now >= deadline =>
+            {
+                Err(BackendFault::Connect)
+            }
+            LinkState::Ready if !self.fifo.is_empty() && now >= self.stuck_at(options) => {
+                Err(BackendFault::Timeout)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the expired requests from the front of the unsent output. The
+    /// worker's own stay, as those behind them may rely on them (`SELECT`).
+    #[cold]
+    fn take_back_expired(
+        &mut self,
+        timeout: Duration,
+        now: Time,
+        expired: &mut impl FnMut(&Exchange),
+    ) {
+        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
+        let count = self.fifo.iter().take_while(is_expired).count();
+        if count == 0 {
+            return;
+        }
+        let unsent = self.output.unsent();
+        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
+        for exchange in self.fifo.drain(..count) {
+            let end = position + exchange.len as usize;
+            if matches!(exchange.owner, Owner::Internal(_)) {
+                kept.push(exchange);
+                kept_bytes.extend_from_slice(&unsent[position..end]);
+            } else {
+                expired(&exchange);
+            }
+            position = end;
+        }
+        kept_bytes.extend_from_slice(&unsent[position..]);
+        for exchange in kept.into_iter().rev() {
+            self.fifo.push_front(exchange);
+        }
+        self.output.clear();
+        *self.output.buf() = kept_bytes;
+    }
+
+    /// Ends the connection. Each exchange goes to `lost`, with whether its
+    /// request may have reached the backend; with `keep_unsent`, those of
+    /// which not a byte was sent stay and go out on the next connection.
+    pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost)) {
+        // The unsent requests are the last of the output: count backwards.
+        // What is kept is in one piece, so it ends at the first that is not to
+        // go out again: an abandoned one, or a question of the worker's own
+        // about the connection that is lost.
+        let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
+        let mut keeps = keep_unsent;
+        for (index, exchange) in self.fifo.iter().enumerate().rev() {
+            let len = exchange.len as usize;
+            if len > unsent_len {
+                break;
+            }
+            unsent_len -= len;
+            unsent += 1;
+            let is_internal = matches!(exchange.owner, Owner::Internal(_));
+            keeps &= index >= self.abandoned && !is_internal;
+            if keeps {
+                kept += 1;
+                kept_len += len;
+            }
+        }
+        let total = self.fifo.len();
+        for (index, exchange) in self.fifo.drain(..total - kept).enumerate() {
+            let sent = if index + unsent >= total { Sent::No } else { Sent::Maybe };
+            lost(Lost { exchange, sent });
+        }
+        self.output.keep_last(kept_len);
+        self.database = None;
+        self.abandoned = 0;
+        self.handshake.clear();
+        self.input = Vec::new();
+        self.input_needed = 0;
+        self.send_blocked = false;
+        self.state = LinkState::Idle;
+    }
+
+    /// Notes that connecting failed, and how long to wait before the next
+    /// attempt: doubling, with `jitter` (any random number) so that many links
+    /// do not come back at once. Call after [`Link::on_lost`].
+    pub fn on_backoff(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
+        let doubled = options.backoff_min * 2u32.saturating_pow(self.failures.min(16));
+        let pause = doubled.min(options.backoff_max).max(options.backoff_min);
+        let half = pause / 2;
+        let spread = half.as_nanos().max(1) as u64;
+        self.failures = self.failures.saturating_add(1);
+        self.state =
+            LinkState::Backoff { until: now + half + Duration::from_nanos(jitter % spread) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Key;
+
+    fn options() -> LinkOptions {
+        LinkOptions {
+            password: None,
+            database: 0,
+            databases: 1,
+            timeout: Some(Duration::from_millis(400)),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+        }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn owner(sequence: u32) -> Owner {
+        Owner::Session { session: Key::NONE, sequence }
+    }
+
+    fn ready_link() -> Link {
+        let mut link = Link::default();
+        link.on_connecting(&options(), at(0));
+        link.on_connected(&options(), at(0));
+        link
+    }
+
+    fn ask(link: &mut Link, sequence: u32, now: Time) {
+        link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        link.enqueue(owner(sequence), 0, 14, now);
+    }
+
+    fn replies(link: &mut Link, bytes: &[u8], now: Time) -> Vec<(Owner, Vec<u8>)> {
+        let mut got = Vec::new();
+        link.handle_input(bytes, &Limits::default(), now, |exchange, _, reply| {
+            got.push((exchange.owner, reply.to_vec()));
+        })
+        .unwrap();
+        got
+    }
+
+    #[test]
+    fn a_request_that_times_out_fails_alone_and_its_late_reply_is_skipped() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        ask(&mut link, 1, at(300));
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(400), |exchange| expired.push(exchange.owner)).unwrap();
+        assert_eq!(expired, [owner(0)]);
+        assert_eq!(link.deadline(&options()), Some(at(700)));
+        let got = replies(&mut link, b"+late\r\n+mine\r\n", at(500));
+        assert_eq!(got, [(Owner::None, b"+late\r\n".to_vec()), (owner(1), b"+mine\r\n".to_vec())]);
+        assert_eq!(link.in_flight(), 0);
+    }
+
+    #[test]
+    fn only_a_long_silence_ends_the_connection() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        assert!(link.handle_timeout(&options(), at(9_999), |_| ()).is_ok());
+        ask(&mut link, 1, at(9_999));
+        assert_eq!(link.handle_timeout(&options(), at(10_000), |_| ()), Err(BackendFault::Timeout));
+    }
+
+    #[test]
+    fn replies_are_framed_however_they_are_split() {
+        let bytes = b"$5\r\nhello\r\n*2\r\n:1\r\n$-1\r\n-ERR no\r\n";
+        for split in 0..bytes.len() {
+            let mut link = ready_link();
+            (0..3).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            let mut got = replies(&mut link, &bytes[..split], at(1));
+            got.extend(replies(&mut link, &bytes[split..], at(2)));
+            assert_eq!(got.len(), 3, "split at {split}");
+            assert_eq!(got.iter().flat_map(|(_, reply)| reply.clone()).collect::<Vec<_>>(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_keeps_what_it_has_not_sent() {
+        for taken in 0..=42 {
+            let mut link = ready_link();
+            (0..3).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            link.advance(taken);
+            let mut lost = Vec::new();
+            link.on_lost(true, |one| lost.push((one.exchange.owner, one.sent)));
+            let begun = taken.div_ceil(14) as u32;
+            let expected: Vec<_> = (0..begun).map(|i| (owner(i), Sent::Maybe)).collect();
+            assert_eq!(lost, expected, "{taken} bytes taken");
+            link.on_connecting(&options(), at(5));
+            link.on_connected(&options(), at(6));
+            assert_eq!(link.unsent().len(), 42 - begun as usize * 14);
+            assert_eq!(link.in_flight(), 3 - begun as usize);
+        }
+    }
+
+    #[test]
+    fn a_request_that_times_out_before_the_connection_stands_is_never_sent() {
+        let mut link = Link::default();
+        link.on_connecting(&options(), at(0));
+        let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n";
+        ask(&mut link, 0, at(0));
+        link.request_buf().extend_from_slice(select);
+        link.enqueue(Owner::Internal(Internal::Select), 0, select.len(), at(0));
+        ask(&mut link, 1, at(0));
+        ask(&mut link, 2, at(300));
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(400), |exchange| expired.push(exchange.owner)).unwrap();
+        assert_eq!(expired, [owner(0), owner(1)]);
+        assert_eq!(link.deadline(&options()), Some(at(700)));
+        link.on_connected(&options(), at(500));
+        assert_eq!(link.unsent(), [&select[..], b"*1\r\n$4\r\nPING\r\n"].concat());
+        let got = replies(&mut link, b"+OK\r\n+mine\r\n", at(600));
+        assert_eq!(got[0].0, Owner::Internal(Internal::Select));
+        assert_eq!(got[1], (owner(2), b"+mine\r\n".to_vec()));
+    }
+
+    #[test]
+    fn what_is_kept_for_the_next_connection_is_whole() {
+        let unanswered = Owner::None;
+        let probe = Owner::Internal(Internal::Probe);
+        for (owners, kept) in [
+            ([owner(0), unanswered, owner(2)], 3),
+            ([owner(0), probe, owner(2)], 1),
+            ([owner(0), owner(1), probe], 0),
+        ] {
+            let mut link = ready_link();
+            for (number, owner) in owners.into_iter().enumerate() {
+                link.request_buf().extend_from_slice(format!("+{number}\r\n").as_bytes());
+                link.enqueue(owner, 0, 4, at(0));
+            }
+            let mut lost = 0;
+            link.on_lost(true, |one| {
+                assert_eq!(one.sent, Sent::No);
+                lost += 1;
+            });
+            assert_eq!((link.in_flight(), lost), (kept, 3 - kept));
+            link.on_connecting(&options(), at(1));
+            link.on_connected(&options(), at(1));
+            let all = b"+0\r\n+1\r\n+2\r\n";
+            assert_eq!(link.unsent(), &all[12 - 4 * kept..]);
+        }
+    }
+
+    #[test]
+    fn requests_wait_for_the_handshake() {
+        let options = LinkOptions { password: Some("secret".into()), database: 3, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        ask(&mut link, 0, at(0));
+        link.on_connected(&options, at(1));
+        assert!(link.unsent().starts_with(b"*2\r\n$4\r\nAUTH\r\n"));
+        link.advance(link.unsent().len());
+        assert!(link.unsent().is_empty());
+        assert!(replies(&mut link, b"+OK\r\n+OK\r\n", at(2)).is_empty());
+        assert_eq!(link.state(), LinkState::Ready);
+        assert_eq!(link.unsent(), b"*1\r\n$4\r\nPING\r\n");
+        let refused = |link: &mut Link| {
+            link.on_lost(false, |_| ());
+            link.on_connecting(&options, at(3));
+            link.on_connected(&options, at(3));
+            link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
+        };
+        assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn the_handshake_makes_sure_of_the_last_database() {
+        let options = LinkOptions { databases: 16, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        link.on_connected(&options, at(0));
+        let (last, own) =
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
+        assert_eq!(link.unsent(), [&last[..], own].concat());
+        let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
+        assert_eq!(refused, Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn pauses_between_attempts_double_and_are_bounded() {
+        let mut link = Link::default();
+        for attempt in 0..10u32 {
+            link.on_backoff(&options(), at(0), 12_345_678_901);
+            let LinkState::Backoff { until } = link.state() else { panic!("no backoff") };
+            let most = Duration::from_millis(50 * (1 << attempt)).min(Duration::from_secs(2));
+            let pause = until - at(0);
+            assert!(pause >= most / 2 && pause <= most, "attempt {attempt}: {pause:?}");
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! COMMAND and its subcommands, answered from the command table as Redis 7
+//! answers them, except that commands come in the order of their names.
+
+use keyway_command::{
+    Args, Argument, BeginSearch, COMMANDS, Categories, Command, FindKeys, Flags, KeyFlags, KeySpec,
+    Refusal, Request, Verb, lookup,
+};
+use keyway_resp::reply::{array, bulk, error, integer, null, simple};
+
+/// Appends the one reply to `args`, a COMMAND with or without a subcommand.
+pub fn reply(args: &Args, out: &mut Vec<u8>) {
+    let request = match Request::resolve(*args) {
+        Ok(request) => request,
+        Err(refusal) => return refusal.write_error(*args, out),
+    };
+    match request.command.verb {
+        Verb::CommandCount => integer(out, COMMANDS.len() as i64),
+        Verb::CommandInfo if args.len() > 2 => infos(args, out),
+        Verb::Command | Verb::CommandInfo => every_info(out),
+        Verb::CommandDocs => docs(args, out),
+        Verb::CommandList => list(args, out),
+        Verb::CommandGetkeys => keys(args, out, |key, _, out| bulk(out, key)),
+        Verb::CommandGetkeysandflags => keys(args, out, |key, flags, out| {
+            array(out, 2);
+            bulk(out, key);
+            words(flags.len(), flags.words(), out);
+        }),
+        _ => help(request.command, out),
+    }
+}
+
+/// The command of `name`, where a subcommand is `client|list`.
+fn find(name: &[u8]) -> Option<&'static Command> {
+    match name.iter().position(|byte| *byte == b'|') {
+        Some(bar) => lookup(&name[..bar])?.subcommand(&name[bar + 1..]),
+        None => lookup(name),
+    }
+}
+
+fn every_info(out: &mut Vec<u8>) {
+    array(out, COMMANDS.len());
+    COMMANDS.iter().for_each(|command| info(command, out));
+}
+
+fn infos(args: &Args, out: &mut Vec<u8>) {
+    array(out, args.len() - 2);
+    for name in args.from(2) {
+        match find(name) {
+            Some(command) => info(command, out),
+            None => null(out),
+        }
+    }
+}
+
+fn info(command: &Command, out: &mut Vec<u8>) {
+    array(out, 10);
+    bulk(out, command.name.as_bytes());
+    integer(out, command.arity.into());
+    words(command.flags.len(), command.flags.words(), out);
+    integer(out, command.first_key.into());
+    integer(out, command.last_key.into());
+    integer(out, command.key_step.into());
+    array(out, command.acl.len());
+    for category in command.acl.words() {
+        out.extend_from_slice(b"+@");
+        out.extend_from_slice(category.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    array(out, command.tips.len());
+    command.tips.iter().for_each(|tip| bulk(out, tip.as_bytes()));
+    array(out, command.key_specs.len());
+    command.key_specs.iter().for_each(|spec| key_spec(spec, out));
+    array(out, command.subcommands.len());
+    command.subcommands.iter().for_each(|subcommand| info(subcommand, out));
+}
+
+/// An array of simple strings.
+fn words(count: usize, words: impl Iterator<Item = &'static str>, out: &mut Vec<u8>) {
+    array(out, count);
+    words.for_each(|word| simple(out, word));
+}
+
+fn key_spec(spec: &KeySpec, out: &mut Vec<u8>) {
+    let mut map = Map::begin(out);
+    if !spec.notes.is_empty() {
+        map.text("notes", spec.notes);
+    }
+    words(spec.flags.len(), spec.flags.words(), map.value("flags"));
+    let out = map.value("begin_search");
+    match spec.begin {
+        BeginSearch::Index(index) => variant("index", &[("index", index)], out),
+        BeginSearch::Keyword { keyword, start_from } => {
+            let mut begin = Map::begin(out);
+            begin.text("type", "keyword");
+            let mut fields = Map::begin(begin.value("spec"));
+            fields.text("keyword", keyword);
+            integer(fields.value("startfrom"), start_from.into());
+            fields.end();
+            begin.end();
+        }
+        BeginSearch::Unknown => variant("unknown", &[], out),
+    }
+    let out = map.value("find_keys");
+    match spec.find {
+        FindKeys::Range { last_key, key_step, limit } => {
+            variant(
+                "range",
+                &[("lastkey", last_key), ("keystep", key_step), ("limit", limit)],
+                out,
+            );
+        }
+        FindKeys::KeyNum { key_num_index, first_key, key_step } => {
+            let fields =
+                [("keynumidx", key_num_index), ("firstkey", first_key), ("keystep", key_step)];
+            variant("keynum", &fields, out);
+        }
+        FindKeys::Unknown => variant("unknown", &[], out),
+    }
+    map.end();
+}
+
+/// A way to find keys: its type and the numbers that specify it.
+fn variant(kind: &str, fields: &[(&str, i16)], out: &mut Vec<u8>) {
+    let mut map = Map::begin(out);
+    map.text("type", kind);
+    let mut spec = Map::begin(map.value("spec"));
+    for (name, number) in fields {
+        integer(spec.value(name), (*number).into());
+    }
+    spec.end();
+    map.end();
+}
+
+fn docs(args: &Args, out: &mut Vec<u8>) {
+    let asked = || args.from(2).filter_map(find);
+    if args.len() == 2 {
+        array(out, COMMANDS.len() * 2);
+        COMMANDS.iter().for_each(|command| documented(command, out));
+    } else {
+        array(out, asked().count() * 2);
+        asked().for_each(|command| documented(command, out));
+    }
+}
+
+/// A command's name, and the map of what is told about it.
+fn documented(command: &Command, out: &mut Vec<u8>) {
+    bulk(out, command.name.as_bytes());
+    let docs = command.docs;
+    let mut map = Map::begin(out);
+    map.text("summary", command.summary);
+    map.text("since", command.since);
+    map.text("group", command.group);
+    map.text_if_any("complexity", command.complexity);
+    if !docs.doc_flags.is_empty() {
+        words(docs.doc_flags.len(), docs.doc_flags.iter().copied(), map.value("doc_flags"));
+    }
+    map.text_if_any("deprecated_since", docs.deprecated_since);
+    map.text_if_any("replaced_by", docs.replaced_by);
+    if !docs.history.is_empty() {
+        let out = map.value("history");
+        array(out, docs.history.len());
+        for (version, change) in docs.history {
+            array(out, 2);
+            bulk(out, version.as_bytes());
+            bulk(out, change.as_bytes());
+        }
+    }
+    if !docs.arguments.is_empty() {
+        arguments(docs.arguments, map.value("arguments"));
+    }
+    if !command.subcommands.is_empty() {
+        let out = map.value("subcommands");
+        array(out, command.subcommands.len() * 2);
+        command.subcommands.iter().for_each(|subcommand| documented(subcommand, out));
+    }
+    map.end();
+}
+
+fn arguments(arguments: &[Argument], out: &mut Vec<u8>) {
+    array(out, arguments.len());
+    for argument in arguments {
+        let mut map = Map::begin(out);
+        map.text("name", argument.name);
+        map.text("type", argument.kind);
+        if let Some(index) = argument.key_spec_index {
+            integer(map.value("key_spec_index"), index.into());
+        }
+        if let Some(token) = argument.token {
+            map.text("token", token);
+        }
+        map.text_if_any("since", argument.since);
+        map.text_if_any("deprecated_since", argument.deprecated_since);
+        if !argument.flags.is_empty() {
+            words(argument.flags.len(), argument.flags.iter().copied(), map.value("flags"));
+        }
+        if !argument.arguments.is_empty() {
+            self::arguments(argument.arguments, map.value("arguments"));
+        }
+        map.end();
+    }
+}
+
+/// A map in the making, as RESP2 knows it: an array of keys and values. Which
+/// fields there are depends on the command, so its length is put before it
+/// when all are there; none has so many that the length takes two digits.
+struct Map<'o> {
+    out: &'o mut Vec<u8>,
+    length_at: usize,
+    length: usize,
+}
+
+impl<'o> Map<'o> {
+    fn begin(out: &'o mut Vec<u8>) -> Map<'o> {
+        Map { length_at: out.len(), length: 0, out }
+    }
+
+    /// Appends `key`; the caller appends its value to what is returned.
+    fn value(&mut self, key: &str) -> &mut Vec<u8> {
+        bulk(self.out, key.as_bytes());
+        self.length += 2;
+        self.out
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        bulk(self.value(key), text.as_bytes());
+    }
+
+    fn text_if_any(&mut self, key: &str, text: &str) {
+        if !text.is_empty() {
+            self.text(key, text);
+        }
+    }
+
+    fn end(self) {
+        let mut head = Vec::new();
+        array(&mut head, self.length);
+        self.out.splice(self.length_at..self.length_at, head);
+    }
+}
+
+fn list(args: &Args, out: &mut Vec<u8>) {
+    let is = |index: usize, word: &[u8]| {
+        args.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
+    };
+    let value = args.get(4).unwrap_or_default();
+    if args.len() == 2 {
+        names(out, |_| true);
+    } else if args.len() != 5 || !is(2, b"filterby") {
+        error(out, "ERR syntax error");
+    } else if is(3, b"module") {
+        // No command of the table comes from a module.
+        array(out, 0);
+    } else if is(3, b"aclcat") {
+        let category = Categories::parse(value);
+        names(out, |command| category.is_some_and(|category| command.acl.contains(category)));
+    } else if is(3, b"pattern") {
+        let pattern = value.to_ascii_lowercase();
+        names(out, |command| fits(&pattern, command.name.as_bytes()));
+    } else {
+        error(out, "ERR syntax error");
+    }
+}
+
+/// An array of the names of all commands and subcommands that `wanted` wants.
+fn names(out: &mut Vec<u8>, wanted: impl Fn(&Command) -> bool) {
+    let all =
+        || COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    array(out, all().filter(|command| wanted(command)).count());
+    for command in all().filter(|command| wanted(command)) {
+        bulk(out, command.name.as_bytes());
+    }
+}
+
+/// Whether `name` fits the glob `pattern`: `*`, `?`, `[a-z]`, `[^a-z]`, `\`.
+/// Only the latest star is tried again, so that the time is bounded by the
+/// product of the lengths.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut rest, mut at) = (pattern, 0);
+    let mut retry: Option<(&[u8], usize)> = None;
+    while at < name.len() {
+        if let Some(behind) = rest.strip_prefix(b"*") {
+            retry = Some((behind, at));
+            rest = behind;
+        } else if let Some(behind) = fits_byte(rest, name[at]) {
+            rest = behind;
+            at += 1;
+        } else if let Some((behind, from)) = retry {
+            retry = Some((behind, from + 1));
+            (rest, at) = (behind, from + 1);
+        } else {
+            return false;
+        }
+    }
+    rest.iter().all(|byte| *byte == b'*')
+}
+
+/// What is left of `pattern` behind its first element if `byte` fits that.
+fn fits_byte(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (first, rest) = pattern.split_first()?;
+    match (first, rest) {
+        (b'?', _) => Some(rest),
+        (b'[', _) => fits_class(rest, byte),
+        (b'\\', [literal, rest @ ..]) => (*literal == byte).then_some(rest),
+        (literal, _) => (*literal == byte).then_some(rest),
+    }
+}
+
+/// The same for a class, given from behind its bracket. One that is not
+/// closed ends with the pattern.
+fn fits_class(class: &[u8], byte: u8) -> Option<&[u8]> {
+    let (mut rest, negated) = match class.strip_prefix(b"^") {
+        Some(rest) => (rest, true),
+        None => (class, false),
+    };
+    let mut found = false;
+    loop {
+        rest = match rest {
+            [] => break,
+            [b']', behind @ ..] => {
+                rest = behind;
+                break;
+            }
+            [b'\\', literal, behind @ ..] => {
+                found |= *literal == byte;
+                behind
+            }
+            [low, b'-', high, behind @ ..] => {
+                found |= (*low.min(high)..=*low.max(high)).contains(&byte);
+                behind
+            }
+            [literal, behind @ ..] => {
+                found |= *literal == byte;
+                behind
+            }
+        };
+    }
+    (found != negated).then_some(rest)
+}
+
+/// The keys of the command line behind `COMMAND GETKEYS`, each written by
+/// `write_one`.
+fn keys(args: &Args, out: &mut Vec<u8>, write_one: impl Fn(&[u8], KeyFlags, &mut Vec<u8>)) {
+    let line = Args::new(args.buf(), &args.ranges()[2..]);
+    let resolved = Request::resolve(line);
+    let command = match &resolved {
+        Ok(request) => request.command,
+        Err(Refusal::Arity(command)) => command,
+        Err(_) => return error(out, "ERR Invalid command specified"),
+    };
+    if command.key_specs.iter().all(|spec| spec.flags.contains(KeyFlags::NOT_KEY)) {
+        return error(out, "ERR The command has no key arguments");
+    }
+    let Ok(request) = resolved else {
+        return error(out, "ERR Invalid number of arguments specified for command");
+    };
+    let mut found = Vec::new();
+    if request.keys_and_flags(&mut found).is_err()
+        && !command.flags.contains(Flags::NO_MANDATORY_KEYS)
+    {
+        return error(out, "ERR Invalid arguments specified for command");
+    }
+    array(out, found.len());
+    for (index, flags) in found {
+        write_one(&line[index as usize], flags, out);
+    }
+}
+
+/// The lines of the container's HELP.
+fn help(subcommand: &Command, out: &mut Vec<u8>) {
+    let container = subcommand.name.split('|').next().and_then(|name| lookup(name.as_bytes()));
+    let lines = container.map_or(&[][..], |container| container.docs.help);
+    words(lines.len(), lines.iter().copied(), out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::ByteRange;
+    use keyway_testkit::{Client, RedisServer, Value};
+    use std::collections::BTreeSet;
+
+    fn answer(line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut end = 0;
+        let range = |word: &&str| {
+            end += word.len();
+            ByteRange::new(end - word.len(), end)
+        };
+        let ranges: Vec<_> = words.iter().map(range).collect();
+        let mut out = Vec::new();
+        reply(&Args::new(words.concat().as_bytes(), &ranges), &mut out);
+        String::from_utf8(out).expect("the table is text")
+    }
+
+    fn server_answer(client: &mut Client, line: &str) -> String {
+        let mut out = Vec::new();
+        write(&in_order(client.command(&line.split(' ').collect::<Vec<_>>())), &mut out);
+        String::from_utf8(out).expect("the server's table is text")
+    }
+
+    /// The reply with everything that Redis orders by hash ordered by name:
+    /// commands with their subcommands.
+    fn in_order(value: Value) -> Value {
+        let Value::Array(items) = value else { return value };
+        let mut items: Vec<_> = items.into_iter().map(in_order).collect();
+        let names_command = |item: &Value| {
+            let Value::Array(fields) = item else { return false };
+            fields.len() == 10 && matches!(fields[1], Value::Integer(_))
+        };
+        if items.iter().all(names_command) {
+            items.sort();
+        }
+        let is_docs = |pair: &[Value]| {
+            matches!(pair, [Value::Bulk(_), Value::Array(fields)]
+                if fields.first() == Some(&Value::bulk("summary")))
+        };
+        if items.len() % 2 == 0 && items.chunks(2).all(is_docs) {
+            let mut pairs: Vec<_> = items.chunks(2).map(<[Value]>::to_vec).collect();
+            pairs.sort();
+            items = pairs.concat();
+        }
+        Value::Array(items)
+    }
+
+    fn write(value: &Value, out: &mut Vec<u8>) {
+        match value {
+            Value::Simple(text) => simple(out, std::str::from_utf8(text).expect("text")),
+            Value::Error(text) => error(out, std::str::from_utf8(text).expect("text")),
+            Value::Integer(number) => integer(out, *number),
+            Value::Bulk(bytes) => bulk(out, bytes),
+            Value::Nil => null(out),
+            Value::NilArray => keyway_resp::reply::null_array(out),
+            Value::Array(items) => {
+                array(out, items.len());
+                items.iter().for_each(|item| write(item, out));
+            }
+        }
+    }
+
+    /// A server whose version the table describes, or `None`, said aloud.
+    fn server() -> Option<RedisServer> {
+        let version = std::process::Command::new("redis-server").arg("--version").output();
+        let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+        if !version.as_ref().is_ok_and(|version| version.contains("v=7.0.")) {
+            eprintln!("skipped: needs redis-server 7.0 to compare with, found {version:?}");
+            return None;
+        }
+        Some(RedisServer::start())
+    }
+
+    /// Names of commands that the server knows too: CLIENT has subcommands of
+    /// later versions here, which its own container entry shows.
+    fn shared_names() -> impl Iterator<Item = &'static str> {
+        let all = COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
+        all.filter(|it| it.name != "client" && !it.since.starts_with("7.2")).map(|it| it.name)
+    }
+
+    #[test]
+    fn info_and_docs_of_every_command_are_those_of_the_server() {
+        let Some(server) = server() else { return };
+        let mut client = server.client();
+        for name in shared_names() {
+            for subcommand in ["INFO", "DOCS"] {
+                let line = format!("COMMAND {subcommand} {name}");
+                assert_eq!(answer(&line), server_answer(&mut client, &line), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_is_told_and_counted() {
+        let Some(server) = server() else { return };
+        let mut client = server.client();
+        let names = |value: Value| -> BTreeSet<String> {
+            value.array().iter().map(|entry| entry.array()[0].text()).collect()
+        };
+        let names_here: BTreeSet<String> =
+            COMMANDS.iter().map(|command| command.name.to_owned()).collect();
+        assert_eq!(names(client.words("COMMAND")), names_here);
+        assert!(answer("COMMAND").starts_with(&format!("*{}\r\n", names_here.len())));
+        assert_eq!(answer("COMMAND"), answer("COMMAND INFO"));
+        assert!(answer("COMMAND DOCS").starts_with(&format!("*{}\r\n", 2 * names_here.len())));
+        assert_eq!(answer("COMMAND COUNT"), server_answer(&mut client, "COMMAND COUNT"));
+    }
+
+    #[test]
+    fn particular_lines_are_answered_as_the_server_answers_them() {
+        let Some(server) = server() else { return };
+        let mut client = server.client();
+        for line in "\
+            COMMAND HELP\n\
+            command info get nosuch set\n\
+            COMMAND INFO CLIENT|LIST client|list|x client| |list nosuch|list get|x\n\
+            COMMAND DOCS nosuch\n\
+            COMMAND DOCS GET nosuch xgroup|create\n\
+            COMMAND nosuch\n\
+            COMMAND COUNT x\n\
+            COMMAND HELP x\n\
+            COMMAND LIST FILTERBY\n\
+            COMMAND LIST FILTERBY MODULE x\n\
+            COMMAND LIST FILTERBY nosuch x\n\
+            COMMAND LIST nosuch PATTERN x\n\
+            COMMAND LIST FILTERBY PATTERN x y\n\
+            COMMAND LIST FILTERBY ACLCAT nosuch\n\
+            COMMAND LIST FILTERBY ACLCAT @read\n\
+            COMMAND GETKEYS\n\
+            COMMAND GETKEYS GET\n\
+            COMMAND GETKEYS nosuch a\n\
+            COMMAND GETKEYS CLIENT nosuch\n\
+            COMMAND GETKEYS GET a\n\
+            COMMAND GETKEYS GET a b\n\
+            COMMAND GETKEYS MSET a 1 b 2\n\
+            COMMAND GETKEYS OBJECT ENCODING\n\
+            COMMAND GETKEYS OBJECT ENCODING a\n\
+            COMMAND GETKEYS CONFIG GET a\n\
+            COMMAND GETKEYS SPUBLISH a b\n\
+            COMMAND GETKEYS EVAL s 0\n\
+            COMMAND GETKEYS EVAL s x\n\
+            COMMAND GETKEYS ZUNIONSTORE d 0 a\n\
+            COMMAND GETKEYS XREAD STREAMS a b 0 0\n\
+            COMMAND GETKEYSANDFLAGS SET a b\n\
+            COMMAND GETKEYSANDFLAGS SET a b GET\n\
+            COMMAND GETKEYSANDFLAGS ZUNIONSTORE d 2 a b\n\
+            COMMAND GETKEYSANDFLAGS PUBLISH a b"
+            .lines()
+        {
+            assert_eq!(answer(line), server_answer(&mut client, line), "{line}");
+        }
+    }
+
+    #[test]
+    fn lists_name_the_commands_the_server_lists() {
+        let Some(server) = server() else { return };
+        let mut client = server.client();
+        let shared: BTreeSet<&str> = shared_names().chain(["client"]).collect();
+        let bulks = |text: &str| -> BTreeSet<String> {
+            let names = text.split("\r\n").filter(|line| shared.contains(line));
+            names.map(str::to_owned).collect()
+        };
+        let filters = [
+            "ACLCAT read",
+            "ACLCAT SCRIPTING",
+            "ACLCAT dangerous",
+            "PATTERN xr*",
+            "PATTERN XR*",
+            "PATTERN *",
+            "PATTERN client*",
+            "PATTERN client|i*",
+            "PATTERN ?et",
+            "PATTERN [gs]et",
+            "PATTERN [^g]et",
+            "PATTERN [a-gs]et*",
+            "PATTERN \\get",
+            "PATTERN *e*t*",
+            "PATTERN [get",
+            "PATTERN nosuch",
+            "PATTERN z*[b-",
+            "PATTERN *store",
+            "PATTERN z*store*",
+            "PATTERN [z-x]*",
+        ];
+        let filtered = filters.map(|filter| format!("COMMAND LIST FILTERBY {filter}"));
+        for line in filtered.iter().map(String::as_str).chain(["COMMAND LIST"]) {
+            let by_server = server_answer(&mut client, line);
+            assert_eq!(bulks(&answer(line)), bulks(&by_server), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_is_answered_at_once() {
+        let pattern = "*a".repeat(5000);
+        assert_eq!(answer(&format!("COMMAND LIST FILTERBY PATTERN {pattern}")), "*0\r\n");
+    }
+}

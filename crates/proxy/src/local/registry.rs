@@ -1,0 +1,73 @@
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// What other clients may learn of a client.
+#[derive(Clone, Debug)]
+pub struct ClientEntry {
+    /// Its address, as in `CLIENT LIST`.
+    pub addr: String,
+    /// Our address it connected to.
+    pub laddr: String,
+    /// Worker that serves it.
+    pub worker: u16,
+    /// Position of its pool.
+    pub pool: u16,
+    /// Unix time it connected at, in seconds.
+    pub connected_unix: u64,
+    /// `CLIENT SETNAME`; empty if none.
+    pub name: String,
+    /// `CLIENT SETINFO lib-name`; empty if none.
+    pub lib_name: String,
+    /// `CLIENT SETINFO lib-ver`; empty if none.
+    pub lib_ver: String,
+    /// Database it last selected.
+    pub database: u32,
+}
+
+/// Every client of the process. Locked when clients come, go or name
+/// themselves, never by a request for data.
+#[derive(Debug, Default)]
+pub struct ClientRegistry {
+    entries: Mutex<BTreeMap<u64, ClientEntry>>,
+}
+
+impl ClientRegistry {
+    /// Adds a client under its id.
+    pub fn insert(&self, id: u64, entry: ClientEntry) {
+        self.entries.lock().insert(id, entry);
+    }
+
+    /// Removes a client that left.
+    pub fn remove(&self, id: u64) {
+        self.entries.lock().remove(&id);
+    }
+
+    /// Number of clients.
+    pub fn len(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Changes a client's entry.
+    pub fn update(&self, id: u64, change: impl FnOnce(&mut ClientEntry)) {
+        if let Some(entry) = self.entries.lock().get_mut(&id) {
+            change(entry);
+        }
+    }
+
+    /// A copy of a client's entry.
+    pub fn get(&self, id: u64) -> Option<ClientEntry> {
+        self.entries.lock().get(&id).cloned()
+    }
+
+    /// Visits every client in the order of their ids.
+    pub fn for_each(&self, mut visit: impl FnMut(u64, &ClientEntry)) {
+        for (&id, entry) in self.entries.lock().iter() {
+            visit(id, entry);
+        }
+    }
+}

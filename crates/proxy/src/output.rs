@@ -1,0 +1,88 @@
+/// Bytes on their way to a socket: appended at the end, taken from the front
+/// as the socket has room.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+/// Sent bytes are kept in front of unsent ones up to this many, then the rest
+/// is moved down. Smaller moves memory often; larger holds it longer.
+const SENT_KEPT_MAX: usize = 64 << 10;
+
+/// Capacity kept by an emptied output. Larger makes a burst's memory stay;
+/// smaller allocates again in every turn of a deep pipeline.
+const CAPACITY_KEPT_MAX: usize = 64 << 10;
+
+impl Output {
+    /// What has not been sent yet.
+    #[inline]
+    pub fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Number of bytes not sent yet.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Whether everything was sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.len() == self.sent
+    }
+
+    /// Where to append.
+    #[inline]
+    pub fn buf(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Notes that the socket took `len` bytes.
+    #[inline]
+    pub fn advance(&mut self, len: usize) {
+        self.sent += len;
+        assert!(self.sent <= self.bytes.len(), "more bytes sent than there were");
+        if self.is_empty() {
+            self.bytes.clear();
+            self.sent = 0;
+            if self.bytes.capacity() > CAPACITY_KEPT_MAX {
+                self.bytes = Vec::new();
+            }
+        } else if self.sent > SENT_KEPT_MAX && self.sent > self.bytes.len() / 2 {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Drops everything up to `len` unsent bytes from the end.
+    pub fn keep_last(&mut self, len: usize) {
+        let start = self.bytes.len() - len.min(self.len());
+        self.bytes.drain(..start);
+        self.sent = 0;
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        self.bytes = Vec::new();
+        self.sent = 0;
+    }
+
+    /// Bytes of memory held.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Takes over a whole buffer instead of copying it, when nothing waits
+    /// before it; what was held goes back in exchange.
+    pub fn swap_in(&mut self, bytes: &mut Vec<u8>) -> bool {
+        if !self.is_empty() {
+            return false;
+        }
+        self.sent = 0;
+        self.bytes.clear();
+        std::mem::swap(&mut self.bytes, bytes);
+        true
+    }
+}

@@ -1,0 +1,50 @@
+use keyway_base::Time;
+
+/// What `CLIENT REPLY` set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Every request is answered.
+    #[default]
+    On,
+    /// No request is answered.
+    Off,
+    /// The next request is not answered, those after it are.
+    SkipNext,
+}
+
+/// Who a client is, and what it has set on its connection.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Unique in the process, ascending; what `CLIENT ID` answers.
+    pub id: u64,
+    /// Whether it gave the password, or none is needed.
+    pub authenticated: bool,
+    /// The database it selected.
+    pub database: u32,
+    /// What `CLIENT REPLY` set.
+    pub reply_mode: ReplyMode,
+    /// `CLIENT NO-EVICT ON`.
+    pub no_evict: bool,
+    /// `CLIENT NO-TOUCH ON`.
+    pub no_touch: bool,
+    /// When it connected.
+    pub connected: Time,
+    /// When its last request came.
+    pub last_request: Time,
+}
+
+impl Identity {
+    /// A client that has just connected.
+    pub fn new(id: u64, authenticated: bool, now: Time) -> Self {
+        Self {
+            id,
+            authenticated,
+            database: 0,
+            reply_mode: ReplyMode::On,
+            no_evict: false,
+            no_touch: false,
+            connected: now,
+            last_request: now,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! ```text
+//!            handle_input            reserve / complete          poll output
+//!  client ──► input (unparsed) ──► order (slots + stash) ──► output ──► client
+//! ```
+//! A session at rest owns no buffer: input, order and output live in a
+//! [`Busy`], borrowed from the worker's [`BusyPool`] when bytes arrive and
+//! given back when the last reply has been sent and nothing is left unparsed.
+//! That is what keeps an idle connection under 1 KiB.
+
+mod busy;
+mod identity;
+
+pub use busy::{Busy, BusyPool};
+pub use identity::{Identity, ReplyMode};
+
+use keyway_base::Limits;
+
+/// One client's connection.
+#[derive(Debug)]
+pub struct Session {
+    /// Buffers; none while at rest.
+    pub busy: Option<Box<Busy>>,
+    /// Position of the pool this client talks to.
+    pub pool: u16,
+    /// Position of the listener it came through.
+    pub listener: u16,
+    /// No more is read: the client half-closed, broke the protocol, or quit.
+    /// The session ends when the last reply has left.
+    pub closing: bool,
+    /// The client sends no more; what it has sent is still answered.
+    pub ended: bool,
+    /// The client broke the protocol; told apart for the metrics.
+    pub broken: bool,
+    /// The socket took less than was offered; wait until it is writable.
+    pub send_blocked: bool,
+    /// The socket may hold unread bytes: reading stopped before it was
+    /// drained, and edge-triggered readiness is not told again.
+    pub unread: bool,
+    /// Unparsed input waits for room (own pipeline, own output or a link).
+    pub paused: bool,
+    /// In the list of a link that it waits for.
+    pub waits_for_link: bool,
+    /// In the worker's list of sessions with output or at their end.
+    pub is_dirty: bool,
+    /// In the worker's list of sessions to parse again.
+    pub is_resuming: bool,
+    /// Who the client is, and what it has set on its connection.
+    pub identity: Identity,
+}
+
+impl Session {
+    /// A new connection, at rest.
+    pub fn new(pool: u16, listener: u16, identity: Identity) -> Self {
+        Self {
+            busy: None,
+            pool,
+            listener,
+            closing: false,
+            ended: false,
+            broken: false,
+            send_blocked: false,
+            unread: false,
+            paused: false,
+            waits_for_link: false,
+            is_dirty: false,
+            is_resuming: false,
+            identity,
+        }
+    }
+
+    /// Whether undelivered replies have outgrown the hard bound.
+    pub fn is_overgrown(&self, limits: &Limits) -> bool {
+        self.busy
+            .as_ref()
+            .is_some_and(|busy| busy.undelivered() as u64 > limits.session_output_len_hard)
+    }
+
+    /// Whether nothing is in flight, unparsed or unsent.
+    pub fn is_at_rest(&self) -> bool {
+        self.busy.as_ref().is_none_or(|busy| busy.is_empty())
+    }
+
+    /// Whether every reply has left; input may be left over, which a session
+    /// at its end drops.
+    pub fn has_delivered(&self) -> bool {
+        self.busy.as_ref().is_none_or(|busy| busy.order.is_empty() && busy.output.is_empty())
+    }
+
+    /// Whether a paused session has room of its own again.
+    pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.has_room(limits))
+    }
+}

@@ -1,0 +1,57 @@
+//! A directory that lives as long as the value.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// A fresh directory, removed with everything in it on drop.
+#[derive(Debug)]
+pub struct TempDir {
+    path: PathBuf,
+}
+
+impl TempDir {
+    /// Makes a directory under the system's temporary one.
+    ///
+    /// # Panics
+    /// When the directory cannot be made: no test can go on without it.
+    pub fn new() -> TempDir {
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("keyway-test-{}-{nth}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // A process of the same id may have been killed here before.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path)
+            .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        TempDir { path }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file into it and returns the file's path.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path.join(name);
+        std::fs::write(&path, text)
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        path
+    }
+}
+
+impl Default for TempDir {
+    fn default() -> Self {
+        TempDir::new()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,64 @@
+//! Running a program to its end: redis-cli, redis-benchmark, python.
+
+use std::io::Write;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::temp::TempDir;
+
+/// What a tool said and how it ended.
+#[derive(Debug)]
+pub struct ToolOutput {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output alone.
+    pub stdout: String,
+    /// Standard output, then standard error.
+    pub text: String,
+}
+
+impl ToolOutput {
+    /// The same, once sure that the tool ended well.
+    ///
+    /// # Panics
+    /// When its exit status is not zero; the message carries its output.
+    #[must_use]
+    pub fn expect_success(self, what: &str) -> ToolOutput {
+        assert!(self.status.success(), "{what} ended with {}:\n{}", self.status, self.text);
+        self
+    }
+}
+
+/// Runs `program` with `arguments`, with `input` on its standard input, for
+/// at most `bound`.
+///
+/// # Panics
+/// When it cannot be started or does not end in time.
+pub fn run_tool(program: &str, arguments: &[&str], input: &[u8], bound: Duration) -> ToolOutput {
+    let directory = TempDir::new();
+    let input_path = directory.path().join("input");
+    let mut file = std::fs::File::create(&input_path).expect("a file in a fresh directory");
+    file.write_all(input).expect("a file in a fresh directory");
+    // Process gives a null standard input, so the shell opens the file.
+    let errors_path = directory.path().join("errors");
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"input=$1; errors=$2; shift 2; exec "$@" <"$input" 2>"$errors""#, "sh"]);
+    command.arg(&input_path).arg(&errors_path).arg(program).args(arguments);
+    let mut process = Process::spawn("tool", &mut command, directory.path());
+    let status = process.wait_exit(bound);
+    let stdout = process.log();
+    let errors = std::fs::read(&errors_path).unwrap_or_default();
+    let text = format!("{stdout}{}", String::from_utf8_lossy(&errors));
+    ToolOutput { status, stdout, text }
+}
+
+/// Whether `program` can be found on the search path.
+pub fn tool_is_installed(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", "command -v \"$1\"", "sh", program])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,204 @@
+//! CRC-16/XMODEM and CRC-32, eight bytes at a step ("slicing"): table `n` holds
+//! what a byte contributes once `n` more zero bytes have gone through the
+//! register. A byte-wise loop waits for a table load per byte.
+
+use super::word;
+
+/// Where a byte moves on in one step.
+const SLICES: usize = 8;
+
+static CRC32: [[u32; 256]; SLICES] = crc32_tables();
+static CRC16: [[u16; 256]; SLICES] = crc16_tables();
+
+const fn crc32_tables() -> [[u32; 256]; SLICES] {
+    const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
+    let mut tables = [[0u32; 256]; SLICES];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL_REFLECTED } else { 0 };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut slice = 1;
+    while slice < SLICES {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[slice - 1][byte];
+            tables[slice][byte] = (crc >> 8) ^ tables[0][(crc & 0xff) as usize];
+            byte += 1;
+        }
+        slice += 1;
+    }
+    tables
+}
+
+const fn crc16_tables() -> [[u16; 256]; SLICES] {
+    const POLYNOMIAL: u16 = 0x1021;
+    let mut tables = [[0u16; 256]; SLICES];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc & 0x8000 != 0 { POLYNOMIAL } else { 0 };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut slice = 1;
+    while slice < SLICES {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[slice - 1][byte];
+            tables[slice][byte] = (crc << 8) ^ tables[0][(crc >> 8) as usize];
+            byte += 1;
+        }
+        slice += 1;
+    }
+    tables
+}
+
+/// CRC-32 as in zlib.
+pub(super) fn crc32a(key: &[u8]) -> u32 {
+    let table = |slice: usize, word: u32, shift: u32| CRC32[slice][(word >> shift & 0xff) as usize];
+    let mut crc = u32::MAX;
+    let mut rest = key;
+    while rest.len() >= 8 {
+        let low = crc ^ word(rest);
+        let high = word(&rest[4..]);
+        crc = table(7, low, 0)
+            ^ table(6, low, 8)
+            ^ table(5, low, 16)
+            ^ table(4, low, 24)
+            ^ table(3, high, 0)
+            ^ table(2, high, 8)
+            ^ table(1, high, 16)
+            ^ table(0, high, 24);
+        rest = &rest[8..];
+    }
+    if rest.len() >= 4 {
+        let low = crc ^ word(rest);
+        crc = table(3, low, 0) ^ table(2, low, 8) ^ table(1, low, 16) ^ table(0, low, 24);
+        rest = &rest[4..];
+    }
+    for &byte in rest {
+        crc = (crc >> 8) ^ table(0, crc ^ u32::from(byte), 0);
+    }
+    !crc
+}
+
+/// The 15 bits of CRC-32 that libmemcached keeps.
+pub(super) fn crc32(key: &[u8]) -> u32 {
+    crc32a(key) >> 16 & 0x7fff
+}
+
+/// CRC-16 in a register of 32 bits that is never cut to 16: above the CRC stand
+/// the high bytes the CRC had one and two bytes earlier. So the CRC is taken of
+/// all but the last two bytes, and those go through the wide register.
+pub(super) fn crc16(key: &[u8]) -> u32 {
+    let (head, tail) = key.split_at(key.len().saturating_sub(2));
+    let mut register = u32::from(crc16_narrow(head));
+    for &byte in tail {
+        let index = (register >> 8) as u8 ^ byte;
+        register = (register << 8) ^ u32::from(CRC16[0][usize::from(index)]);
+    }
+    register
+}
+
+/// CRC-16/XMODEM.
+fn crc16_narrow(bytes: &[u8]) -> u16 {
+    let table = |slice: usize, byte: u8| CRC16[slice][usize::from(byte)];
+    let mut crc = 0u16;
+    let mut rest = bytes;
+    while let Some((&[a, b, c, d, e, f, g, h], after)) = rest.split_first_chunk() {
+        let [high, low] = crc.to_be_bytes();
+        crc = table(7, a ^ high)
+            ^ table(6, b ^ low)
+            ^ table(5, c)
+            ^ table(4, d)
+            ^ table(3, e)
+            ^ table(2, f)
+            ^ table(1, g)
+            ^ table(0, h);
+        rest = after;
+    }
+    if let Some((&[a, b, c, d], after)) = rest.split_first_chunk() {
+        let [high, low] = crc.to_be_bytes();
+        crc = table(3, a ^ high) ^ table(2, b ^ low) ^ table(1, c) ^ table(0, d);
+        rest = after;
+    }
+    for &byte in rest {
+        crc = (crc << 8) ^ table(0, (crc >> 8) as u8 ^ byte);
+    }
+    crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::samples;
+
+    /// Bit by bit.
+    fn reference_crc32(key: &[u8]) -> u32 {
+        let mut crc = u32::MAX;
+        for &byte in key {
+            crc ^= u32::from(byte);
+            for _ in 0..8 {
+                crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            }
+        }
+        !crc
+    }
+
+    /// Bit by bit.
+    fn reference_crc16(key: &[u8]) -> u16 {
+        let mut crc = 0u16;
+        for &byte in key {
+            crc ^= u16::from(byte) << 8;
+            for _ in 0..8 {
+                crc = if crc & 0x8000 != 0 { crc << 1 ^ 0x1021 } else { crc << 1 };
+            }
+        }
+        crc
+    }
+
+    #[test]
+    fn published_check_values_hold() {
+        assert_eq!(crc32a(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32a(b"The quick brown fox jumps over the lazy dog"), 0x414f_a339);
+        assert_eq!(crc16_narrow(b"123456789"), 0x31c3);
+        assert_eq!((crc32a(b""), crc16(b"")), (0, 0));
+    }
+
+    #[test]
+    fn crc32_is_fifteen_bits_of_crc32a() {
+        assert_eq!(crc32(b"123456789"), 0x4bf4);
+    }
+
+    #[test]
+    fn crc16_carries_the_high_bytes_of_the_two_crcs_before() {
+        assert_eq!(crc16(b"123456789") & 0xffff, 0x31c3);
+        for key in samples::keys().filter(|key| key.len() >= 2) {
+            let before = |count: usize| reference_crc16(&key[..key.len() - count]);
+            let expected = u32::from(before(0))
+                | u32::from(before(1) >> 8) << 16
+                | u32::from(before(2) >> 8) << 24;
+            assert_eq!(crc16(&key), expected);
+        }
+    }
+
+    #[test]
+    fn slicing_agrees_with_shifting_bits() {
+        for key in samples::keys() {
+            assert_eq!(crc32a(&key), reference_crc32(&key));
+            assert_eq!(crc16_narrow(&key), reference_crc16(&key));
+            assert_eq!(crc16(&key) as u16, reference_crc16(&key));
+        }
+    }
+}

@@ -1,0 +1,1066 @@
+//! Who is out of use, and why: one word per backend, shared by all workers.
+//!
+//! ```text
+//!        failure             failures in a row = after_failures
+//!   Up ─────────► Failing ──────────────────────────► Ejected ◄─────────┐
+//!   ▲ ◄───────────   │ ▲                              │    ▲            │ failure
+//!   │    success     └─┘ failure                claim │    │ failed     │
+//!   │                                                 ▼    │            │
+//!   └───────────────────────────────────────────── Rejoining            │
+//!   │   rejoined (serve, flush)                       │ rejoined        │
+//!   │                                                 ▼ (quarantine)    │
+//!   └──────────────────────────────────────────── Quarantined ──────────┘
+//!       quarantine ends, or an operator restores
+//! ```
+//!
+//! In a pool without ejection only `Up` and `Failing` occur. The differences
+//! from twemproxy: a server comes back because it answered a probe, not because
+//! time has passed, and requests for which every server is ejected are refused
+//! for as long as that lasts (twemproxy refuses them until its retry time and
+//! then lets real requests do the probing).
+//!
+//! Everything that decides a transition lives in one atomic word, so a
+//! compare-and-swap is the whole protocol and no ordering between variables is
+//! needed. The one exception is the epoch, by which workers learn that a ring
+//! is out of date.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use keyway_base::{BackendFault, Time};
+
+use crate::{BackendId, Ejection, Rejoin, Topology};
+
+/// How long a claim to probe a backend lasts before another worker may take
+/// over, in milliseconds. It covers a worker that stops in the middle of a
+/// probe. Shorter than a probe (connect, handshake, empty the server) would let
+/// two workers at it; longer keeps a sound server out for longer after such a
+/// stop.
+const CLAIM_LEN_MS: u64 = 60_000;
+
+/// Why a backend failed, by its latest failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FailureReason {
+    /// Refused, unreachable, or not connected in time.
+    Connect = 1,
+    /// No reply in time.
+    Timeout = 2,
+    /// It closed or reset the connection.
+    Closed = 3,
+    /// It answers `-LOADING`: its data set is not in memory yet.
+    Loading = 4,
+    /// It answers `-MASTERDOWN`: a replica without its primary.
+    MasterDown = 5,
+    /// It answers `-READONLY` to a write: a replica.
+    ReadOnly = 6,
+    /// It sent what is not its protocol.
+    Protocol = 7,
+    /// It refused our password or database.
+    Handshake = 8,
+}
+
+impl FailureReason {
+    /// Every reason.
+    pub const ALL: [FailureReason; 8] = [
+        FailureReason::Connect,
+        FailureReason::Timeout,
+        FailureReason::Closed,
+        FailureReason::Loading,
+        FailureReason::MasterDown,
+        FailureReason::ReadOnly,
+        FailureReason::Protocol,
+        FailureReason::Handshake,
+    ];
+
+    /// The name in logs and metric labels.
+    pub const fn label(self) -> &'static str {
+        match self {
+            FailureReason::Connect => "connect",
+            FailureReason::Timeout => "timeout",
+            FailureReason::Closed => "closed",
+            FailureReason::Loading => "loading",
+            FailureReason::MasterDown => "masterdown",
+            FailureReason::ReadOnly => "readonly",
+            FailureReason::Protocol => "protocol",
+            FailureReason::Handshake => "handshake",
+        }
+    }
+}
+
+impl From<BackendFault> for FailureReason {
+    fn from(fault: BackendFault) -> Self {
+        match fault {
+            BackendFault::Connect => FailureReason::Connect,
+            BackendFault::Timeout => FailureReason::Timeout,
+            BackendFault::Closed => FailureReason::Closed,
+            BackendFault::Protocol => FailureReason::Protocol,
+            BackendFault::Handshake => FailureReason::Handshake,
+        }
+    }
+}
+
+/// Where a backend stands. Requests go to it in [`HealthState::Up`] and
+/// [`HealthState::Failing`] only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum HealthState {
+    /// Its latest request succeeded, or none was made yet.
+    #[default]
+    Up = 0,
+    /// Its latest request failed, but not yet as many in a row as eject it.
+    Failing = 1,
+    /// Out of use until a probe succeeds.
+    Ejected = 2,
+    /// Out of use, and one worker is probing it.
+    Rejoining = 3,
+    /// It answers again but is kept out of use for what it may still hold.
+    Quarantined = 4,
+}
+
+impl HealthState {
+    /// Whether requests go to a backend in this state.
+    #[inline]
+    pub const fn is_usable(self) -> bool {
+        matches!(self, HealthState::Up | HealthState::Failing)
+    }
+
+    /// The name in logs and metric labels.
+    pub const fn label(self) -> &'static str {
+        match self {
+            HealthState::Up => "up",
+            HealthState::Failing => "failing",
+            HealthState::Ejected => "ejected",
+            HealthState::Rejoining => "rejoining",
+            HealthState::Quarantined => "quarantined",
+        }
+    }
+}
+
+/// A backend went from one state to another: what the log line of it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateChange {
+    /// Which backend.
+    pub backend: BackendId,
+    /// Its state before.
+    pub from: HealthState,
+    /// Its state now.
+    pub to: HealthState,
+    /// Its latest failure since it was last up.
+    pub reason: Option<FailureReason>,
+    /// Its failures in a row, up to 100,000.
+    pub failures: u32,
+    /// When the state is due to end: for an ejected backend the next probe, for
+    /// a quarantined one the end of the quarantine. `None` when nothing but an
+    /// event ends it.
+    pub until: Option<Time>,
+}
+
+/// The right, and the duty, to probe one ejected backend: connect, shake hands,
+/// and do as [`RejoinClaim::policy`] says; then hand the claim back through
+/// [`HealthBoard::rejoined`] or [`HealthBoard::rejoin_failed`].
+#[derive(Debug)]
+#[must_use = "the backend stays out of use until the claim is handed back or has run out"]
+pub struct RejoinClaim {
+    backend: BackendId,
+    policy: Rejoin,
+    word: Word,
+}
+
+impl RejoinClaim {
+    /// The backend to probe.
+    pub fn backend(&self) -> BackendId {
+        self.backend
+    }
+
+    /// What its pool wants: with [`Rejoin::Flush`] the server must be emptied
+    /// before the claim is handed back as a success.
+    pub fn policy(&self) -> Rejoin {
+        self.policy
+    }
+}
+
+/// All that is decided about a backend, in 64 bits: 3 of state, 4 of reason, 17
+/// of failures, 40 of the moment the state is due to end. A backend that is up
+/// is all zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Word {
+    state: HealthState,
+    reason: Option<FailureReason>,
+    failures: u32,
+    /// Whole milliseconds on the clock of [`Time`], rounded up.
+    due_ms: u64,
+}
+
+impl Word {
+    const FAILURES_MAX: u32 = 100_000;
+    const FAILURES_BITS: u32 = 17;
+    const DUE_BITS: u32 = 40;
+    /// One tick of `due_ms`. Were it shorter, two claims on one backend could be
+    /// the same word, and a lapsed one could pass for the other.
+    const EJECTION_MIN: Duration = Duration::from_millis(1);
+    /// Not due before an operator acts.
+    const NEVER: u64 = (1 << Word::DUE_BITS) - 1;
+
+    fn to_bits(self) -> u64 {
+        let reason = self.reason.map_or(0, |reason| reason as u64);
+        self.state as u64
+            | reason << 3
+            | u64::from(self.failures) << 7
+            | self.due_ms << (7 + Word::FAILURES_BITS)
+    }
+
+    fn from_bits(bits: u64) -> Word {
+        let state = match bits & 0b111 {
+            0 => HealthState::Up,
+            1 => HealthState::Failing,
+            2 => HealthState::Ejected,
+            3 => HealthState::Rejoining,
+            _ => HealthState::Quarantined,
+        };
+        let reason = (bits >> 3 & 0b1111) as usize;
+        Word {
+            state,
+            reason: reason.checked_sub(1).and_then(|index| FailureReason::ALL.get(index)).copied(),
+            failures: (bits >> 7) as u32 & ((1 << Word::FAILURES_BITS) - 1),
+            due_ms: bits >> (7 + Word::FAILURES_BITS),
+        }
+    }
+
+    /// `span` after `now` in whole milliseconds, never early.
+    fn due_after(now: Time, span: Duration) -> u64 {
+        (now + span).0.div_ceil(1_000_000).min(Word::NEVER)
+    }
+
+    fn is_due(self, now: Time) -> bool {
+        self.due_ms != Word::NEVER && self.due_ms <= now.as_millis()
+    }
+
+    fn until(self) -> Option<Time> {
+        let timed = matches!(
+            self.state,
+            HealthState::Ejected | HealthState::Rejoining | HealthState::Quarantined
+        );
+        (timed && self.due_ms != Word::NEVER).then(|| Time(self.due_ms * 1_000_000))
+    }
+
+    /// After one more failure; `None` when it makes no difference.
+    fn after_failure(
+        self,
+        reason: FailureReason,
+        now: Time,
+        ejection: Option<Ejection>,
+    ) -> Option<Word> {
+        let failures = (self.failures + 1).min(Word::FAILURES_MAX);
+        let failing =
+            Word { state: HealthState::Failing, reason: Some(reason), failures, due_ms: 0 };
+        match (self.state, ejection) {
+            // Late echoes of what ejected it.
+            (HealthState::Ejected | HealthState::Rejoining, _) => None,
+            (HealthState::Up | HealthState::Failing, None) => Some(failing),
+            (HealthState::Up | HealthState::Failing, Some(ejection))
+                if failures < ejection.after_failures.min(Word::FAILURES_MAX) =>
+            {
+                Some(failing)
+            }
+            (_, ejection) => {
+                let span = ejection.map_or(Duration::ZERO, |ejection| ejection.for_);
+                let due_ms = Word::due_after(now, span.max(Word::EJECTION_MIN));
+                Some(Word { state: HealthState::Ejected, due_ms, ..failing })
+            }
+        }
+    }
+}
+
+/// One backend's share of the board, on a cache line of its own: a failing
+/// backend must not slow down the successes of its neighbours.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Cell {
+    word: AtomicU64,
+    ejections: AtomicU64,
+    rejoins: AtomicU64,
+    ejection: Option<Ejection>,
+    pool_index: u32,
+}
+
+/// The health of every backend of one topology, shared by the workers.
+///
+/// Methods that may change a state return the change if there was one and they
+/// made it, so exactly one caller logs it. All of them may be called from any
+/// worker at any time.
+#[derive(Debug)]
+pub struct HealthBoard {
+    cells: Box<[Cell]>,
+    pool_epochs: Box<[AtomicU64]>,
+    epoch: AtomicU64,
+}
+
+impl HealthBoard {
+    /// A board on which every backend of `topology` is up.
+    pub fn new(topology: &Topology) -> HealthBoard {
+        let cells = topology
+            .pools()
+            .iter()
+            .zip(0..)
+            .flat_map(|(pool, pool_index)| {
+                pool.servers().iter().map(move |_| Cell {
+                    word: AtomicU64::new(0),
+                    ejections: AtomicU64::new(0),
+                    rejoins: AtomicU64::new(0),
+                    ejection: pool.ejection(),
+                    pool_index,
+                })
+            })
+            .collect();
+        let pool_epochs = topology.pools().iter().map(|_| AtomicU64::new(0)).collect();
+        HealthBoard { cells, pool_epochs, epoch: AtomicU64::new(0) }
+    }
+
+    /// Number of backends on the board.
+    pub fn backend_count(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Grows whenever some backend becomes usable or ceases to be. A worker
+    /// compares it once a turn, and looks at [`HealthBoard::pool_epoch`] of
+    /// each pool when it has grown.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        // ORDER: pairs with bump_epochs
+        self.epoch.load(Acquire)
+    }
+
+    /// Grows whenever a backend of this pool becomes usable or ceases to be.
+    /// Read it before [`HealthBoard::is_usable`] when building a ring: a change
+    /// in between then shows as an epoch newer than the ring's.
+    pub fn pool_epoch(&self, pool_index: usize) -> u64 {
+        // ORDER: pairs with bump_epochs
+        self.pool_epochs[pool_index].load(Acquire)
+    }
+
+    /// Whether requests go to the backend.
+    #[inline]
+    pub fn is_usable(&self, backend: BackendId) -> bool {
+        self.state(backend).is_usable()
+    }
+
+    /// Where the backend stands.
+    pub fn state(&self, backend: BackendId) -> HealthState {
+        self.word(backend).state
+    }
+
+    /// Its latest failure since it was last up.
+    pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
+        self.word(backend).reason
+    }
+
+    /// Its failures in a row, up to 100,000.
+    pub fn failures(&self, backend: BackendId) -> u32 {
+        self.word(backend).failures
+    }
+
+    /// When its state is due to end, as in [`StateChange::until`].
+    pub fn until(&self, backend: BackendId) -> Option<Time> {
+        self.word(backend).until()
+    }
+
+    /// How often it was ejected.
+    pub fn ejections(&self, backend: BackendId) -> u64 {
+        self.cells[backend.index()].ejections.load(Relaxed)
+    }
+
+    /// How often it came back into use after an ejection.
+    pub fn rejoins(&self, backend: BackendId) -> u64 {
+        self.cells[backend.index()].rejoins.load(Relaxed)
+    }
+
+    /// A request was answered. Costs one load while nothing is wrong. Says
+    /// nothing about a backend that is out of use: that is the probe's to say.
+    #[inline]
+    pub fn note_success(&self, backend: BackendId) -> Option<StateChange> {
+        if self.cells[backend.index()].word.load(Relaxed) == 0 {
+            return None;
+        }
+        self.note_recovery(backend)
+    }
+
+    #[cold]
+    fn note_recovery(&self, backend: BackendId) -> Option<StateChange> {
+        self.update(backend, |word| (word.state == HealthState::Failing).then(Word::default))
+    }
+
+    /// A request or a connection failed at `now`. Ejects the backend when its
+    /// pool does so and this is one failure in a row too many. A quarantined
+    /// backend that fails is ejected again.
+    #[cold]
+    pub fn note_failure(
+        &self,
+        backend: BackendId,
+        reason: FailureReason,
+        now: Time,
+    ) -> Option<StateChange> {
+        let ejection = self.cells[backend.index()].ejection;
+        self.update(backend, |word| word.after_failure(reason, now, ejection))
+    }
+
+    /// The backends that are due for a probe, each of which some worker should
+    /// [claim](HealthBoard::try_claim_rejoin).
+    pub fn due_for_rejoin(&self, now: Time) -> impl Iterator<Item = BackendId> + '_ {
+        self.backends().filter(move |&backend| Self::is_claimable(self.word(backend), now))
+    }
+
+    /// When the next probe or end of a quarantine is due; `None` when nothing
+    /// is pending.
+    pub fn next_due(&self) -> Option<Time> {
+        self.backends().filter_map(|backend| self.until(backend)).min()
+    }
+
+    /// Takes on the probe of a backend that is due. Exactly one caller gets it;
+    /// it lapses after a minute, lest a worker that stopped keeps the backend
+    /// out for good.
+    pub fn try_claim_rejoin(&self, backend: BackendId, now: Time) -> Option<RejoinClaim> {
+        let policy = self.cells[backend.index()].ejection?.rejoin;
+        let before = self.word(backend);
+        if !Self::is_claimable(before, now) {
+            return None;
+        }
+        let due_ms = now.as_millis().saturating_add(CLAIM_LEN_MS).min(Word::NEVER);
+        let word = Word { state: HealthState::Rejoining, due_ms, ..before };
+        self.swap(backend, before, word).then_some(RejoinClaim { backend, policy, word })
+    }
+
+    /// The probe succeeded: the backend is back in use, or quarantined if that
+    /// is the policy. `None` if the claim had lapsed and another worker took
+    /// over.
+    pub fn rejoined(&self, claim: RejoinClaim, now: Time) -> Option<StateChange> {
+        let after = match claim.policy {
+            Rejoin::Serve | Rejoin::Flush => Word::default(),
+            Rejoin::Quarantine(span) => Word {
+                state: HealthState::Quarantined,
+                due_ms: span.map_or(Word::NEVER, |span| Word::due_after(now, span)),
+                ..claim.word
+            },
+        };
+        self.settle(claim, after)
+    }
+
+    /// The probe failed: the backend is out for another ejection time. `None`
+    /// if the claim had lapsed and another worker took over.
+    pub fn rejoin_failed(
+        &self,
+        claim: RejoinClaim,
+        reason: FailureReason,
+        now: Time,
+    ) -> Option<StateChange> {
+        let span = self.cells[claim.backend.index()].ejection?.for_;
+        let after = Word {
+            state: HealthState::Ejected,
+            reason: Some(reason),
+            failures: (claim.word.failures + 1).min(Word::FAILURES_MAX),
+            due_ms: Word::due_after(now, span.max(Word::EJECTION_MIN)),
+        };
+        self.settle(claim, after)
+    }
+
+    /// Ends one quarantine that is over by `now`; to be called until it returns
+    /// `None`.
+    pub fn end_quarantine(&self, now: Time) -> Option<StateChange> {
+        let over = |word: Word| word.state == HealthState::Quarantined && word.is_due(now);
+        self.backends()
+            .find_map(|backend| self.update(backend, |word| over(word).then(Word::default)))
+    }
+
+    /// Puts a backend back into use on an operator's word, whatever its state.
+    /// A claim in the hands of a worker is void.
+    pub fn restore(&self, backend: BackendId) -> Option<StateChange> {
+        self.update(backend, |_| Some(Word::default()))
+    }
+
+    fn backends(&self) -> impl Iterator<Item = BackendId> + use<> {
+        (0..self.cells.len() as u32).map(BackendId)
+    }
+
+    fn word(&self, backend: BackendId) -> Word {
+        Word::from_bits(self.cells[backend.index()].word.load(Relaxed))
+    }
+
+    /// Ejected for long enough, or claimed by a worker that never came back.
+    fn is_claimable(word: Word, now: Time) -> bool {
+        matches!(word.state, HealthState::Ejected | HealthState::Rejoining) && word.is_due(now)
+    }
+
+    /// Ends a claim, unless it has passed to someone else.
+    fn settle(&self, claim: RejoinClaim, after: Word) -> Option<StateChange> {
+        let RejoinClaim { backend, word, .. } = claim;
+        self.swap(backend, word, after).then(|| Self::change(backend, word, after)).flatten()
+    }
+
+    /// Applies `next` to the backend's word until it holds or declines.
+    fn update(
+        &self,
+        backend: BackendId,
+        next: impl Fn(Word) -> Option<Word>,
+    ) -> Option<StateChange> {
+        loop {
+            let before = self.word(backend);
+            let after = next(before)?;
+            if self.swap(backend, before, after) {
+                return Self::change(backend, before, after);
+            }
+        }
+    }
+
+    /// Replaces the word if it is still `before`, and keeps the counters and
+    /// epochs in step.
+    fn swap(&self, backend: BackendId, before: Word, after: Word) -> bool {
+        let cell = &self.cells[backend.index()];
+        let swapped =
+            cell.word.compare_exchange(before.to_bits(), after.to_bits(), Relaxed, Relaxed);
+        if swapped.is_err() {
+            return false;
+        }
+        let in_use_again = !before.state.is_usable() && after.state.is_usable();
+        let out_of_use = before.state.is_usable() && !after.state.is_usable();
+        let ejected_again =
+            before.state == HealthState::Quarantined && after.state == HealthState::Ejected;
+        if out_of_use || ejected_again {
+            cell.ejections.fetch_add(1, Relaxed);
+        }
+        if in_use_again {
+            cell.rejoins.fetch_add(1, Relaxed);
+        }
+        if out_of_use || in_use_again {
+            self.bump_epochs(cell.pool_index);
+        }
+        true
+    }
+
+    fn bump_epochs(&self, pool_index: u32) {
+        // ORDER: pairs with pool_epoch: whoever sees the new epoch sees the new state
+        self.pool_epochs[pool_index as usize].fetch_add(1, Release);
+        // ORDER: pairs with epoch: whoever sees it sees the pool's new epoch too
+        self.epoch.fetch_add(1, Release);
+    }
+
+    fn change(backend: BackendId, before: Word, after: Word) -> Option<StateChange> {
+        if before.state == after.state {
+            return None;
+        }
+        // A backend that is up again is told apart by what had been wrong.
+        let told = if after.state == HealthState::Up { before } else { after };
+        Some(StateChange {
+            backend,
+            from: before.state,
+            to: after.state,
+            reason: told.reason,
+            failures: told.failures,
+            until: after.until(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Epoch, Pool, PoolKind, Server, ShardedPool};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ejection(after_failures: u32, rejoin: Rejoin) -> Option<Ejection> {
+        Some(Ejection { after_failures, for_: 30 * SECOND, rejoin })
+    }
+
+    /// One pool of `count` servers for each ejection.
+    fn board(count: usize, ejections: &[Option<Ejection>]) -> HealthBoard {
+        let pools = ejections.iter().enumerate().map(|(pool, &ejection)| {
+            let servers =
+                (1..=count).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
+            let sharded = ShardedPool { ejection, ..ShardedPool::with_servers(servers) };
+            Pool { name: format!("pool{pool}"), kind: PoolKind::Sharded(sharded) }
+        });
+        HealthBoard::new(&Topology::new(Epoch(1), pools.collect()))
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn word_survives_packing() {
+        for state in [
+            HealthState::Up,
+            HealthState::Failing,
+            HealthState::Ejected,
+            HealthState::Rejoining,
+            HealthState::Quarantined,
+        ] {
+            for reason in FailureReason::ALL.map(Some).into_iter().chain([None]) {
+                for (failures, due_ms) in [(0, 0), (3, 77), (Word::FAILURES_MAX, Word::NEVER)] {
+                    let word = Word { state, reason, failures, due_ms };
+                    assert_eq!(Word::from_bits(word.to_bits()), word);
+                }
+            }
+        }
+        assert_eq!(Word::default().to_bits(), 0);
+    }
+
+    #[test]
+    fn ejected_after_failures_in_a_row_and_not_before() {
+        let board = board(2, &[ejection(3, Rejoin::Serve)]);
+        let backend = BackendId(1);
+        for _ in 0..5 {
+            assert!(board.note_failure(backend, FailureReason::Timeout, at(1)).is_some());
+            assert_eq!(board.note_failure(backend, FailureReason::Closed, at(1)), None);
+            assert_eq!(board.failures(backend), 2);
+            let change = board.note_success(backend).unwrap();
+            assert_eq!((change.from, change.to), (HealthState::Failing, HealthState::Up));
+            assert_eq!((change.reason, change.failures), (Some(FailureReason::Closed), 2));
+            assert_eq!(board.note_success(backend), None);
+        }
+        assert_eq!(board.epoch(), 0);
+        board.note_failure(backend, FailureReason::Timeout, at(1));
+        board.note_failure(backend, FailureReason::Timeout, at(1));
+        assert_eq!(
+            board.note_failure(backend, FailureReason::Loading, at(2)),
+            Some(StateChange {
+                backend,
+                from: HealthState::Failing,
+                to: HealthState::Ejected,
+                reason: Some(FailureReason::Loading),
+                failures: 3,
+                until: Some(at(32)),
+            })
+        );
+        assert!(!board.is_usable(backend) && board.is_usable(BackendId(0)));
+        assert_eq!((board.epoch(), board.pool_epoch(0), board.ejections(backend)), (1, 1, 1));
+        assert_eq!(board.note_failure(backend, FailureReason::Timeout, at(3)), None);
+        assert_eq!(board.note_success(backend), None);
+        assert_eq!(board.next_due(), Some(at(32)));
+    }
+
+    #[test]
+    fn without_ejection_failures_are_only_recorded() {
+        let board = board(1, &[None]);
+        let backend = BackendId(0);
+        let change = board.note_failure(backend, FailureReason::Connect, at(0)).unwrap();
+        assert_eq!((change.to, change.until), (HealthState::Failing, None));
+        for _ in 0..200_000 {
+            assert_eq!(board.note_failure(backend, FailureReason::Protocol, at(0)), None);
+        }
+        assert_eq!(board.failures(backend), Word::FAILURES_MAX);
+        assert_eq!(board.reason(backend), Some(FailureReason::Protocol));
+        assert!(board.is_usable(backend));
+        assert_eq!((board.epoch(), board.next_due()), (0, None));
+        assert!(board.try_claim_rejoin(backend, at(1_000)).is_none());
+    }
+
+    #[test]
+    fn comes_back_by_a_probe_and_not_by_the_clock() {
+        let board = board(1, &[ejection(1, Rejoin::Flush)]);
+        let backend = BackendId(0);
+        board.note_failure(backend, FailureReason::Connect, at(0));
+        assert_eq!(board.due_for_rejoin(Time(29_999_999_999)).count(), 0);
+        assert!(board.try_claim_rejoin(backend, Time(29_999_999_999)).is_none());
+        assert_eq!(board.due_for_rejoin(at(30)).collect::<Vec<_>>(), [backend]);
+        let claim = board.try_claim_rejoin(backend, at(30)).unwrap();
+        assert_eq!((claim.backend(), claim.policy()), (backend, Rejoin::Flush));
+        assert_eq!(board.due_for_rejoin(at(30)).count(), 0);
+        assert_eq!(board.state(backend), HealthState::Rejoining);
+        let change = board.rejoin_failed(claim, FailureReason::Timeout, at(31)).unwrap();
+        assert_eq!((change.to, change.until), (HealthState::Ejected, Some(at(61))));
+        assert_eq!((change.failures, board.epoch()), (2, 1));
+        let claim = board.try_claim_rejoin(backend, at(61)).unwrap();
+        let change = board.rejoined(claim, at(62)).unwrap();
+        assert_eq!((change.from, change.to), (HealthState::Rejoining, HealthState::Up));
+        assert_eq!(change.reason, Some(FailureReason::Timeout));
+        assert_eq!((board.epoch(), board.rejoins(backend), board.failures(backend)), (2, 1, 0));
+    }
+
+    #[test]
+    fn lapsed_claim_passes_on_and_counts_no_more() {
+        let board = board(1, &[ejection(1, Rejoin::Flush)]);
+        let backend = BackendId(0);
+        board.note_failure(backend, FailureReason::Connect, at(0));
+        let lapsed = board.try_claim_rejoin(backend, at(30)).unwrap();
+        assert!(board.try_claim_rejoin(backend, at(89)).is_none());
+        let current = board.try_claim_rejoin(backend, at(90)).unwrap();
+        assert_eq!(board.rejoined(lapsed, at(91)), None);
+        assert_eq!(board.state(backend), HealthState::Rejoining);
+        assert!(board.rejoined(current, at(92)).is_some());
+    }
+
+    #[test]
+    fn quarantine_ends_by_time_or_by_an_operator_and_failure_breaks_it() {
+        let board = board(
+            1,
+            &[
+                ejection(1, Rejoin::Quarantine(Some(600 * SECOND))),
+                ejection(1, Rejoin::Quarantine(None)),
+            ],
+        );
+        let (timed, endless) = (BackendId(0), BackendId(1));
+        for backend in [timed, endless] {
+            board.note_failure(backend, FailureReason::Closed, at(0));
+            let claim = board.try_claim_rejoin(backend, at(30)).unwrap();
+            let change = board.rejoined(claim, at(30)).unwrap();
+            assert_eq!(change.to, HealthState::Quarantined);
+            assert_eq!(change.until, (backend == timed).then_some(at(630)));
+            assert!(!board.is_usable(backend));
+        }
+        assert_eq!(board.end_quarantine(at(629)), None);
+        assert_eq!(board.end_quarantine(at(630)).map(|change| change.backend), Some(timed));
+        assert_eq!(board.end_quarantine(at(1_000_000)), None);
+        assert!(board.is_usable(timed) && !board.is_usable(endless));
+
+        let change = board.note_failure(endless, FailureReason::Closed, at(700)).unwrap();
+        assert_eq!((change.from, change.to), (HealthState::Quarantined, HealthState::Ejected));
+        assert_eq!((change.until, board.ejections(endless)), (Some(at(730)), 2));
+        let claim = board.try_claim_rejoin(endless, at(730)).unwrap();
+        board.rejoined(claim, at(730));
+        assert_eq!(board.restore(endless).map(|change| change.to), Some(HealthState::Up));
+        assert_eq!(board.restore(endless), None);
+        assert!(board.is_usable(endless));
+        assert_eq!((board.rejoins(timed), board.rejoins(endless)), (1, 1));
+    }
+
+    #[test]
+    fn epoch_of_one_pool_says_nothing_of_another() {
+        let board = board(2, &[ejection(1, Rejoin::Serve), ejection(1, Rejoin::Serve)]);
+        board.note_failure(BackendId(3), FailureReason::Closed, at(0));
+        assert_eq!((board.epoch(), board.pool_epoch(0), board.pool_epoch(1)), (1, 0, 1));
+        assert_eq!(board.backend_count(), 4);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Advance(u64),
+        Failure(u32, FailureReason),
+        Success(u32),
+        Claim(u32),
+        ClaimDue,
+        Rejoined(usize),
+        RejoinFailed(usize, FailureReason),
+        EndQuarantine,
+        Restore(u32),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let backend = 0..POLICIES.len() as u32;
+        let reason = prop::sample::select(&FailureReason::ALL[..]);
+        let op = prop_oneof![
+            2 => (0u64..100_000).prop_map(Op::Advance),
+            8 => (backend.clone(), reason.clone()).prop_map(|(b, r)| Op::Failure(b, r)),
+            2 => backend.clone().prop_map(Op::Success),
+            2 => backend.clone().prop_map(Op::Claim),
+            4 => Just(Op::ClaimDue),
+            2 => any::<usize>().prop_map(Op::Rejoined),
+            1 => (any::<usize>(), reason).prop_map(|(i, r)| Op::RejoinFailed(i, r)),
+            1 => Just(Op::EndQuarantine),
+            1 => backend.prop_map(Op::Restore),
+        ];
+        prop::collection::vec(op, 1..120)
+    }
+
+    const POLICIES: [Option<(u32, u64, Rejoin)>; 5] = [
+        None,
+        Some((1, 0, Rejoin::Serve)),
+        Some((2, 30_000, Rejoin::Flush)),
+        Some((3, 7, Rejoin::Quarantine(Some(Duration::from_millis(50_000))))),
+        Some((2, 1_000, Rejoin::Quarantine(None))),
+    ];
+
+    /// A backend as one would write it without sharing; moments are in whole
+    /// milliseconds.
+    #[derive(Clone, Debug, Default)]
+    enum Model {
+        #[default]
+        Up,
+        Failing(u32),
+        Ejected {
+            due: u64,
+        },
+        Rejoining {
+            claim: usize,
+            due: u64,
+        },
+        Quarantined {
+            due: Option<u64>,
+        },
+    }
+
+    #[derive(Default)]
+    struct Models {
+        states: [Model; 5],
+        ejections: [u64; 5],
+        rejoins: [u64; 5],
+        now: u64,
+        claims_made: usize,
+    }
+
+    impl Models {
+        fn state(&self, backend: usize) -> HealthState {
+            match self.states[backend] {
+                Model::Up => HealthState::Up,
+                Model::Failing(_) => HealthState::Failing,
+                Model::Ejected { .. } => HealthState::Ejected,
+                Model::Rejoining { .. } => HealthState::Rejoining,
+                Model::Quarantined { .. } => HealthState::Quarantined,
+            }
+        }
+
+        fn eject(&mut self, backend: usize) {
+            let span = POLICIES[backend].unwrap().1.max(1);
+            self.states[backend] = Model::Ejected { due: self.now + span };
+        }
+
+        fn fail(&mut self, backend: usize) {
+            let failures = match self.states[backend] {
+                Model::Up => 1,
+                Model::Failing(failures) => failures + 1,
+                Model::Quarantined { .. } => u32::MAX,
+                Model::Ejected { .. } | Model::Rejoining { .. } => return,
+            };
+            match POLICIES[backend] {
+                Some((after_failures, ..)) if failures >= after_failures => {
+                    self.ejections[backend] += 1;
+                    self.eject(backend);
+                }
+                _ => self.states[backend] = Model::Failing(failures),
+            }
+        }
+
+        fn is_claimable(&self, backend: usize) -> bool {
+            match self.states[backend] {
+                Model::Ejected { due } | Model::Rejoining { due, .. } => due <= self.now,
+                _ => false,
+            }
+        }
+
+        fn claim(&mut self, backend: usize) -> bool {
+            let claimable = self.is_claimable(backend);
+            if claimable {
+                let due = self.now + 60_000;
+                self.states[backend] = Model::Rejoining { claim: self.claims_made, due };
+                self.claims_made += 1;
+            }
+            claimable
+        }
+
+        fn holds(&self, backend: usize, number: usize) -> bool {
+            matches!(self.states[backend], Model::Rejoining { claim, .. } if claim == number)
+        }
+
+        fn put_back(&mut self, backend: usize) {
+            if !self.state(backend).is_usable() {
+                self.rejoins[backend] += 1;
+            }
+            self.states[backend] = Model::Up;
+        }
+
+        fn rejoin(&mut self, backend: usize, number: usize) {
+            if !self.holds(backend, number) {
+                return;
+            }
+            match POLICIES[backend].unwrap().2 {
+                Rejoin::Serve | Rejoin::Flush => self.put_back(backend),
+                Rejoin::Quarantine(span) => {
+                    let due = span.map(|span| self.now + span.as_millis() as u64);
+                    self.states[backend] = Model::Quarantined { due };
+                }
+            }
+        }
+
+        fn quarantine_over(&self) -> Option<usize> {
+            (0..5).find(|&backend| {
+                matches!(self.states[backend],
+                    Model::Quarantined { due: Some(due) } if due <= self.now)
+            })
+        }
+    }
+
+    /// The board, the model, and the claims handed out with their numbers.
+    struct Pair {
+        board: HealthBoard,
+        models: Models,
+        claims: Vec<(usize, RejoinClaim)>,
+    }
+
+    impl Pair {
+        fn try_claim(&mut self, backend: BackendId, now: Time) {
+            let number = self.models.claims_made;
+            let claim = self.board.try_claim_rejoin(backend, now);
+            assert_eq!(claim.is_some(), self.models.claim(backend.index()));
+            self.claims.extend(claim.map(|claim| (number, claim)));
+        }
+
+        fn take_claim(&mut self, pick: usize) -> Option<(usize, RejoinClaim)> {
+            let count = self.claims.len();
+            (count > 0).then(|| self.claims.swap_remove(pick % count))
+        }
+
+        /// Does `op` on both sides; the changes the board spoke of.
+        fn apply(&mut self, op: Op) -> Vec<StateChange> {
+            let now = Time(self.models.now * 1_000_000);
+            let mut changes = Vec::new();
+            match op {
+                Op::Advance(span) => self.models.now += span,
+                Op::Failure(backend, reason) => {
+                    self.models.fail(backend as usize);
+                    changes.extend(self.board.note_failure(BackendId(backend), reason, now));
+                }
+                Op::Success(backend) => {
+                    if self.models.state(backend as usize).is_usable() {
+                        self.models.states[backend as usize] = Model::Up;
+                    }
+                    changes.extend(self.board.note_success(BackendId(backend)));
+                }
+                Op::Claim(backend) => self.try_claim(BackendId(backend), now),
+                Op::ClaimDue => {
+                    let due: Vec<_> = self.board.due_for_rejoin(now).collect();
+                    let expected = (0..5).filter(|&index| self.models.is_claimable(index));
+                    assert!(due.iter().map(|backend| backend.index()).eq(expected));
+                    if let Some(&backend) = due.first() {
+                        self.try_claim(backend, now);
+                    }
+                }
+                Op::Rejoined(pick) => {
+                    if let Some((number, claim)) = self.take_claim(pick) {
+                        self.models.rejoin(claim.backend().index(), number);
+                        changes.extend(self.board.rejoined(claim, now));
+                    }
+                }
+                Op::RejoinFailed(pick, reason) => {
+                    if let Some((number, claim)) = self.take_claim(pick) {
+                        let index = claim.backend().index();
+                        if self.models.holds(index, number) {
+                            self.models.eject(index);
+                        }
+                        changes.extend(self.board.rejoin_failed(claim, reason, now));
+                    }
+                }
+                Op::EndQuarantine => {
+                    let over = self.models.quarantine_over();
+                    over.into_iter().for_each(|index| self.models.put_back(index));
+                    changes.extend(self.board.end_quarantine(now));
+                }
+                Op::Restore(backend) => {
+                    self.models.put_back(backend as usize);
+                    changes.extend(self.board.restore(BackendId(backend)));
+                }
+            }
+            changes
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn board_agrees_with_a_naive_model(ops in ops()) {
+            let ejections = POLICIES.map(|policy| {
+                policy.map(|(after_failures, millis, rejoin)| Ejection {
+                    after_failures,
+                    for_: Duration::from_millis(millis),
+                    rejoin,
+                })
+            });
+            let board = board(1, &ejections);
+            let mut pair = Pair { board, models: Models::default(), claims: Vec::new() };
+            let mut epoch = 0;
+            for op in ops {
+                let before: Vec<_> = (0..5).map(|index| pair.models.state(index)).collect();
+                let claiming = matches!(op, Op::Claim(_) | Op::ClaimDue);
+                let changes = pair.apply(op);
+                let mut expected_changes = 0;
+                for (index, &from) in before.iter().enumerate() {
+                    let (backend, to) = (BackendId(index as u32), pair.models.state(index));
+                    prop_assert_eq!(pair.board.state(backend), to);
+                    prop_assert_eq!(pair.board.ejections(backend), pair.models.ejections[index]);
+                    prop_assert_eq!(pair.board.rejoins(backend), pair.models.rejoins[index]);
+                    prop_assert_eq!(pair.board.reason(backend).is_some(), to != HealthState::Up);
+                    epoch += u64::from(from.is_usable() != to.is_usable());
+                    if from != to && !claiming {
+                        expected_changes += 1;
+                        let told = changes.first().map(|told| (told.backend, told.from, told.to));
+                        prop_assert_eq!(told, Some((backend, from, to)));
+                    }
+                }
+                prop_assert_eq!(changes.len(), expected_changes);
+                prop_assert_eq!(pair.board.epoch(), epoch);
+            }
+        }
+    }
+
+    /// Runs `work` in `count` threads at once and gathers what they return.
+    fn in_threads<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+        let start = Barrier::new(count as usize);
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..count)
+                .map(|number| {
+                    let (start, work) = (&start, &work);
+                    scope.spawn(move || {
+                        start.wait();
+                        work(number)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn exactly_one_worker_gets_the_claim() {
+        let board = board(1, &[ejection(1, Rejoin::Serve)]);
+        let backend = BackendId(0);
+        for round in 0..300 {
+            let now = at(round * 100);
+            assert!(board.note_failure(backend, FailureReason::Closed, now).is_some());
+            let later = now + 30 * SECOND;
+            let claims = in_threads(4, |_| board.try_claim_rejoin(backend, later));
+            let mut claims: Vec<_> = claims.into_iter().flatten().collect();
+            assert_eq!(claims.len(), 1);
+            assert!(board.rejoined(claims.remove(0), later).is_some());
+        }
+        assert_eq!((board.ejections(backend), board.rejoins(backend)), (300, 300));
+    }
+
+    #[test]
+    fn every_change_is_told_to_exactly_one_worker() {
+        let board = board(1, &[ejection(2, Rejoin::Serve)]);
+        let backend = BackendId(0);
+        let told = in_threads(4, |thread| {
+            let mut random = thread + 1;
+            let mut changes = Vec::new();
+            for step in 0..20_000u64 {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let now = at(step * 40);
+                match random >> 61 {
+                    0 => changes.extend(board.note_success(backend)),
+                    1..=4 => {
+                        changes.extend(board.note_failure(backend, FailureReason::Timeout, now));
+                    }
+                    _ => {
+                        let claim = board.try_claim_rejoin(backend, now);
+                        changes.extend(claim.and_then(|claim| board.rejoined(claim, now)));
+                    }
+                }
+            }
+            changes
+        });
+        let count = |to: HealthState| told.iter().flatten().filter(|told| told.to == to).count();
+        let back = told.iter().flatten().filter(|told| told.from == HealthState::Rejoining).count();
+        assert_eq!(count(HealthState::Ejected) as u64, board.ejections(backend));
+        assert_eq!(back as u64, board.rejoins(backend));
+        assert_eq!(board.epoch(), board.ejections(backend) + board.rejoins(backend));
+        let out = u64::from(!board.is_usable(backend));
+        assert_eq!(board.ejections(backend), board.rejoins(backend) + out);
+        assert!(board.rejoins(backend) > 100);
+    }
+}

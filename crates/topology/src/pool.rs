@@ -1,0 +1,360 @@
+use std::fmt;
+use std::time::Duration;
+
+use keyway_base::Limits;
+
+use crate::{Distribution, Hash, HashTag, Ring, Server};
+
+/// Version of a [`Topology`]: grows with every one that is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Names one backend of one [`Topology`]: its place in the row of all servers
+/// of all pools, from 0. A server listed in two pools is two backends. Not
+/// comparable between topologies of different epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BackendId(pub u32);
+
+impl BackendId {
+    /// The number as an array position.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A secret sent to backends or expected from clients. Printing it shows
+/// nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Box<str>);
+
+impl Password {
+    /// Wraps the secret.
+    pub fn new(secret: &str) -> Password {
+        Password(secret.into())
+    }
+
+    /// The secret itself, for the wire only.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `candidate` is the secret, in a time that does not depend on
+    /// how much of it is right.
+    pub fn matches(&self, candidate: &[u8]) -> bool {
+        let secret = self.0.as_bytes();
+        let different = secret.iter().zip(candidate).fold(0u8, |sum, (a, b)| sum | (a ^ b));
+        secret.len() == candidate.len() && std::hint::black_box(different) == 0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(hidden)")
+    }
+}
+
+/// What happens with an ejected server that answers again. Meanwhile its keys
+/// were written elsewhere, so whatever it still holds may be stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejoin {
+    /// It serves at once, stale values included (as in twemproxy).
+    Serve,
+    /// It is emptied first, then serves.
+    Flush,
+    /// It stays out of use for this long after it answered, or, with `None`,
+    /// until an operator restores it.
+    Quarantine(Option<Duration>),
+}
+
+/// When a failing server is taken out of the ring and how it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// Failures in a row that eject it, 1 or more (twemproxy:
+    /// `server_failure_limit`, 2 by default). Counted up to 100,000.
+    pub after_failures: u32,
+    /// How long it stays out before it is tried again (twemproxy:
+    /// `server_retry_timeout`, 30 s by default).
+    pub for_: Duration,
+    /// What happens when it answers again.
+    pub rejoin: Rejoin,
+}
+
+/// A pool that spreads keys over servers by hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardedPool {
+    /// Hash of the key.
+    pub hash: Hash,
+    /// From the hash to a server.
+    pub distribution: Distribution,
+    /// Which part of the key is hashed; the whole key when `None`.
+    pub hash_tag: Option<HashTag>,
+    /// The servers, 1 to 65,535, in the order configured, which does not affect
+    /// placement.
+    pub servers: Vec<Server>,
+    /// How long a request may wait for its reply once sent; `Duration::MAX`
+    /// for ever.
+    pub timeout: Duration,
+    /// How long a connection and its handshake may take to be established.
+    pub connect_timeout: Duration,
+    /// Connections a worker keeps to each server, 1 or more. With more than
+    /// one, requests of different keys may overtake each other.
+    pub server_connections: u16,
+    /// Connect to every server at start rather than at the first request.
+    pub preconnect: bool,
+    /// Sent to servers with `AUTH`, and expected from clients.
+    pub password: Option<Password>,
+    /// Database selected on every server connection, from 0.
+    pub database: u32,
+    /// How many databases a client may `SELECT`, from 0 on; 1 allows only
+    /// database 0.
+    pub databases_allowed: u32,
+    /// When servers are ejected; never when `None`.
+    pub ejection: Option<Ejection>,
+    /// Wait before the first attempt to reconnect; doubles with each failure.
+    pub reconnect_min: Duration,
+    /// Longest wait between attempts to reconnect.
+    pub reconnect_max: Duration,
+    /// Requests queued on one connection, sent or not, before clients that
+    /// need it are left unread.
+    pub link_in_flight_max: u32,
+    /// Unsent bytes on one connection before clients that need it are left
+    /// unread.
+    pub link_output_len_max: u32,
+}
+
+impl ShardedPool {
+    /// A pool with every setting at its default: twemproxy's placement
+    /// (`fnv1a_64`, `ketama`, no tag), no ejection, and times that suit a
+    /// local network.
+    pub fn with_servers(servers: Vec<Server>) -> ShardedPool {
+        let limits = Limits::default();
+        ShardedPool {
+            hash: Hash::Fnv1a64,
+            distribution: Distribution::Ketama,
+            hash_tag: None,
+            servers,
+            timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_millis(500),
+            server_connections: 1,
+            preconnect: false,
+            password: None,
+            database: 0,
+            databases_allowed: 1,
+            ejection: None,
+            reconnect_min: Duration::from_millis(50),
+            reconnect_max: Duration::from_secs(5),
+            link_in_flight_max: limits.link_in_flight_max,
+            link_output_len_max: limits.link_output_len_max,
+        }
+    }
+
+    /// The hash that decides where `key` goes: of its tag, if it has one. As in
+    /// twemproxy, an empty key hashes to 0 under every function, and in a pool
+    /// of one server nothing is hashed.
+    #[inline]
+    pub fn hash_key(&self, key: &[u8]) -> u32 {
+        if self.servers.len() == 1 {
+            return 0;
+        }
+        let hashed = match self.hash_tag {
+            Some(tag) => tag.of(key),
+            None => key,
+        };
+        if hashed.is_empty() { 0 } else { self.hash.hash(hashed) }
+    }
+
+    /// The ring over the servers for which `live` holds, by index.
+    pub fn ring(&self, live: impl Fn(usize) -> bool) -> Ring {
+        Ring::build(self.distribution, &self.servers, live)
+    }
+}
+
+/// What kind of pool, with what that kind needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The embedded store of this process.
+    Store,
+    /// Servers that share the keys by hash.
+    Sharded(ShardedPool),
+}
+
+/// A set of backends under one routing policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// As configured: label of metrics, name in logs and listeners.
+    pub name: String,
+    /// How requests are routed.
+    pub kind: PoolKind,
+}
+
+impl Pool {
+    /// The servers of the pool; none for the embedded store.
+    pub fn servers(&self) -> &[Server] {
+        match &self.kind {
+            PoolKind::Store => &[],
+            PoolKind::Sharded(sharded) => &sharded.servers,
+        }
+    }
+
+    /// When the pool ejects servers.
+    pub fn ejection(&self) -> Option<Ejection> {
+        match &self.kind {
+            PoolKind::Store => None,
+            PoolKind::Sharded(sharded) => sharded.ejection,
+        }
+    }
+}
+
+/// One backend and where it belongs, as found by [`Topology::backend`].
+#[derive(Clone, Copy, Debug)]
+pub struct Backend<'a> {
+    /// Index of its pool in [`Topology::pools`].
+    pub pool_index: usize,
+    /// Its pool.
+    pub pool: &'a Pool,
+    /// Index of the server in its pool, as [`Ring::pick`] returns it.
+    pub server_index: usize,
+    /// The server.
+    pub server: &'a Server,
+}
+
+/// Every pool, immutable and stamped with an epoch; replaced whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    epoch: Epoch,
+    pools: Vec<Pool>,
+    /// Of each pool the id of its first server, then one past the last id.
+    first_backends: Vec<u32>,
+}
+
+impl Topology {
+    /// Puts pools together and numbers their backends.
+    ///
+    /// # Panics
+    /// When there are 2^32 servers or more: the configuration bounds them far
+    /// below.
+    pub fn new(epoch: Epoch, pools: Vec<Pool>) -> Topology {
+        let mut first_backends = Vec::with_capacity(pools.len() + 1);
+        let mut next = 0usize;
+        for pool in &pools {
+            first_backends.push(next as u32);
+            next += pool.servers().len();
+        }
+        assert!(next < u32::MAX as usize, "more servers than a BackendId can name");
+        first_backends.push(next as u32);
+        Topology { epoch, pools, first_backends }
+    }
+
+    /// Which version this is.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The pools in the order configured.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// Index in [`Topology::pools`] of the pool called `name`.
+    pub fn pool_index(&self, name: &str) -> Option<usize> {
+        self.pools.iter().position(|pool| pool.name == name)
+    }
+
+    /// Number of backends; their ids are `0..backend_count`.
+    pub fn backend_count(&self) -> usize {
+        self.first_backends[self.pools.len()] as usize
+    }
+
+    /// The id of a pool's server.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    #[inline]
+    pub fn backend_id(&self, pool_index: usize, server_index: usize) -> BackendId {
+        debug_assert!(server_index < self.pools[pool_index].servers().len());
+        BackendId(self.first_backends[pool_index] + server_index as u32)
+    }
+
+    /// The ids of a pool's servers, in order.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn backend_ids(&self, pool_index: usize) -> impl Iterator<Item = BackendId> + use<> {
+        (self.first_backends[pool_index]..self.first_backends[pool_index + 1]).map(BackendId)
+    }
+
+    /// The backend of an id; `None` for an id of another topology that does
+    /// not exist in this one.
+    pub fn backend(&self, id: BackendId) -> Option<Backend<'_>> {
+        if id.index() >= self.backend_count() {
+            return None;
+        }
+        // The last pool that starts at or before the id: pools without servers
+        // start where their successor does.
+        let pool_index = self.first_backends.partition_point(|&first| first <= id.0) - 1;
+        let pool = &self.pools[pool_index];
+        let server_index = (id.0 - self.first_backends[pool_index]) as usize;
+        Some(Backend { pool_index, pool, server_index, server: &pool.servers()[server_index] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, servers: &[&str]) -> Pool {
+        let servers = servers.iter().map(|text| Server::parse(text).unwrap()).collect();
+        Pool { name: name.into(), kind: PoolKind::Sharded(ShardedPool::with_servers(servers)) }
+    }
+
+    #[test]
+    fn backend_ids_and_servers_name_each_other() {
+        let store = Pool { name: "store".into(), kind: PoolKind::Store };
+        let topology = Topology::new(
+            Epoch(3),
+            vec![store.clone(), pool("a", &["h:1", "h:2"]), store.clone(), pool("b", &["h:1"])],
+        );
+        assert_eq!(topology.epoch(), Epoch(3));
+        assert_eq!(topology.backend_count(), 3);
+        for pool_index in 0..4 {
+            let ids: Vec<_> = topology.backend_ids(pool_index).collect();
+            assert_eq!(ids.len(), topology.pools()[pool_index].servers().len());
+            for (server_index, id) in ids.into_iter().enumerate() {
+                assert_eq!(topology.backend_id(pool_index, server_index), id);
+                let backend = topology.backend(id).unwrap();
+                assert_eq!((backend.pool_index, backend.server_index), (pool_index, server_index));
+                assert_eq!(backend.server, &backend.pool.servers()[server_index]);
+            }
+        }
+        assert!(topology.backend(BackendId(3)).is_none());
+        assert_eq!(topology.pool_index("b"), Some(3));
+        assert_eq!(topology.pool_index("c"), None);
+        assert_eq!(Topology::new(Epoch(0), vec![]).backend_count(), 0);
+    }
+
+    #[test]
+    fn password_is_never_printed() {
+        let mut sharded = ShardedPool::with_servers(vec![Server::parse("h:1").unwrap()]);
+        sharded.password = Some(Password::new("open sesame"));
+        assert!(!format!("{sharded:?}").contains("sesame"));
+        let password = sharded.password.unwrap();
+        assert!(password.matches(b"open sesame"));
+        for wrong in [&b"open sesamE"[..], b"open sesame ", b"open", b""] {
+            assert!(!password.matches(wrong));
+        }
+        assert_eq!(password.expose(), "open sesame");
+    }
+
+    #[test]
+    fn empty_keys_and_pools_of_one_server_are_not_hashed() {
+        let mut sharded = ShardedPool::with_servers(vec![Server::parse("h:1").unwrap()]);
+        sharded.hash = Hash::Md5;
+        assert_eq!(sharded.hash_key(b"key"), 0);
+        sharded.servers.push(Server::parse("h:2").unwrap());
+        assert_eq!(sharded.hash_key(b""), 0);
+        assert_eq!(sharded.hash_key(b"a{b}"), Hash::Md5.hash(b"a{b}"));
+        sharded.hash_tag = Some(HashTag::BRACES);
+        assert_eq!(sharded.hash_key(b"a{b}"), Hash::Md5.hash(b"b"));
+    }
+}

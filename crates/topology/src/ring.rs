@@ -1,0 +1,421 @@
+use crate::Server;
+use crate::hash::md5_digest_words;
+
+/// How the hash of a key leads to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// Consistent hashing: a server that comes or goes moves only its own
+    /// share of the keys.
+    Ketama,
+    /// The hash modulo the sum of the weights: a server that comes or goes
+    /// moves nearly every key.
+    Modula,
+    /// Any server, whatever the key and whatever the weights.
+    Random,
+}
+
+impl Distribution {
+    /// Every distribution.
+    pub const ALL: [Distribution; 3] =
+        [Distribution::Ketama, Distribution::Modula, Distribution::Random];
+
+    /// The name in configuration files, ours and twemproxy's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Distribution::Ketama => "ketama",
+            Distribution::Modula => "modula",
+            Distribution::Random => "random",
+        }
+    }
+
+    /// The distribution called `name`.
+    pub fn from_name(name: &str) -> Option<Distribution> {
+        Distribution::ALL.into_iter().find(|distribution| distribution.name() == name)
+    }
+}
+
+/// The servers of a pool that take requests, arranged for lookup by hash.
+/// Built anew whenever a server is ejected or rejoins.
+///
+/// Servers are named by their index in the slice the ring was built from, live
+/// or not, but the order of that slice does not decide where a key goes: as
+/// twemproxy does, the ring arranges servers by [`Server::ring_name`], shorter
+/// ones first. With no live server nothing is picked: as in twemproxy, requests are
+/// then refused rather than sent to an ejected server.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Empty,
+    Ketama(Points),
+    Modula(Shares),
+    Random(Vec<u16>),
+}
+
+impl Ring {
+    /// Arranges those of `servers` for which `live` holds.
+    ///
+    /// # Panics
+    /// With more than 65,535 servers: the configuration bounds them.
+    pub fn build(
+        distribution: Distribution,
+        servers: &[Server],
+        live: impl Fn(usize) -> bool,
+    ) -> Ring {
+        assert!(servers.len() <= usize::from(u16::MAX), "more servers than an index can name");
+        let mut members: Vec<u16> = (0..servers.len() as u16).filter(|&i| live(i.into())).collect();
+        members.sort_by_cached_key(|&member| {
+            let name = servers[usize::from(member)].ring_name();
+            (name.len(), name)
+        });
+        let kind = match distribution {
+            _ if members.is_empty() => Kind::Empty,
+            Distribution::Ketama => Kind::Ketama(Points::build(servers, &members)),
+            Distribution::Modula => Kind::Modula(Shares::build(servers, &members)),
+            Distribution::Random => Kind::Random(members),
+        };
+        Ring { kind }
+    }
+
+    /// The index of the server for a key of this `hash`; `None` when no server
+    /// is live. `random` is a fresh number of uniform distribution, used by
+    /// [`Distribution::Random`] alone.
+    #[inline]
+    pub fn pick(&self, hash: u32, random: u32) -> Option<u16> {
+        match &self.kind {
+            Kind::Empty => None,
+            Kind::Ketama(points) => Some(points.pick(hash)),
+            Kind::Modula(shares) => Some(shares.pick(hash)),
+            Kind::Random(members) => {
+                let chosen = (u64::from(random) * members.len() as u64) >> 32;
+                Some(members[chosen as usize])
+            }
+        }
+    }
+
+    /// Whether no server is live.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.kind, Kind::Empty)
+    }
+}
+
+/// Points of the average server; one of twice the weight gets twice as many.
+const POINTS_PER_SERVER: u32 = 160;
+/// Points that one MD5 digest yields.
+const POINTS_PER_DIGEST: u32 = 4;
+/// twemproxy formats the text of a point into 273 bytes, the last one a NUL.
+const POINT_NAME_LEN_MAX: usize = 272;
+
+/// One server's claim to the hashes up to and including `value`, from the point
+/// before.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    value: u32,
+    server: u16,
+}
+
+/// A ketama continuum. Points are looked up from a table that knows, for each
+/// value of a hash's top bits, the first point that can matter; MD5 spreads the
+/// points so evenly that the answer is rarely more than two steps on. A binary
+/// search over 640 points takes ten mispredicted ones.
+#[derive(Clone, Debug)]
+struct Points {
+    /// By value, no value twice, then one at `u32::MAX` that leads back to the
+    /// first.
+    points: Vec<Point>,
+    /// For each bucket of hashes, the first point not below all of them.
+    starts: Vec<u32>,
+    /// From a hash to its bucket.
+    shift: u32,
+}
+
+impl Points {
+    fn build(servers: &[Server], members: &[u16]) -> Points {
+        let mut points = place_points(servers, members);
+        // Stable: of two equal points the one placed first counts.
+        points.sort_by_key(|point| point.value);
+        points.dedup_by_key(|point| point.value);
+        points.push(Point { value: u32::MAX, server: points[0].server });
+        let bits = (points.len() * 2).next_power_of_two().ilog2();
+        let shift = u32::BITS - bits;
+        let starts = (0..1u64 << bits)
+            .map(|bucket| {
+                let lowest = (bucket << shift) as u32;
+                points.partition_point(|point| point.value < lowest) as u32
+            })
+            .collect();
+        Points { points, starts, shift }
+    }
+
+    #[inline]
+    fn pick(&self, hash: u32) -> u16 {
+        let start = self.starts[(hash >> self.shift) as usize] as usize;
+        for point in &self.points[start..] {
+            if point.value >= hash {
+                return point.server;
+            }
+        }
+        // No hash is above the last point, `u32::MAX`.
+        self.points[0].server
+    }
+}
+
+/// The points of every member, in the order of the members.
+fn place_points(servers: &[Server], members: &[u16]) -> Vec<Point> {
+    let weight = |&member: &u16| servers[usize::from(member)].weight;
+    let total_weight = members.iter().map(|member| u64::from(weight(member))).sum();
+    let mut points = Vec::new();
+    for &server in members {
+        let ring_name = servers[usize::from(server)].ring_name();
+        for digest in 0..digests_of_share(weight(&server), total_weight, members.len()) {
+            let name = format!("{ring_name}-{digest}");
+            let name = &name.as_bytes()[..name.len().min(POINT_NAME_LEN_MAX)];
+            points.extend(md5_digest_words(name).map(|value| Point { value, server }));
+        }
+    }
+    if points.is_empty() {
+        points.extend(members.iter().map(|&server| Point { value: 0, server }));
+    }
+    points
+}
+
+/// How many digests' worth of points a server of `weight` gets. The rounding is
+/// part of the placement: single precision throughout but for one addition in
+/// double precision.
+fn digests_of_share(weight: u32, total_weight: u64, live_count: usize) -> u32 {
+    let share = weight as f32 / total_weight as f32;
+    let digests = share * POINTS_PER_SERVER as f32 / POINTS_PER_DIGEST as f32 * live_count as f32;
+    (f64::from(digests) + 0.000_000_000_1) as f32 as u32
+}
+
+/// The hash modulo the sum of the weights, each server owning as many remainders
+/// in a row as its weight.
+#[derive(Clone, Debug)]
+struct Shares {
+    /// One past each member's last remainder, with the member.
+    ends: Vec<(u64, u16)>,
+    total: u64,
+}
+
+impl Shares {
+    fn build(servers: &[Server], members: &[u16]) -> Shares {
+        let mut total = 0;
+        let ends = members
+            .iter()
+            .map(|&member| {
+                total += u64::from(servers[usize::from(member)].weight);
+                (total, member)
+            })
+            .collect();
+        Shares { ends, total }
+    }
+
+    #[inline]
+    fn pick(&self, hash: u32) -> u16 {
+        let remainder = u64::from(hash) % self.total;
+        self.ends[self.ends.partition_point(|&(end, _)| end <= remainder)].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn servers(texts: &[&str]) -> Vec<Server> {
+        texts.iter().map(|text| Server::parse(text).unwrap()).collect()
+    }
+
+    /// The live servers by name, as twemproxy compares strings: the shorter one
+    /// is less, and bytes decide between those of one length.
+    fn reference_members(servers: &[Server], live: &[bool]) -> Vec<usize> {
+        let mut members: Vec<usize> = (0..servers.len()).filter(|&index| live[index]).collect();
+        members.sort_by(|&a, &b| {
+            let (a, b) = (servers[a].ring_name(), servers[b].ring_name());
+            a.len().cmp(&b.len()).then(a.as_bytes().cmp(b.as_bytes()))
+        });
+        members
+    }
+
+    /// Twemproxy's procedure step by step: every point in one list, sorted,
+    /// and the first that is not below the hash, else the first of all.
+    fn reference_ketama(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
+        let members = reference_members(servers, live);
+        let total_weight: u32 = members.iter().map(|&index| servers[index].weight).sum();
+        let mut continuum = Vec::new();
+        for &index in &members {
+            let share = servers[index].weight as f32 / total_weight as f32;
+            let exact = share * 160f32 / 4f32 * members.len() as f32;
+            let digests = ((f64::from(exact) + 0.0000000001) as f32).floor() as u32;
+            for digest in 0..digests {
+                let name = format!("{}-{digest}", servers[index].ring_name());
+                for value in md5_digest_words(name.as_bytes()) {
+                    continuum.push((value, index as u16));
+                }
+            }
+        }
+        continuum.sort_by_key(|&(value, _)| value);
+        let found = continuum.iter().find(|&&(value, _)| value >= hash).or(continuum.first());
+        found.map(|&(_, server)| server)
+    }
+
+    /// One place per unit of weight.
+    fn reference_modula(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
+        let places: Vec<u16> = reference_members(servers, live)
+            .into_iter()
+            .flat_map(|index| vec![index as u16; servers[index].weight as usize])
+            .collect();
+        (!places.is_empty()).then(|| places[hash as usize % places.len()])
+    }
+
+    fn pools() -> impl Strategy<Value = (Vec<Server>, Vec<bool>)> {
+        let server = ("[a-z]{1,3}", any::<u16>(), prop_oneof![Just(1u32), 1u32..50], any::<bool>());
+        prop::collection::vec(server, 1..12).prop_map(|rows| {
+            let make = |(position, (host, port, weight, _)): (usize, &(String, u16, u32, bool))| {
+                let port = if port % 7 == 0 { 11211 } else { port | 1 };
+                Server::parse(&format!("{host}{position}:{port}:{weight}")).unwrap()
+            };
+            let servers = rows.iter().enumerate().map(make).collect();
+            (servers, rows.iter().map(|row| row.3).collect())
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn lookup_agrees_with_the_plain_procedure(
+            (servers, live) in pools(),
+            hashes in prop::collection::vec(any::<u32>(), 20),
+        ) {
+            let ketama = Ring::build(Distribution::Ketama, &servers, |index| live[index]);
+            let modula = Ring::build(Distribution::Modula, &servers, |index| live[index]);
+            let mut hashes = hashes;
+            hashes.extend([0, 1, u32::MAX - 1, u32::MAX]);
+            if let Kind::Ketama(points) = &ketama.kind {
+                // On a point, and next to it.
+                for point in points.points.iter().step_by(37) {
+                    let value = point.value;
+                    hashes.extend([value.wrapping_sub(1), value, value.wrapping_add(1)]);
+                }
+            }
+            for hash in hashes {
+                let expected = reference_ketama(&servers, &live, hash);
+                prop_assert_eq!(ketama.pick(hash, 0), expected);
+                prop_assert_eq!(modula.pick(hash, 0), reference_modula(&servers, &live, hash));
+            }
+        }
+
+        #[test]
+        fn no_distribution_picks_a_server_that_is_not_live(
+            (servers, live) in pools(),
+            hash in any::<u32>(),
+            random in any::<u32>(),
+        ) {
+            for distribution in Distribution::ALL {
+                let ring = Ring::build(distribution, &servers, |index| live[index]);
+                prop_assert_eq!(ring.is_empty(), !live.contains(&true));
+                match ring.pick(hash, random) {
+                    Some(index) => prop_assert!(live[usize::from(index)]),
+                    None => prop_assert!(ring.is_empty()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn order_of_the_list_moves_no_key() {
+        let one = servers(&["a:1:2 beta", "b:1:3 d", "c:1:1 alpha"]);
+        let other = servers(&["b:1:3 d", "c:1:1 alpha", "a:1:2 beta"]);
+        for distribution in [Distribution::Ketama, Distribution::Modula] {
+            let one_ring = Ring::build(distribution, &one, |_| true);
+            let other_ring = Ring::build(distribution, &other, |_| true);
+            for hash in (0..u32::MAX).step_by(65_537) {
+                let one_server = &one[usize::from(one_ring.pick(hash, 0).unwrap())];
+                let other_server = &other[usize::from(other_ring.pick(hash, 0).unwrap())];
+                assert_eq!(one_server, other_server);
+            }
+        }
+        let modula = Ring::build(Distribution::Modula, &one, |_| true);
+        let picks: Vec<_> = (0..6).map(|hash| modula.pick(hash, 0).unwrap()).collect();
+        assert_eq!(picks, [1, 1, 1, 0, 0, 2]);
+    }
+
+    #[test]
+    fn pool_of_one_server_always_picks_it_or_nothing() {
+        let one = servers(&["10.0.0.1:6379:5"]);
+        for distribution in Distribution::ALL {
+            let ring = Ring::build(distribution, &one, |_| true);
+            for hash in [0, 1, 12345, u32::MAX] {
+                assert_eq!(ring.pick(hash, hash), Some(0));
+            }
+            assert_eq!(Ring::build(distribution, &one, |_| false).pick(0, 0), None);
+        }
+    }
+
+    #[test]
+    fn ketama_moves_only_the_keys_of_the_server_that_left() {
+        let five = servers(&["a:1", "b:1", "c:1", "d:1", "e:1"]);
+        let all = Ring::build(Distribution::Ketama, &five, |_| true);
+        let without = Ring::build(Distribution::Ketama, &five, |index| index != 2);
+        for hash in (0..u32::MAX).step_by(65_537) {
+            let before = all.pick(hash, 0).unwrap();
+            if before != 2 {
+                assert_eq!(without.pick(hash, 0), Some(before));
+            }
+        }
+    }
+
+    #[test]
+    fn equal_points_belong_to_the_server_listed_first() {
+        let twins = servers(&["a:1:1 same", "b:1:1 same"]);
+        let ring = Ring::build(Distribution::Ketama, &twins, |_| true);
+        for hash in (0..u32::MAX).step_by(65_537) {
+            assert_eq!(ring.pick(hash, 0), Some(0));
+        }
+    }
+
+    #[test]
+    fn random_spreads_evenly_and_ignores_weights() {
+        let four = servers(&["a:1:1", "b:1:50", "c:1:1", "d:1:1"]);
+        let ring = Ring::build(Distribution::Random, &four, |index| index != 3);
+        let mut counts = [0u32; 4];
+        let mut state = 1u64;
+        for _ in 0..30_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            counts[usize::from(ring.pick(7, (state >> 32) as u32).unwrap())] += 1;
+        }
+        assert_eq!(counts[3], 0);
+        for count in &counts[..3] {
+            assert!((9_700..10_300).contains(count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn huge_weights_cost_neither_time_nor_memory() {
+        let huge = servers(&["a:1:2147483647", "b:1:2147483647", "c:1:2147483647", "d:1:1"]);
+        for distribution in Distribution::ALL {
+            let ring = Ring::build(distribution, &huge, |_| true);
+            if let Kind::Ketama(points) = &ring.kind {
+                assert!(points.points.len() <= 4 * 160 + 1);
+            }
+            assert!(ring.pick(u32::MAX, 0).is_some());
+        }
+        let modula = Ring::build(Distribution::Modula, &huge, |_| true);
+        assert_eq!(modula.pick(2_147_483_646, 0), Some(0));
+        assert_eq!(modula.pick(2_147_483_647, 0), Some(1));
+        assert_eq!(modula.pick(u32::MAX, 0), Some(2));
+    }
+
+    #[test]
+    fn names_lead_back_to_their_distributions() {
+        for distribution in Distribution::ALL {
+            assert_eq!(Distribution::from_name(distribution.name()), Some(distribution));
+        }
+        assert_eq!(Distribution::from_name("modulo"), None);
+    }
+}

@@ -1,0 +1,324 @@
+use super::input::Step;
+use super::pools::PoolState;
+use super::{LinkIndex, LinkSlot, Plane};
+use crate::{PoolKind, PoolPlan};
+use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
+use keyway_command::{Args, Flags, Request, store_serves};
+use keyway_proxy::local::{self, After, LocalContext};
+use keyway_proxy::{Busy, Internal, Owner, ReplyMode, Session, write_crossslot, write_fault};
+use keyway_resp::reply;
+use keyway_route::{Route, route};
+use keyway_store::Context;
+use std::sync::Arc;
+
+impl Plane {
+    /// Starts one request: `frame` is its wire form, `ranges` its arguments.
+    #[inline]
+    pub(super) fn dispatch(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        frame: &[u8],
+        ranges: &[ByteRange],
+    ) -> Step {
+        if ranges.is_empty() {
+            return Step::Started;
+        }
+        let args = Args::new(frame, ranges);
+        let request = match Request::resolve(args) {
+            Ok(request) => request,
+            Err(refusal) => {
+                self.refuse(session, busy, |out| refusal.write_error(args, out));
+                return Step::Started;
+            }
+        };
+        if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
+            self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
+            return Step::Started;
+        }
+        self.batch += 1;
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[session.pool as usize];
+        match &pool.kind {
+            PoolKind::Store(store) if store_serves(request.command.verb) => {
+                let context = Context { database: session.identity.database, clock: self.clock };
+                self.count(session, &request);
+                self.answer(session, busy, |out| store.execute(&request, context, out));
+                Step::Started
+            }
+            PoolKind::Store(_) => {
+                self.answer_without_server(session, busy, pool, &request);
+                Step::Started
+            }
+            PoolKind::Sharded { pool: sharded, .. } => {
+                let random =
+                    if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
+                        self.next_random() as u32
+                    } else {
+                        0
+                    };
+                let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
+                    unreachable!("the state of a pool is of its kind");
+                };
+                match route(&request, sharded, &state.ring, random, &mut self.keys) {
+                    Route::One(server) => {
+                        let link = state.link(server, key);
+                        self.forward(links, key, session, busy, &request, link)
+                    }
+                    Route::Split(split) => self.split(links, key, session, busy, &request, split),
+                    Route::Local => {
+                        self.answer_without_server(session, busy, pool, &request);
+                        Step::Started
+                    }
+                    refused => {
+                        self.refuse_route(session, busy, pool, &request, refused);
+                        Step::Started
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a request whole through a link.
+    #[inline]
+    pub(super) fn forward(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        index: LinkIndex,
+    ) -> Step {
+        let slot = &mut links[index];
+        if !slot.link.has_room(&self.plan.limits) {
+            return Step::Full(index);
+        }
+        self.count(session, request);
+        if slot.link.is_down(self.clock.now) {
+            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+            let backend = self.describe_backend(slot.pool, slot.backend);
+            self.count_fault(session.pool, request.command.class as u8, fault);
+            self.answer(session, busy, |out| write_fault(fault, &backend, out));
+            return Step::Started;
+        }
+        self.prepare_link(index, slot, session.identity.database);
+        let frame = request.args.buf();
+        slot.link.request_buf().extend_from_slice(frame);
+        let owner = match Self::is_silent(session) {
+            false => Owner::Session { session: key, sequence: busy.order.reserve() },
+            true => Owner::None,
+        };
+        slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
+        Step::Started
+    }
+
+    /// Makes a link ready to take a request on `database`.
+    #[inline]
+    pub(super) fn prepare_link(&mut self, index: LinkIndex, slot: &mut LinkSlot, database: u32) {
+        self.mark_link_dirty(index, slot);
+        if !slot.link.is_awaited() {
+            self.wake_link(index, slot);
+        }
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+            return;
+        };
+        // A client counts databases from the pool's own.
+        let database = options.database + database;
+        if slot.link.database.unwrap_or(options.database) != database {
+            slot.link.database = Some(database);
+            let out = slot.link.request_buf();
+            let start = out.len();
+            reply::array(out, 2);
+            reply::bulk(out, b"SELECT");
+            reply::bulk(out, database.to_string().as_bytes());
+            let len = out.len() - start;
+            slot.link.enqueue(Owner::Internal(Internal::Select), 0, len, self.clock.now);
+        }
+        let backend = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        backend.requests.add(1);
+    }
+
+    /// A link that nobody waited for: it may need a connection, and a timeout.
+    #[cold]
+    fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
+        }
+        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
+            let timeout = options.timeout.unwrap_or(options.connect_timeout);
+            self.note_deadline(Some(self.clock.now + timeout));
+        }
+    }
+
+    /// Answers what needs no server.
+    fn answer_without_server(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        pool: &PoolPlan,
+        request: &Request,
+    ) {
+        self.count(session, request);
+        if let keyway_command::Handling::Refused(_)
+        | keyway_command::Handling::Forward
+        | keyway_command::Handling::Split(_) = request.command.handling
+        {
+            let name = request.command.name.replace('|', " ");
+            let text = format!(
+                "ERR '{name}' is not supported by the embedded store yet; see the \
+                 table of supported commands"
+            );
+            return self.refuse(session, busy, |out| reply::error(out, &text));
+        }
+        let was_silent = Self::is_silent(session);
+        let mut out = std::mem::take(&mut self.scratch);
+        out.clear();
+        let plan = Arc::clone(&self.plan);
+        let mut context = LocalContext {
+            identity: &mut session.identity,
+            clock: self.clock,
+            password: plan.listeners[session.listener as usize].password.as_deref(),
+            databases: pool.databases,
+            clients: &plan.clients,
+            facts: &*plan.facts,
+            pool: session.pool,
+        };
+        let after = local::answer(request, &mut context, &mut out);
+        // CLIENT REPLY ON is itself answered; OFF and SKIP are not.
+        if Self::is_silent(session) {
+            if was_silent {
+                Self::end_skip(session);
+            }
+        } else {
+            let place = busy.order.reserve();
+            busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
+        }
+        self.scratch = out;
+        match after {
+            After::Continue => {}
+            After::Close => session.closing = true,
+            After::Kill(mut ids) => {
+                if let Some(own) = ids.iter().position(|&id| id == session.identity.id) {
+                    ids.swap_remove(own);
+                    session.closing = true;
+                }
+                self.kills.extend(ids);
+            }
+        }
+    }
+
+    /// Whether the request now parsed is not to be answered.
+    #[inline]
+    pub(super) fn is_silent(session: &Session) -> bool {
+        session.identity.reply_mode != ReplyMode::On
+    }
+
+    #[inline]
+    pub(super) fn end_skip(session: &mut Session) {
+        if session.identity.reply_mode == ReplyMode::SkipNext {
+            session.identity.reply_mode = ReplyMode::On;
+        }
+    }
+
+    /// Puts a reply that is known now into its place.
+    #[inline]
+    pub(super) fn answer(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if Self::is_silent(session) {
+            self.scratch.clear();
+            write(&mut self.scratch);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), write);
+    }
+
+    /// Answers with an error that is the client's own doing.
+    #[cold]
+    pub(super) fn refuse(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.cells.pool(session.pool as usize).refused.of(Fault::Denied).add(1);
+        self.answer(session, busy, write);
+    }
+
+    #[cold]
+    fn refuse_route(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        pool: &PoolPlan,
+        request: &Request,
+        route: Route,
+    ) {
+        let name = request.command.name.replace('|', " ");
+        match route {
+            Route::CrossSlot { servers } => {
+                let tag = match &pool.kind {
+                    PoolKind::Sharded { pool, .. } => pool.hash_tag.map(|tag| tag.to_string()),
+                    PoolKind::Store(_) => None,
+                };
+                self.refuse(session, busy, |out| {
+                    write_crossslot(&name, servers, tag.as_deref(), out);
+                });
+            }
+            Route::Refused(reason) => {
+                let text = format!("ERR '{name}' is refused: {reason}");
+                self.refuse(session, busy, |out| reply::error(out, &text));
+            }
+            Route::KeysUnknown(fault) => {
+                let text = fault.message();
+                self.refuse(session, busy, |out| reply::error(out, text));
+            }
+            _ => self.answer_unrouted(session, busy, pool, request),
+        }
+    }
+
+    #[cold]
+    pub(super) fn answer_unrouted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        pool: &PoolPlan,
+        request: &Request,
+    ) {
+        self.count(session, request);
+        self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
+        self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
+    }
+
+    #[inline]
+    pub(super) fn count(&self, session: &Session, request: &Request) {
+        let class = self.cells.pool(session.pool as usize).class(request.command.class as usize);
+        class.requests.add(1);
+    }
+
+    #[cold]
+    pub(super) fn count_fault(&self, pool: u16, class: u8, fault: Fault) {
+        self.cells.pool(pool as usize).class(class as usize).errors.of(fault).add(1);
+    }
+
+    /// A backend's name and address, for an error text.
+    #[cold]
+    pub(super) fn describe_backend(&self, pool: u16, backend: u16) -> String {
+        match &self.plan.pools[pool as usize].kind {
+            PoolKind::Sharded { pool, addresses, .. } => {
+                let label = pool.servers[backend as usize].label();
+                let address = addresses[backend as usize].to_string();
+                if *label == address { address } else { format!("{label} ({address})") }
+            }
+            PoolKind::Store(_) => "store".to_owned(),
+        }
+    }
+}

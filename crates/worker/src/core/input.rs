@@ -1,0 +1,194 @@
+use super::{Core, LinkSlot, Plane};
+use keyway_base::Key;
+use keyway_proxy::{Busy, Session};
+use keyway_resp::{ParseLimits, Parsed, parse_request};
+
+/// What became of a request.
+pub(super) enum Step {
+    /// It is on its way or answered.
+    Started,
+    /// A link it needs is full: it stays unparsed until there is room.
+    Full(super::LinkIndex),
+}
+
+/// Input capacity kept once everything is parsed, in bytes.
+const INPUT_KEPT_MAX: usize = 32 << 10;
+
+impl Core {
+    /// Takes bytes a client sent.
+    pub fn on_client_bytes(&mut self, key: Key<Session>, bytes: &[u8]) {
+        let Core { sessions, links, plane } = self;
+        let Some(session) = sessions.get_mut(key) else { return };
+        let clients = &plane.cells.pool(session.pool as usize).clients;
+        clients.received_bytes.add(bytes.len() as u64);
+        let mut busy = session.busy.take().unwrap_or_else(|| plane.busy_pool.take());
+        if busy.unparsed().is_empty() {
+            let parsed = plane.parse(links, key, session, &mut busy, bytes);
+            if parsed < bytes.len() {
+                busy.keep_input(&bytes[parsed..]);
+            }
+        } else {
+            busy.keep_input(bytes);
+            plane.parse_kept(links, key, session, &mut busy);
+        }
+        plane.settle(key, session, busy);
+    }
+
+    /// Parses kept input of the sessions that have room again. Returns those
+    /// whose socket may hold unread bytes, in `reread`.
+    pub fn resume_sessions(&mut self, reread: &mut Vec<Key<Session>>) {
+        let mut resumes = std::mem::take(&mut self.plane.resumes);
+        for key in resumes.drain(..) {
+            let Core { sessions, links, plane } = self;
+            let Some(session) = sessions.get_mut(key) else { continue };
+            session.is_resuming = false;
+            let Some(mut busy) = session.busy.take() else { continue };
+            if session.paused {
+                busy.input_needed = 0;
+                plane.parse_kept(links, key, session, &mut busy);
+            }
+            if !session.paused && session.unread {
+                reread.push(key);
+            }
+            plane.settle(key, session, busy);
+        }
+        if self.plane.resumes.is_empty() {
+            self.plane.resumes = resumes;
+        }
+    }
+
+    /// The client sends no more: its replies are still due.
+    pub fn on_client_end(&mut self, key: Key<Session>) {
+        let Core { sessions, plane, .. } = self;
+        let Some(session) = sessions.get_mut(key) else { return };
+        // Requests that wait for room were received whole and are answered; a
+        // request cut off by the end never will be whole.
+        if !session.paused {
+            session.closing = true;
+        }
+        session.unread = false;
+        session.ended = true;
+        plane.mark_session_dirty(key, session);
+    }
+}
+
+impl Plane {
+    fn settle(&mut self, key: Key<Session>, session: &mut Session, busy: Box<Busy>) {
+        if !busy.output.is_empty() || busy.is_empty() || session.closing {
+            session.busy = Some(busy);
+            self.mark_session_dirty(key, session);
+        } else {
+            session.busy = Some(busy);
+        }
+    }
+
+    /// Parses what the session has kept.
+    fn parse_kept(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+    ) {
+        if busy.unparsed().len() < busy.input_needed {
+            return;
+        }
+        let mut input = std::mem::take(&mut busy.input);
+        let start = busy.parsed;
+        busy.parsed = 0;
+        let parsed = start + self.parse(links, key, session, busy, &input[start..]);
+        debug_assert!(busy.input.is_empty());
+        if parsed == input.len() {
+            input.clear();
+            if input.capacity() > INPUT_KEPT_MAX {
+                input = Vec::new();
+            }
+        } else {
+            busy.parsed = parsed;
+        }
+        busy.input = input;
+        if session.ended && !session.paused {
+            session.closing = true;
+        }
+    }
+
+    /// Starts the requests in `bytes`, as many as there is room for. Returns
+    /// how many bytes they took.
+    fn parse(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        bytes: &[u8],
+    ) -> usize {
+        let mut args = std::mem::take(&mut self.args);
+        let mut inline = std::mem::take(&mut self.inline);
+        let was_paused = std::mem::replace(&mut session.paused, false);
+        let mut pos = 0;
+        busy.input_needed = 0;
+        session.identity.last_request = self.clock.now;
+        while pos < bytes.len() {
+            if session.closing {
+                pos = bytes.len();
+                break;
+            }
+            if !busy.has_room(&self.plan.limits) {
+                session.paused = true;
+                break;
+            }
+            let limits = parse_limits(&self.plan.limits, session);
+            let rest = &bytes[pos..];
+            let (consumed, frame) = match parse_request(rest, &limits, &mut args, &mut inline) {
+                Ok(Parsed::Ready { consumed }) => (consumed, &rest[..consumed]),
+                Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),
+                Ok(Parsed::NeedMore { at_least }) => {
+                    busy.input_needed = at_least;
+                    break;
+                }
+                Err(fault) => {
+                    self.on_broken_frame(session, busy, |out| fault.write_error(out));
+                    pos = bytes.len();
+                    break;
+                }
+            };
+            match self.dispatch(links, key, session, busy, frame, &args) {
+                Step::Started => pos += consumed,
+                Step::Full(link) => {
+                    session.paused = true;
+                    if !session.waits_for_link {
+                        session.waits_for_link = true;
+                        links[link].waiting.push(key);
+                    }
+                    break;
+                }
+            }
+        }
+        if session.paused && !was_paused {
+            self.cells.pool(session.pool as usize).clients.pauses.add(1);
+        }
+        self.args = args;
+        self.inline = inline;
+        pos
+    }
+
+    #[cold]
+    fn on_broken_frame(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.cells.pool(session.pool as usize).refused.of(keyway_base::Fault::Client).add(1);
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), write);
+        session.closing = true;
+        session.broken = true;
+    }
+}
+
+#[inline]
+fn parse_limits(limits: &keyway_base::Limits, session: &Session) -> ParseLimits {
+    let limits = ParseLimits::of(limits);
+    if session.identity.authenticated { limits } else { limits.unauthenticated() }
+}

@@ -1,0 +1,313 @@
+//! Requests and replies, without sockets: bytes of clients and backends go
+//! in, dirty sessions and links come out.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `input` | bytes of a client become requests; pausing and resuming |
+//! | `dispatch` | a request goes to its shard, the store, or is answered here |
+//! | `split` | one request becomes one fragment per shard |
+//! | `reply` | bytes of a backend become replies in their places |
+//! | `links` | connecting, losing and retrying connections; health |
+//! | `pools` | which backend a key lives on, given who is usable |
+
+mod dispatch;
+mod figures;
+mod input;
+mod links;
+mod pools;
+mod reply;
+mod split;
+
+pub use figures::Figures;
+
+use crate::{Plan, PoolKind};
+use keyway_base::{ByteRange, Clock, Key, Slab, Time};
+use keyway_metrics::{CloseReason, WorkerCells};
+use keyway_net::Socket;
+use keyway_proxy::{BusyPool, Identity, Join, Link, Session};
+use keyway_topology::{BackendId, RejoinClaim};
+use pools::PoolState;
+use std::sync::Arc;
+
+/// Position of a link in the worker.
+pub(crate) type LinkIndex = usize;
+
+/// A link with what the worker knows of it.
+pub(crate) struct LinkSlot {
+    pub(crate) link: Link,
+    pub(crate) pool: u16,
+    pub(crate) backend: u16,
+    pub(crate) id: BackendId,
+    pub(crate) socket: Option<Socket>,
+    /// Counts connections, so that an event of an earlier one is told apart.
+    pub(crate) generation: u32,
+    /// Sessions that wait for room on this link.
+    waiting: Vec<Key<Session>>,
+    /// In `Plane::connects`.
+    is_connecting: bool,
+    /// This worker's claim on the backend's return after an ejection.
+    rejoining: Option<RejoinClaim>,
+    /// Whether it ever stood: the next connection is a reconnection.
+    was_connected: bool,
+    /// Failures since it last worked: only the first is logged.
+    failures_logged: u32,
+}
+
+/// All of a worker but its sockets.
+pub struct Core {
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) links: Vec<LinkSlot>,
+    pub(crate) plane: Plane,
+}
+
+/// What requests and replies need besides sessions and links.
+pub(crate) struct Plane {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) cells: WorkerCells,
+    pub(crate) clock: Clock,
+    pub(crate) busy_pool: BusyPool,
+    pools: Vec<PoolState>,
+    joins: Slab<Box<Join>>,
+    joins_free: Vec<Box<Join>>,
+    /// Sessions with output to send, or at their end.
+    pub(crate) dirty_sessions: Vec<Key<Session>>,
+    /// Links with requests to send.
+    pub(crate) dirty_links: Vec<LinkIndex>,
+    /// Links that need a connection.
+    pub(crate) connects: Vec<LinkIndex>,
+    /// Sessions whose kept input can be parsed again.
+    pub(crate) resumes: Vec<Key<Session>>,
+    /// Clients to close, found by CLIENT KILL; they may be other workers'.
+    pub(crate) kills: Vec<u64>,
+    /// The health board's epoch that the pools' rings are of.
+    health_epoch: u64,
+    /// When [`Core::handle_timeouts`] has something to do at the earliest.
+    pub(crate) next_deadline: Option<Time>,
+    /// Requests parsed in this turn.
+    pub(crate) batch: u64,
+    args: Vec<ByteRange>,
+    inline: Vec<u8>,
+    keys: Vec<u32>,
+    scratch: Vec<u8>,
+    split: split::Scratch,
+    random: u64,
+}
+
+impl Core {
+    /// The core of a worker; `seed` for choices by chance.
+    pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
+        let mut links = Vec::new();
+        let mut pools = Vec::new();
+        for index in 0..plan.pools.len() {
+            pools.push(PoolState::new(&plan, index, &mut links));
+        }
+        let plane = Plane {
+            plan,
+            cells,
+            clock: Clock::default(),
+            busy_pool: BusyPool::default(),
+            pools,
+            joins: Slab::new(),
+            joins_free: Vec::new(),
+            dirty_sessions: Vec::new(),
+            dirty_links: Vec::new(),
+            connects: Vec::new(),
+            resumes: Vec::new(),
+            kills: Vec::new(),
+            health_epoch: 0,
+            next_deadline: None,
+            batch: 0,
+            args: Vec::new(),
+            inline: Vec::new(),
+            keys: Vec::new(),
+            scratch: Vec::new(),
+            split: split::Scratch::default(),
+            random: seed | 1,
+        };
+        let mut core = Self { sessions: Slab::new(), links, plane };
+        core.preconnect();
+        core
+    }
+
+    /// Notes the time; once a turn, before anything else.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.plane.clock = clock;
+    }
+
+    /// Both clocks of this turn.
+    pub fn clock(&self) -> Clock {
+        self.plane.clock
+    }
+
+    /// Adds a client of a pool.
+    pub fn add_session(&mut self, pool: u16, listener: u16, identity: Identity) -> Key<Session> {
+        let clients = &self.plane.cells.pool(pool as usize).clients;
+        clients.connected.raise(1);
+        self.sessions.insert(Session::new(pool, listener, identity))
+    }
+
+    /// Forgets a client; replies still on their way to it are dropped.
+    pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
+        let Some(session) = self.sessions.remove(key) else { return };
+        let clients = &self.plane.cells.pool(session.pool as usize).clients;
+        clients.connected.lower(1);
+        if let Some(reason) = reason {
+            clients.closed.of(reason).add(1);
+        }
+        if let Some(busy) = session.busy.filter(|busy| busy.is_empty()) {
+            self.plane.busy_pool.give(busy);
+        }
+    }
+
+    /// A session, unless its client is gone.
+    pub fn session(&self, key: Key<Session>) -> Option<&Session> {
+        self.sessions.get(key)
+    }
+
+    /// Whether bytes of this client are to be read now. When not, what the
+    /// socket holds is noted as unread and looked at again when there is room.
+    #[inline]
+    pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        if session.paused {
+            session.unread = true;
+        }
+        !session.paused && !session.closing
+    }
+
+    /// Notes that the client's socket may hold unread bytes.
+    pub(crate) fn set_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = true;
+        }
+    }
+
+    /// Notes that the client's socket is about to be read.
+    pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unread = false;
+        }
+    }
+
+    /// The client's socket has room again.
+    pub(crate) fn on_client_writable(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.send_blocked {
+            session.send_blocked = false;
+            self.plane.mark_session_dirty(key, session);
+        }
+    }
+
+    /// A link has something to send.
+    pub(crate) fn mark_link_dirty(&mut self, index: LinkIndex) {
+        let Core { links, plane, .. } = self;
+        plane.mark_link_dirty(index, &mut links[index]);
+    }
+
+    /// Lets sessions go on that waited for room on a link.
+    #[inline]
+    pub(crate) fn release_waiting(&mut self, index: LinkIndex) {
+        let Core { sessions, links, plane } = self;
+        reply::release_waiting(sessions, plane, &mut links[index]);
+    }
+
+    /// What follows once a session's output was offered to its socket: buffers
+    /// of a session at rest go back to the pool, one with room again is
+    /// resumed, one at its end is to be closed for the reason returned.
+    #[inline]
+    pub(crate) fn after_flush(&mut self, key: Key<Session>) -> Option<CloseReason> {
+        let session = self.sessions.get_mut(key)?;
+        if session.is_overgrown(&self.plane.plan.limits) {
+            return Some(CloseReason::Limit);
+        }
+        let at_rest = session.is_at_rest();
+        if session.closing && (at_rest || session.has_delivered()) {
+            let reason = if session.broken { CloseReason::Client } else { CloseReason::Left };
+            return Some(reason);
+        }
+        if at_rest {
+            if let Some(busy) = session.busy.take() {
+                self.plane.busy_pool.give(busy);
+            }
+        } else if session.paused
+            && !session.waits_for_link
+            && session.is_waiting_for_itself(&self.plane.plan.limits)
+        {
+            self.plane.mark_session_resuming(key, session);
+        }
+        None
+    }
+
+    /// Gives back room that one huge request needed.
+    pub fn trim(&mut self) {
+        /// Elements kept; a request with more is rare.
+        const KEPT_MAX: usize = 16 << 10;
+        let plane = &mut self.plane;
+        if plane.args.capacity() > KEPT_MAX {
+            plane.args = Vec::new();
+        }
+        if plane.keys.capacity() > KEPT_MAX {
+            plane.keys = Vec::new();
+        }
+        if plane.scratch.capacity() > KEPT_MAX {
+            plane.scratch = Vec::new();
+        }
+        if plane.inline.capacity() > KEPT_MAX {
+            plane.inline = Vec::new();
+        }
+        plane.split.trim(KEPT_MAX);
+        if self.sessions.is_empty() {
+            plane.busy_pool.trim();
+            plane.joins_free = Vec::new();
+        }
+    }
+
+    /// Runs the upkeep of the embedded stores: expiry and the like.
+    pub fn tick(&mut self) {
+        for pool in &self.plane.plan.pools {
+            if let PoolKind::Store(store) = &pool.kind {
+                store.tick(self.plane.clock);
+            }
+        }
+    }
+}
+
+impl Plane {
+    pub(crate) fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    #[inline]
+    pub(crate) fn mark_session_dirty(&mut self, key: Key<Session>, session: &mut Session) {
+        if !session.is_dirty {
+            session.is_dirty = true;
+            self.dirty_sessions.push(key);
+        }
+    }
+
+    #[inline]
+    fn mark_session_resuming(&mut self, key: Key<Session>, session: &mut Session) {
+        if !session.is_resuming {
+            session.is_resuming = true;
+            self.resumes.push(key);
+        }
+    }
+
+    #[inline]
+    fn mark_link_dirty(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if !slot.link.is_dirty {
+            slot.link.is_dirty = true;
+            self.dirty_links.push(index);
+        }
+    }
+
+    fn note_deadline(&mut self, deadline: Option<Time>) {
+        if let Some(deadline) = deadline {
+            self.next_deadline =
+                Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+use super::{LinkIndex, LinkSlot};
+use crate::{Plan, PoolKind};
+use keyway_base::Key;
+use keyway_proxy::{Link, Session};
+use keyway_topology::{BackendId, Ring, ShardedPool};
+
+/// What this worker knows of a pool.
+pub(super) enum PoolState {
+    /// Nothing: the store is shared and always there.
+    Store,
+    /// Which links lead to its servers, and the ring over those in use.
+    Sharded(ShardedState),
+}
+
+pub(super) struct ShardedState {
+    /// Ring over the servers in use, as of `health_epoch`.
+    pub(super) ring: Ring,
+    health_epoch: u64,
+    /// First link of server 0; each server has `connections` in a row.
+    first_link: LinkIndex,
+    connections: usize,
+}
+
+impl PoolState {
+    pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
+        let PoolKind::Sharded { pool, .. } = &plan.pools[index].kind else {
+            return PoolState::Store;
+        };
+        let first_link = links.len();
+        let connections = usize::from(pool.server_connections.max(1));
+        for backend in 0..pool.servers.len() {
+            let id = plan.topology.backend_id(index, backend);
+            let slots = (0..connections).map(|_| LinkSlot::new(index as u16, backend as u16, id));
+            links.extend(slots);
+        }
+        let health_epoch = plan.health.pool_epoch(index);
+        let ring = build_ring(plan, index, pool);
+        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections })
+    }
+
+    /// Follows the health board: rebuilds the ring if who may be used changed.
+    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) {
+        let (PoolState::Sharded(state), PoolKind::Sharded { pool, .. }) =
+            (self, &plan.pools[index].kind)
+        else {
+            return;
+        };
+        let epoch = plan.health.pool_epoch(index);
+        if epoch != state.health_epoch {
+            state.health_epoch = epoch;
+            state.ring = build_ring(plan, index, pool);
+        }
+    }
+}
+
+fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
+    pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
+}
+
+impl ShardedState {
+    /// The link of a server for a session: always the same one, so that a
+    /// client's requests to one server keep their order.
+    #[inline]
+    pub(super) fn link(&self, server: u16, session: Key<Session>) -> LinkIndex {
+        let lane =
+            if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
+        self.first_link + usize::from(server) * self.connections + lane
+    }
+
+    /// The link that finds out whether a server answers again.
+    pub(super) fn probe_link(&self, server: usize) -> LinkIndex {
+        self.first_link + server * self.connections
+    }
+}
+
+impl LinkSlot {
+    fn new(pool: u16, backend: u16, id: BackendId) -> Self {
+        Self {
+            link: Link::default(),
+            pool,
+            backend,
+            id,
+            socket: None,
+            generation: 1,
+            waiting: Vec::new(),
+            is_connecting: false,
+            rejoining: None,
+            was_connected: false,
+            failures_logged: 0,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+use super::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
+use keyway_resp::Kind;
+use keyway_topology::FailureReason;
+use std::sync::Arc;
+
+impl Core {
+    /// Takes bytes a backend sent.
+    ///
+    /// # Errors
+    /// When the backend broke the protocol or refused the handshake: the
+    /// connection is to be lost.
+    pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let (pool, backend) = (slot.pool, slot.backend);
+        let cells = plane.cells.pool(pool as usize).backend(backend as usize);
+        cells.received_bytes.add(bytes.len() as u64);
+        let was_ready = slot.link.state() == LinkState::Ready;
+        let (limits, now) = (plane.plan.limits, plane.clock.now);
+        let mut trouble = None;
+        let (mut select_refused, mut flush_refused, mut probe) = (false, false, None);
+        slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
+            let reason = if kind == Kind::Error { error_reason(reply) } else { None };
+            trouble = reason;
+            let refused = kind == Kind::Error;
+            match exchange.owner {
+                Owner::Internal(Internal::Select) => select_refused |= refused,
+                Owner::Internal(Internal::Flush) => flush_refused |= refused,
+                Owner::Internal(Internal::Probe) => probe = Some(!refused),
+                // It ran on another database than its own.
+                _ if select_refused => {
+                    let (fault, sent) = (BackendFault::Handshake, Sent::Maybe);
+                    let fault = Fault::Backend { fault, sent };
+                    plane.fail(sessions, (pool, backend), exchange, fault);
+                }
+                _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
+            }
+        })?;
+        if select_refused {
+            return Err(BackendFault::Handshake);
+        }
+        if !was_ready {
+            plane.after_handshake(index, slot);
+        }
+        plane.after_replies(index, slot, trouble);
+        if flush_refused || probe == Some(false) {
+            plane.on_rejoin_failed(slot, trouble.unwrap_or(FailureReason::Handshake));
+        } else if probe == Some(true) {
+            plane.on_rejoined(slot);
+        }
+        release_waiting(sessions, plane, slot);
+        Ok(())
+    }
+}
+
+/// Sessions that waited for room on a link go on.
+pub(super) fn release_waiting(
+    sessions: &mut Slab<Session>,
+    plane: &mut Plane,
+    slot: &mut LinkSlot,
+) {
+    if slot.waiting.is_empty() || !slot.link.has_drained(&plane.plan.limits) {
+        return;
+    }
+    release_all(sessions, plane, slot);
+}
+
+/// Sessions that waited for a link look again where their requests go.
+#[cold]
+pub(super) fn release_all(sessions: &mut Slab<Session>, plane: &mut Plane, slot: &mut LinkSlot) {
+    for key in slot.waiting.drain(..) {
+        if let Some(session) = sessions.get_mut(key) {
+            session.waits_for_link = false;
+            plane.mark_session_resuming(key, session);
+        }
+    }
+}
+
+/// What an error reply tells about the health of the server itself.
+#[cold]
+fn error_reason(reply: &[u8]) -> Option<FailureReason> {
+    if reply.starts_with(b"-LOADING") {
+        Some(FailureReason::Loading)
+    } else if reply.starts_with(b"-MASTERDOWN") {
+        Some(FailureReason::MasterDown)
+    } else if reply.starts_with(b"-READONLY") {
+        Some(FailureReason::ReadOnly)
+    } else {
+        None
+    }
+}
+
+impl Plane {
+    /// Hands a backend's reply to whoever waits for it.
+    #[inline]
+    fn deliver(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (pool, backend): (u16, u16),
+        exchange: &Exchange,
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let cells = self.cells.pool(pool as usize).backend(backend as usize);
+        if kind == Kind::Error {
+            cells.error_replies.add(1);
+        }
+        match exchange.owner {
+            Owner::Session { session: key, sequence } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                let Some(session) = sessions.get_mut(key) else { return };
+                let class = self.cells.pool(pool as usize).class(exchange.class as usize);
+                class.latency.record(exchange.started, self.clock.now);
+                self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
+            }
+            Owner::Join { join, fragment } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                let done =
+                    self.joins.get_mut(join).is_some_and(|j| j.on_reply(fragment, kind, reply));
+                if done {
+                    self.finish_join(sessions, join);
+                }
+            }
+            Owner::None => cells.late_replies.add(1),
+            Owner::Internal(_) => {}
+        }
+    }
+
+    /// Puts a reply into its place in a session.
+    #[inline]
+    fn complete(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
+        let before = busy.undelivered();
+        busy.order.complete(sequence, busy.output.buf(), write);
+        busy.note_reply(busy.undelivered().saturating_sub(before));
+        if !busy.output.is_empty() || session.is_overgrown(&self.plan.limits) {
+            self.mark_session_dirty(key, session);
+        }
+        if session.paused && !session.waits_for_link {
+            self.mark_session_resuming(key, session);
+        }
+    }
+
+    /// Answers an exchange that gets no reply from its backend.
+    #[cold]
+    pub(super) fn fail(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (pool, backend): (u16, u16),
+        exchange: &Exchange,
+        fault: Fault,
+    ) {
+        match exchange.owner {
+            Owner::Session { session: key, sequence } => {
+                let Some(session) = sessions.get_mut(key) else { return };
+                self.count_fault(pool, exchange.class, fault);
+                let text = self.describe_backend(pool, backend);
+                self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
+            }
+            Owner::Join { join, fragment } => {
+                let done = self.joins.get_mut(join).is_some_and(|j| j.on_fault(fragment, fault));
+                if done {
+                    self.finish_join(sessions, join);
+                }
+            }
+            Owner::Internal(_) | Owner::None => {}
+        }
+    }
+
+    /// Answers a split request whose last fragment has come.
+    fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
+        let Some(mut join) = self.joins.remove(key) else { return };
+        if let Some(session) = sessions.get_mut(join.session) {
+            self.note_join(&join);
+            let plan = Arc::clone(&self.plan);
+            let (owner, sequence) = (join.session, join.sequence);
+            self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
+        }
+        self.retire_join(join);
+    }
+
+    /// The same for a join that ends while its session is being parsed.
+    pub(super) fn finish_join_now(
+        &mut self,
+        key: Key<Box<Join>>,
+        _session: &mut Session,
+        busy: &mut Busy,
+    ) {
+        let Some(mut join) = self.joins.remove(key) else { return };
+        if join.session != Key::NONE {
+            self.note_join(&join);
+            let sequence = join.sequence;
+            let plan = &self.plan;
+            busy.order
+                .complete(sequence, busy.output.buf(), |out| write_join(plan, &mut join, out));
+        }
+        self.retire_join(join);
+    }
+
+    /// Keeps a join's buffers for the next; as many as a deep pipeline of
+    /// split requests has in flight.
+    fn retire_join(&mut self, join: Box<Join>) {
+        const KEPT_MAX: usize = 1024;
+        if self.joins_free.len() < KEPT_MAX {
+            self.joins_free.push(join);
+        }
+    }
+
+    fn note_join(&self, join: &Join) {
+        match join.fault() {
+            Some(fault) => self.count_fault(join.pool, join.class, fault),
+            None => {
+                let class = self.cells.pool(join.pool as usize).class(join.class as usize);
+                class.latency.record(join.started, self.clock.now);
+            }
+        }
+    }
+
+    /// The server answered: whether that is good news depends on what it said.
+    #[inline]
+    fn after_replies(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        trouble: Option<FailureReason>,
+    ) {
+        match trouble {
+            None => self.note_success(slot),
+            Some(reason) => self.note_failure(index, slot, reason),
+        }
+    }
+}
+
+fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
+    let crate::PoolKind::Sharded { pool, .. } = &plan.pools[join.pool as usize].kind else {
+        unreachable!("only sharded pools join");
+    };
+    let labels: Vec<_> = if join.fault().is_some() || join.has_errors() {
+        pool.servers.iter().map(|server| server.label().into_owned()).collect()
+    } else {
+        Vec::new()
+    };
+    join.write_reply(
+        out,
+        |server| labels.get(usize::from(server)).map_or("", String::as_str),
+        |_, fault| {
+            let mut text = Vec::new();
+            write_fault(fault, "", &mut text);
+            let text = String::from_utf8_lossy(&text);
+            text.trim_start_matches("-ERR backend ").trim().to_owned()
+        },
+    );
+}

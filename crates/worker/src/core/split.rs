@@ -1,0 +1,234 @@
+//! One request becomes one fragment per server. Each argument's bytes are
+//! copied as they came, with their length line, so nothing is composed anew
+//! but the head of each fragment.
+
+use super::input::Step;
+use super::pools::PoolState;
+use super::{LinkSlot, Plane};
+use crate::PoolKind;
+use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_command::{Request, Split};
+use keyway_proxy::{Busy, Owner, Session};
+use keyway_resp::reply;
+use keyway_route::place;
+use std::sync::Arc;
+
+/// Room for splitting one request.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Server of each key.
+    servers: Vec<u16>,
+    /// Keys for each server of the pool.
+    counts: Vec<u32>,
+    /// Fragment of each server of the pool.
+    fragments: Vec<u16>,
+    /// Where each server's fragment starts in its link's output.
+    starts: Vec<usize>,
+}
+
+impl Scratch {
+    /// Gives back room beyond `kept_max` keys.
+    pub(super) fn trim(&mut self, kept_max: usize) {
+        if self.servers.capacity() > kept_max {
+            self.servers = Vec::new();
+        }
+    }
+}
+
+const NO_FRAGMENT: u16 = u16::MAX;
+
+impl Plane {
+    /// Splits a request over the servers of its keys.
+    pub(super) fn split(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        split: Split,
+    ) -> Step {
+        let mut scratch = std::mem::take(&mut self.split);
+        let step = self.split_with(&mut scratch, links, key, session, busy, (request, split));
+        self.split = scratch;
+        step
+    }
+
+    fn split_with(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        (request, split): (&Request, Split),
+    ) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[session.pool as usize];
+        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else {
+            unreachable!("only sharded pools split");
+        };
+        let stride = usize::from(split.args_per_key);
+        if !(request.args.len() - 1).is_multiple_of(stride) {
+            let name = request.command.name;
+            let text = format!("ERR wrong number of arguments for '{name}' command");
+            self.refuse(session, busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
+            self.answer_unrouted(session, busy, pool, request);
+            return Step::Started;
+        };
+        let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
+            unreachable!("the state of a pool is of its kind");
+        };
+        if used == 1 {
+            let link = state.link(scratch.servers[0], key);
+            return self.forward(links, key, session, busy, request, link);
+        }
+        for (server, &count) in scratch.counts.iter().enumerate() {
+            let link = state.link(server as u16, key);
+            if count > 0 && !links[link].link.has_room(&plan.limits) {
+                return Step::Full(link);
+            }
+        }
+        debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
+        self.count(session, request);
+        self.send_fragments(scratch, links, key, session, busy, (request, split));
+        Step::Started
+    }
+
+    /// Finds the server of each key. Returns how many servers there are, or
+    /// `None` when no server is in use.
+    fn place_keys(
+        &mut self,
+        scratch: &mut Scratch,
+        pool: u16,
+        request: &Request,
+        stride: usize,
+    ) -> Option<usize> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[pool as usize].kind else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+        scratch.servers.clear();
+        scratch.counts.clear();
+        scratch.counts.resize(sharded.servers.len(), 0);
+        let mut used = 0;
+        let mut random = self.random;
+        for index in (1..request.args.len()).step_by(stride) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = (random >> 32) as u32;
+            let server = place(sharded, &state.ring, &request.args[index], chance)?;
+            scratch.servers.push(server);
+            let count = &mut scratch.counts[usize::from(server)];
+            used += usize::from(*count == 0);
+            *count += 1;
+        }
+        self.random = random | 1;
+        Some(used)
+    }
+
+    fn send_fragments(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        (request, split): (&Request, Split),
+    ) {
+        let class = request.command.class as u8;
+        let mut join = self.joins_free.pop().unwrap_or_default();
+        join.restart(split.join);
+        let silent = Self::is_silent(session);
+        join.session = if silent { Key::NONE } else { key };
+        join.sequence = if silent { 0 } else { busy.order.reserve() };
+        join.started = self.clock.now;
+        join.class = class;
+        join.pool = session.pool;
+        join.command = request.command.name;
+        Self::end_skip(session);
+
+        scratch.fragments.clear();
+        scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
+        scratch.starts.clear();
+        scratch.starts.resize(scratch.counts.len(), 0);
+        let mut down = Vec::new();
+        for server in 0..scratch.counts.len() {
+            let count = scratch.counts[server];
+            if count == 0 {
+                continue;
+            }
+            let fragment = join.add_fragment(server as u16, count);
+            let index = self.link_of(session.pool, server as u16, key);
+            let slot = &mut links[index];
+            if slot.link.is_down(self.clock.now) {
+                down.push(fragment);
+                continue;
+            }
+            scratch.fragments[server] = fragment;
+            self.prepare_link(index, slot, session.identity.database);
+            let out = slot.link.request_buf();
+            scratch.starts[server] = out.len();
+            reply::array(out, 1 + count as usize * usize::from(split.args_per_key));
+            reply::bulk(out, request.command.name.as_bytes());
+        }
+        self.copy_keys(scratch, links, key, session.pool, (request, split), &mut |server| {
+            join.add_owner(server);
+        });
+        let join_key = self.joins.insert(join);
+        for server in 0..scratch.counts.len() {
+            let fragment = scratch.fragments[server];
+            if fragment != NO_FRAGMENT {
+                let index = self.link_of(session.pool, server as u16, key);
+                let link = &mut links[index].link;
+                let len = link.request_buf().len() - scratch.starts[server];
+                let owner = Owner::Join { join: join_key, fragment };
+                link.enqueue(owner, class, len, self.clock.now);
+            }
+        }
+        for fragment in down {
+            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+            let last = self.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
+            if last {
+                self.finish_join_now(join_key, session, busy);
+            }
+        }
+    }
+
+    /// Copies each key (with its value) behind the head of its fragment.
+    fn copy_keys(
+        &mut self,
+        scratch: &Scratch,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        pool: u16,
+        (request, split): (&Request, Split),
+        note_owner: &mut impl FnMut(u16),
+    ) {
+        let stride = usize::from(split.args_per_key);
+        let ranges = request.args.ranges();
+        let buf = request.args.buf();
+        for (position, &server) in scratch.servers.iter().enumerate() {
+            let fragment = scratch.fragments[usize::from(server)];
+            note_owner(if fragment == NO_FRAGMENT { 0 } else { fragment });
+            if fragment == NO_FRAGMENT {
+                continue;
+            }
+            let first = 1 + position * stride;
+            // From behind the argument before to behind this one's line end.
+            let start = ranges[first - 1].end as usize + 2;
+            let end = ranges[first + stride - 1].end as usize + 2;
+            let index = self.link_of(pool, server, key);
+            links[index].link.request_buf().extend_from_slice(&buf[start..end]);
+        }
+    }
+
+    fn link_of(&self, pool: u16, server: u16, session: Key<Session>) -> super::LinkIndex {
+        match &self.pools[pool as usize] {
+            PoolState::Sharded(state) => state.link(server, session),
+            PoolState::Store => unreachable!("the store has no links"),
+        }
+    }
+}

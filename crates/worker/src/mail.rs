@@ -1,0 +1,34 @@
+use keyway_net::{Mailer, Peer, Socket};
+use keyway_proxy::Identity;
+
+/// A client at rest on its way from one worker to another.
+#[derive(Debug)]
+pub struct Adopted {
+    /// Its socket; whoever holds this owns the descriptor.
+    pub socket: Socket,
+    /// Its address.
+    pub peer: Peer,
+    /// Position of its pool.
+    pub pool: u16,
+    /// Position of its listener.
+    pub listener: u16,
+    /// What it has set.
+    pub identity: Identity,
+}
+
+/// What other threads ask of a worker.
+pub enum Mail {
+    /// Stop accepting, answer what is in flight, then end.
+    Drain,
+    /// Serve this client from now on.
+    Adopt(Box<Adopted>),
+    /// Hand up to `count` clients at rest to another worker.
+    GiveAway {
+        /// How many.
+        count: usize,
+        /// To whom.
+        to: Mailer<Mail>,
+    },
+    /// Close these clients, if they are here.
+    Kill(Vec<u64>),
+}

@@ -1,0 +1,109 @@
+use crate::Mail;
+use keyway_base::Limits;
+use keyway_net::{Address, Mailer};
+use keyway_proxy::LinkOptions;
+use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_store::Store;
+use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// What all workers of the process share: settings that do not change, and
+/// the few things they meet in.
+pub struct Plan {
+    /// Every bound.
+    pub limits: Limits,
+    /// Listening sockets, in the order given to each worker's `Io`.
+    pub listeners: Vec<ListenerPlan>,
+    /// Pools, by their position in the topology.
+    pub pools: Vec<PoolPlan>,
+    /// Pools and servers as configured.
+    pub topology: Arc<Topology>,
+    /// Which servers may be used; shared by all workers.
+    pub health: Arc<HealthBoard>,
+    /// Every client of the process.
+    pub clients: Arc<ClientRegistry>,
+    /// What the process knows about itself.
+    pub facts: Arc<dyn Facts>,
+    /// The next client's id.
+    pub next_client_id: AtomicU64,
+    /// Mail to every worker, by index; filled as workers start.
+    pub mailers: Mutex<Vec<Mailer<Mail>>>,
+    /// How long a stopping worker waits for replies that are still to come.
+    pub drain_timeout: Duration,
+}
+
+impl Plan {
+    /// Asks every worker but `from` to close these clients. A mailbox that is
+    /// full misses it: `CLIENT KILL` is best effort across workers then.
+    pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {
+        for (index, mailer) in self.mailers.lock().iter().enumerate() {
+            if index != usize::from(from) {
+                let _ = mailer.post(Mail::Kill(ids.to_vec()));
+            }
+        }
+    }
+}
+
+/// A listening socket.
+pub struct ListenerPlan {
+    /// Position of the pool its clients talk to.
+    pub pool: u16,
+    /// Its address, as `CLIENT LIST` shows it.
+    pub name: String,
+    /// Password its clients must give, if any.
+    pub password: Option<String>,
+}
+
+/// A pool.
+pub struct PoolPlan {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Databases a client may select.
+    pub databases: u32,
+    /// Clients at once, over all workers; 0 for no bound but the process's.
+    pub clients_max: u32,
+    /// What serves it.
+    pub kind: PoolKind,
+}
+
+/// What serves a pool.
+pub enum PoolKind {
+    /// The embedded store.
+    Store(Arc<Store>),
+    /// Servers that each hold a part of the keys.
+    Sharded {
+        /// Servers, hash and distribution.
+        pool: ShardedPool,
+        /// Address of each server.
+        addresses: Vec<Address>,
+        /// How links connect and wait.
+        options: Arc<LinkOptions>,
+    },
+}
+
+impl PoolKind {
+    /// A pool of servers, with what its links need to know.
+    pub fn sharded(pool: ShardedPool) -> Self {
+        let addresses = pool
+            .servers
+            .iter()
+            .map(|server| match &server.endpoint {
+                Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
+                Endpoint::Unix { path } => Address::Unix(path.clone()),
+            })
+            .collect();
+        let options = Arc::new(LinkOptions {
+            password: pool.password.as_ref().map(|password| password.expose().to_owned()),
+            database: pool.database,
+            databases: pool.databases_allowed,
+            timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
+            connect_timeout: pool.connect_timeout,
+            backoff_min: pool.reconnect_min,
+            backoff_max: pool.reconnect_max,
+        });
+        PoolKind::Sharded { pool, addresses, options }
+    }
+}

@@ -1,0 +1,612 @@
+//! The turn of a worker. One straight list:
+//!
+//! ```text
+//!  poll ─► events ─► (poll again, if many clients are ready) ─► resumed sessions
+//!       ─► timeouts, upkeep ─► connects ─► links' output ─► sessions' output
+//! ```
+//! Output is written once a turn, never per event: at one request per client
+//! most of the cost is segments and wake-ups, and batching saves both.
+
+use crate::core::{Core, LinkIndex};
+use crate::{Adopted, Mail, Plan, PoolKind};
+use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
+use keyway_metrics::{CloseReason, WorkerCells};
+use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket, Token};
+use keyway_proxy::local::ClientEntry;
+use keyway_proxy::{Identity, Session, write_fault};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Marks a token as a link's; the others are sessions'.
+const LINK: u64 = 1 << 62;
+
+/// Clients accepted in one turn before those connected get theirs.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Pause after the system had no descriptor left for a waiting client.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two rounds of upkeep: expiry, health, gauges.
+const UPKEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// Ready clients that make a second poll worth its call: with as many, more
+/// have become ready while these were served, and one larger batch costs less
+/// than two.
+const POLL_AGAIN_FROM: usize = 4;
+
+/// Requests per ready client up to which that holds. Deep pipelines fill a
+/// batch by themselves.
+const POLL_AGAIN_DEPTH_MAX: u64 = 4;
+
+/// What the driver knows of a client besides its session.
+#[derive(Clone, Copy)]
+struct Client {
+    socket: Socket,
+    peer: Peer,
+}
+
+/// One worker: a [`Core`] and its sockets.
+pub struct Worker<I: Io> {
+    io: I,
+    core: Core,
+    mailbox: Mailbox<Mail>,
+    plan: Arc<Plan>,
+    index: u16,
+    /// By the index of the session's key.
+    clients: Vec<Option<Client>>,
+    events: Vec<Event>,
+    /// Sessions whose socket holds bytes that were not read yet.
+    rereads: Vec<Key<Session>>,
+    /// Links to read on in the next turn, to be fair to others.
+    link_rereads: Vec<LinkIndex>,
+    dead_links: Vec<(LinkIndex, BackendFault)>,
+    accept_paused_until: Option<Time>,
+    next_upkeep: Time,
+    /// When a stopping worker gives up waiting.
+    drain_deadline: Option<Time>,
+}
+
+impl<I: Io> Worker<I> {
+    /// A worker over `io`, whose listeners are those of `plan` in order.
+    /// `seed` is for choices by chance.
+    pub fn new(
+        io: I,
+        plan: Arc<Plan>,
+        cells: WorkerCells,
+        mailbox: Mailbox<Mail>,
+        seed: u64,
+    ) -> Self {
+        let index = cells.index() as u16;
+        Self {
+            io,
+            core: Core::new(Arc::clone(&plan), cells, seed),
+            mailbox,
+            plan,
+            index,
+            clients: Vec::new(),
+            events: Vec::new(),
+            rereads: Vec::new(),
+            link_rereads: Vec::new(),
+            dead_links: Vec::new(),
+            accept_paused_until: None,
+            next_upkeep: Time(0),
+            drain_deadline: None,
+        }
+    }
+
+    /// Takes turns until told to drain and drained.
+    pub fn run(&mut self) {
+        while self.turn(true) {}
+    }
+
+    /// The worker's core, for tests that look inside.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The driver, for tests that steer it.
+    pub fn io_mut(&mut self) -> &mut I {
+        &mut self.io
+    }
+
+    /// One turn; with `may_sleep` it waits for something to do. Returns
+    /// whether there is to be another.
+    pub fn turn(&mut self, may_sleep: bool) -> bool {
+        let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
+        self.poll(wait);
+        let ready = self.handle_events();
+        let is_shallow = self.core.plane.batch <= ready as u64 * POLL_AGAIN_DEPTH_MAX;
+        if ready >= POLL_AGAIN_FROM && is_shallow {
+            self.poll(Some(Duration::ZERO));
+            self.handle_events();
+        }
+        self.read_again();
+        self.resume();
+        self.handle_timeouts();
+        self.start_connecting();
+        self.flush_links();
+        self.flush_sessions();
+        if !self.core.plane.kills.is_empty() {
+            let kills = std::mem::take(&mut self.core.plane.kills);
+            self.kill(&kills);
+        }
+        let cells = &self.core.plane.cells;
+        cells.turns.add(1);
+        let batch = std::mem::take(&mut self.core.plane.batch);
+        if batch > 0 {
+            cells.batch.record(batch);
+        }
+        !self.is_drained()
+    }
+
+    fn poll(&mut self, wait: Option<Duration>) {
+        let slept = self.io.poll(wait, &mut self.events);
+        let clock = self.io.clock();
+        self.core.set_clock(clock);
+        self.core.refresh_health();
+        let cells = &self.core.plane.cells;
+        cells.poll_calls.add(1);
+        cells.wakeups.add(u64::from(slept));
+        cells.events.add(self.events.len() as u64);
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        let plane = &self.core.plane;
+        let work = !plane.resumes.is_empty()
+            || !self.rereads.is_empty()
+            || !self.link_rereads.is_empty()
+            || !plane.dirty_sessions.is_empty()
+            || !plane.dirty_links.is_empty()
+            || !plane.connects.is_empty();
+        if work {
+            return Some(Duration::ZERO);
+        }
+        let next = plane.next_deadline.map_or(self.next_upkeep, |next| next.min(self.next_upkeep));
+        Some(next.since(plane.clock.now))
+    }
+
+    /// Returns how many clients were ready.
+    fn handle_events(&mut self) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let mut ready = 0;
+        for event in events.drain(..) {
+            match event {
+                Event::Ready { token, readable, writable, hangup } if token.0 & LINK == 0 => {
+                    ready += 1;
+                    let key = Key::from_bits(token.0);
+                    if writable {
+                        self.on_client_writable(key);
+                    }
+                    if readable || hangup {
+                        self.read_client(key, hangup);
+                    }
+                }
+                Event::Ready { token, readable, writable, hangup } => {
+                    let Some(index) = self.link_of(token) else { continue };
+                    let slot = &mut self.core.links[index];
+                    if writable && slot.link.send_blocked {
+                        slot.link.send_blocked = false;
+                        self.core.mark_link_dirty(index);
+                    }
+                    if readable || hangup {
+                        self.read_link(index, hangup);
+                    }
+                }
+                Event::Incoming(listener) => self.accept(listener),
+                Event::Connected { token, socket } => self.on_connected(token, socket),
+                Event::ConnectFailed { token, fault } => {
+                    if let Some(index) = self.link_of(token) {
+                        self.core.on_connect_failed(index, fault);
+                    }
+                }
+                Event::Mail => self.read_mail(),
+            }
+        }
+        self.events = events;
+        ready
+    }
+
+    fn accept(&mut self, listener: ListenerIndex) {
+        if self.accept_paused_until.is_some() {
+            return;
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.io.accept(listener) {
+                Accept::Client { socket, peer } => self.add_client(socket, peer, listener.0),
+                Accept::Empty => return,
+                Accept::Exhausted => {
+                    tracing::warn!(
+                        "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
+                         clients_max"
+                    );
+                    self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
+                    self.io.pause_accepting(true);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
+        let place = &self.plan.listeners[listener as usize];
+        let pool = &self.plan.pools[place.pool as usize];
+        let clients = self.plan.clients.len();
+        let bound = match pool.clients_max {
+            0 => self.plan.limits.clients_max as usize,
+            max => max as usize,
+        };
+        if clients >= bound.min(self.plan.limits.clients_max as usize) {
+            let mut out = Vec::new();
+            let fault = Fault::Limit(LimitFault::Clients);
+            write_fault(fault, "", &mut out);
+            self.core.plane.cells.pool(place.pool as usize).refused.of(fault).add(1);
+            self.io.send(socket, &out);
+            self.io.close(socket);
+            return;
+        }
+        let clock = self.core.clock();
+        let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
+        let is_open = place.password.is_none();
+        let identity = Identity::new(id, is_open, clock.now);
+        let entry = ClientEntry {
+            addr: peer.to_string(),
+            laddr: place.name.clone(),
+            worker: self.index,
+            pool: place.pool,
+            connected_unix: clock.unix_micros / 1_000_000,
+            name: String::new(),
+            lib_name: String::new(),
+            lib_ver: String::new(),
+            database: 0,
+        };
+        self.plan.clients.insert(id, entry);
+        self.core.plane.cells.pool(place.pool as usize).clients.accepted.add(1);
+        self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
+    }
+
+    /// Makes a client this worker's.
+    fn install(&mut self, client: Adopted) {
+        let Adopted { socket, peer, pool, listener, identity } = client;
+        let id = identity.id;
+        let key = self.core.add_session(pool, listener, identity);
+        let index = key.index() as usize;
+        if self.clients.len() <= index {
+            self.clients.resize(index + 1, None);
+        }
+        self.clients[index] = Some(Client { socket, peer });
+        self.plan.clients.update(id, |entry| entry.worker = self.index);
+        if self.io.watch(socket, Token(key.to_bits())) {
+            // Bytes may have come before the socket was watched.
+            self.rereads.push(key);
+        } else {
+            self.close_client(key, CloseReason::Reset);
+        }
+    }
+
+    fn client(&self, key: Key<Session>) -> Option<Client> {
+        self.core.session(key)?;
+        *self.clients.get(key.index() as usize)?
+    }
+
+    fn close_client(&mut self, key: Key<Session>, reason: CloseReason) {
+        let Some(client) = self.client(key) else { return };
+        let id = self.core.session(key).map(|session| session.identity.id);
+        self.core.remove_session(key, Some(reason));
+        self.clients[key.index() as usize] = None;
+        if let Some(id) = id {
+            self.plan.clients.remove(id);
+        }
+        self.io.close(client.socket);
+    }
+
+    fn on_client_writable(&mut self, key: Key<Session>) {
+        self.core.on_client_writable(key);
+    }
+
+    /// Reads what a client has sent, until the socket is drained, the session
+    /// stops taking requests, or others should have their turn.
+    fn read_client(&mut self, key: Key<Session>, hangup: bool) {
+        let Some(client) = self.client(key) else { return };
+        let mut budget = self.plan.limits.read_len_per_turn as usize;
+        loop {
+            if !self.core.may_read(key) {
+                return;
+            }
+            self.core.plane.cells.recv_calls.add(1);
+            match self.io.recv(client.socket) {
+                Recv::Data { bytes, drained } => {
+                    let len = bytes.len();
+                    self.core.on_client_bytes(key, bytes);
+                    if drained && !hangup {
+                        return;
+                    }
+                    budget = budget.saturating_sub(len);
+                    if budget == 0 {
+                        self.core.set_unread(key);
+                        self.rereads.push(key);
+                        return;
+                    }
+                }
+                Recv::Empty => return,
+                Recv::End => return self.core.on_client_end(key),
+                Recv::Failed => return self.close_client(key, CloseReason::Reset),
+            }
+        }
+    }
+
+    fn read_link(&mut self, index: LinkIndex, hangup: bool) {
+        let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
+        loop {
+            let Some(socket) = self.core.links[index].socket else { return };
+            self.core.plane.cells.recv_calls.add(1);
+            let fault = match self.io.recv(socket) {
+                Recv::Data { bytes, drained } => {
+                    let len = bytes.len();
+                    match self.core.on_backend_bytes(index, bytes) {
+                        Ok(()) if drained && !hangup => return,
+                        Ok(()) => {
+                            budget = budget.saturating_sub(len);
+                            if budget == 0 {
+                                return self.link_rereads.push(index);
+                            }
+                            continue;
+                        }
+                        Err(fault) => fault,
+                    }
+                }
+                Recv::Empty => return,
+                Recv::End | Recv::Failed => BackendFault::Closed,
+            };
+            return self.lose_link(index, fault);
+        }
+    }
+
+    fn lose_link(&mut self, index: LinkIndex, fault: BackendFault) {
+        if let Some(socket) = self.core.on_link_lost(index, fault) {
+            self.io.close(socket);
+        }
+    }
+
+    fn on_connected(&mut self, token: Token, socket: Socket) {
+        match self.link_of(token) {
+            Some(index) => self.core.on_connected(index, socket),
+            // Given up in the meantime.
+            None => self.io.close(socket),
+        }
+    }
+
+    fn link_of(&self, token: Token) -> Option<LinkIndex> {
+        if token.0 & LINK == 0 {
+            return None;
+        }
+        let index = token.0 as u32 as usize;
+        let slot = self.core.links.get(index)?;
+        (link_token(index, slot.generation) == token).then_some(index)
+    }
+
+    /// Reads on where reading stopped for fairness or for want of room.
+    fn read_again(&mut self) {
+        let mut links = std::mem::take(&mut self.link_rereads);
+        for index in links.drain(..) {
+            self.read_link(index, false);
+        }
+        if self.link_rereads.is_empty() {
+            self.link_rereads = links;
+        }
+        let mut keys = std::mem::take(&mut self.rereads);
+        for key in keys.drain(..) {
+            self.core.clear_unread(key);
+            // The peer's end may have been told of while nothing was read.
+            self.read_client(key, true);
+        }
+        if self.rereads.is_empty() {
+            self.rereads = keys;
+        }
+    }
+
+    fn resume(&mut self) {
+        if !self.core.plane.resumes.is_empty() {
+            self.core.resume_sessions(&mut self.rereads);
+        }
+    }
+
+    fn handle_timeouts(&mut self) {
+        let now = self.core.clock().now;
+        if self.core.plane.next_deadline.is_some_and(|deadline| deadline <= now) {
+            let mut dead = std::mem::take(&mut self.dead_links);
+            self.core.handle_timeouts(&mut dead);
+            for (index, fault) in dead.drain(..) {
+                self.lose_link(index, fault);
+            }
+            self.dead_links = dead;
+        }
+        if now >= self.next_upkeep {
+            self.next_upkeep = now + UPKEEP_EVERY;
+            self.upkeep(now);
+        }
+    }
+
+    fn upkeep(&mut self, now: Time) {
+        self.core.tick();
+        self.core.tend_health();
+        self.core.publish_gauges();
+        self.core.trim();
+        if self.accept_paused_until.is_some_and(|until| until <= now) {
+            self.accept_paused_until = None;
+            self.io.pause_accepting(false);
+        }
+        if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
+            for key in self.core.sessions.keys() {
+                self.close_client(key, CloseReason::Drained);
+            }
+        }
+    }
+
+    fn start_connecting(&mut self) {
+        let mut connects = std::mem::take(&mut self.core.plane.connects);
+        for index in connects.drain(..) {
+            self.core.on_connecting(index);
+            let slot = &self.core.links[index];
+            let token = link_token(index, slot.generation);
+            if let PoolKind::Sharded { addresses, .. } = &self.plan.pools[slot.pool as usize].kind {
+                self.io.connect(&addresses[slot.backend as usize], token);
+            }
+        }
+        self.core.plane.connects = connects;
+    }
+
+    fn flush_links(&mut self) {
+        let mut dirty = std::mem::take(&mut self.core.plane.dirty_links);
+        for index in dirty.drain(..) {
+            self.flush_link(index);
+        }
+        if self.core.plane.dirty_links.is_empty() {
+            self.core.plane.dirty_links = dirty;
+        }
+    }
+
+    fn flush_link(&mut self, index: LinkIndex) {
+        let slot = &mut self.core.links[index];
+        slot.link.is_dirty = false;
+        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return };
+        let unsent = slot.link.unsent();
+        if unsent.is_empty() {
+            return;
+        }
+        let len = unsent.len();
+        self.core.plane.cells.send_calls.add(1);
+        match self.io.send(socket, unsent) {
+            Send::Taken(taken) => {
+                slot.link.advance(taken);
+                slot.link.send_blocked = taken < len;
+                if taken > 0 && taken < len {
+                    slot.link.note_progress(self.core.plane.clock.now);
+                }
+                let cells = self.core.plane.cells.pool(slot.pool as usize);
+                cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
+                self.core.release_waiting(index);
+            }
+            Send::Failed => self.lose_link(index, BackendFault::Closed),
+        }
+    }
+
+    fn flush_sessions(&mut self) {
+        let mut dirty = std::mem::take(&mut self.core.plane.dirty_sessions);
+        for key in dirty.drain(..) {
+            self.flush_session(key);
+        }
+        if self.core.plane.dirty_sessions.is_empty() {
+            self.core.plane.dirty_sessions = dirty;
+        }
+    }
+
+    #[inline]
+    fn flush_session(&mut self, key: Key<Session>) {
+        let Some(client) = self.client(key) else { return };
+        let Some(session) = self.core.sessions.get_mut(key) else { return };
+        session.is_dirty = false;
+        if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
+            let unsent = busy.output.unsent();
+            if !unsent.is_empty() {
+                let len = unsent.len();
+                self.core.plane.cells.send_calls.add(1);
+                match self.io.send(client.socket, unsent) {
+                    Send::Taken(taken) => {
+                        busy.output.advance(taken);
+                        session.send_blocked = taken < len;
+                        let cells = self.core.plane.cells.pool(session.pool as usize);
+                        cells.clients.sent_bytes.add(taken as u64);
+                    }
+                    Send::Failed => return self.close_client(key, CloseReason::Reset),
+                }
+            }
+        }
+        if let Some(reason) = self.core.after_flush(key) {
+            self.close_client(key, reason);
+        }
+    }
+
+    fn read_mail(&mut self) {
+        while let Some(mail) = self.mailbox.take() {
+            match mail {
+                Mail::Drain => self.drain(),
+                Mail::Adopt(client) => self.install(*client),
+                Mail::GiveAway { count, to } => self.give_away(count, &to),
+                Mail::Kill(ids) => self.kill_own(&ids),
+            }
+        }
+    }
+
+    /// Stops accepting; what was received is answered, then clients are
+    /// closed.
+    fn drain(&mut self) {
+        if self.drain_deadline.is_some() {
+            return;
+        }
+        self.io.stop_listening();
+        self.drain_deadline = Some(self.core.clock().now + self.plan.drain_timeout);
+        for key in self.core.sessions.keys() {
+            // What has arrived by now counts as received.
+            self.read_client(key, true);
+            self.core.on_client_end(key);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain_deadline.is_some() && self.core.sessions.is_empty()
+    }
+
+    fn kill(&mut self, ids: &[u64]) {
+        self.kill_own(ids);
+        self.plan.post_kill(self.index, ids);
+    }
+
+    fn kill_own(&mut self, ids: &[u64]) {
+        for key in self.core.sessions.keys() {
+            let id = self.core.session(key).map(|session| session.identity.id);
+            if id.is_some_and(|id| ids.contains(&id)) {
+                self.close_client(key, CloseReason::Killed);
+            }
+        }
+    }
+
+    /// Hands clients at rest to another worker.
+    fn give_away(&mut self, count: usize, to: &keyway_net::Mailer<Mail>) {
+        let mut left = count;
+        for key in self.core.sessions.keys() {
+            if left == 0 {
+                return;
+            }
+            let Some(session) = self.core.session(key) else { continue };
+            let Some(client) = self.client(key) else { continue };
+            if !session.is_at_rest() || session.closing || session.unread {
+                continue;
+            }
+            let identity = session.identity.clone();
+            let pool = session.pool;
+            let Client { socket, peer } = client;
+            let listener = session.listener;
+            let adopted = Adopted { socket, peer, pool, listener, identity };
+            self.io.release(socket);
+            match to.post(Mail::Adopt(Box::new(adopted))) {
+                Ok(()) => {
+                    self.core.remove_session(key, None);
+                    self.clients[key.index() as usize] = None;
+                    left -= 1;
+                }
+                Err(_) => {
+                    // No room in the other's mailbox: keep the client.
+                    if !self.io.watch(socket, Token(key.to_bits())) {
+                        self.close_client(key, CloseReason::Reset);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn link_token(index: LinkIndex, generation: u32) -> Token {
+    Token(LINK | u64::from(generation) << 32 | index as u64)
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs the servers and clients the tests start, from Debian, where they
+# are missing: redis-server, redis-tools, nutcracker, python3-venv.
+set -euo pipefail
+
+wanted=()
+command -v redis-server >/dev/null || wanted+=(redis-server)
+command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || wanted+=(redis-tools)
+PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
+python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
+[ ${#wanted[@]} -gt 0 ] || exit 0
+
+by_hand="install them by hand and run this again: apt-get install ${wanted[*]}"
+if ! command -v apt-get >/dev/null; then
+  echo "missing: ${wanted[*]}, and this is no Debian; $by_hand" >&2
+  exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+    echo "missing: ${wanted[*]}, and there is neither root nor sudo without a password; $by_hand" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+# The tests start their own servers on free ports: the packages' services must
+# not start, and would only take ports and memory.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod +x "$policy"
+  trap '"${as_root[@]}" rm -f "$policy"' EXIT
+fi
+install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+  apt-get install -y -q --no-install-recommends "${wanted[@]}")
+echo "installing from Debian: ${wanted[*]}"
+if ! "${install[@]}"; then
+  "${as_root[@]}" apt-get update -q
+  if ! "${install[@]}"; then
+    echo "cannot install ${wanted[*]}; $by_hand" >&2
+    exit 1
+  fi
+fi

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Makes the Python environment of the stock-client tests and prints the path
+# of its interpreter. Does nothing when it is there and complete.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+requirements=tests/python/requirements.txt
+venv="${CARGO_TARGET_DIR:-$PWD/target}/venv"
+stamp="$venv/requirements.txt"
+if ! cmp -s "$requirements" "$stamp"; then
+  rm -rf "$venv"
+  python3 -m venv "$venv" >&2
+  "$venv/bin/python" -m pip install --quiet --requirement "$requirements" >&2
+  cp "$requirements" "$stamp"
+fi
+echo "$venv/bin/python"

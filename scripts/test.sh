@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# make test: tools, checks, every suite (the simulator's seeds among them), short
+# fuzz; then one line of totals. Goes on after a failure, so that one run tells all.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+export CARGO_TERM_COLOR=never
+# Debian puts nutcracker where only root looks.
+export PATH="$PATH:/usr/sbin"
+fuzz_seconds="${FUZZ_SECONDS:-10}"
+log="$CARGO_TARGET_DIR/test-log"
+mkdir -p "$log"
+
+passed=0
+failed=0
+failures=()
+
+# One step that either works or not: counts as one.
+step() {
+  local name="$1"
+  shift
+  echo "== $name"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    failures+=("$name")
+  fi
+}
+
+# A step made of Rust tests: counts each of them, and a build that fails as
+# one failure.
+suite() {
+  local name="$1" output="$log/$1.log" status=0
+  shift
+  echo "== $name"
+  "$@" 2>&1 | tee "$output" || status=$?
+  local counts good bad
+  counts=$(awk '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' "$output")
+  read -r good bad <<<"$counts"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  if [ "$bad" -gt 0 ] || [ "$status" -ne 0 ]; then
+    [ "$bad" -gt 0 ] || failed=$((failed + 1))
+    failures+=("$name ($output)")
+  fi
+}
+
+# Prints fuzz targets' lines and counts each.
+fuzz() {
+  local output="$log/fuzz.log" status=0
+  echo "== fuzz, $fuzz_seconds s each"
+  scripts/fuzz.sh "$fuzz_seconds" 2>&1 | tee "$output" || status=$?
+  local good bad
+  good=$(grep -c '^fuzz: .* passed' "$output" || true)
+  bad=$(grep -c '^fuzz: .* FAILED' "$output" || true)
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  if [ "$status" -ne 0 ]; then
+    [ "$bad" -gt 0 ] || failed=$((failed + 1))
+    failures+=("fuzz ($output)")
+  fi
+}
+
+scripts/install_test_tools.sh
+step "python environment" scripts/python_venv.sh
+step "formatting" cargo fmt --all --check
+step "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "layers" cargo run --quiet --locked --package keyway-testkit --bin layer_check
+suite tests cargo test --workspace --locked --no-fail-fast
+fuzz
+
+echo
+if [ "$failed" -eq 0 ]; then
+  echo "All is well: checks, suites against real servers, the simulator's seeds and the fuzz run passed."
+else
+  echo "Not all is well:"
+  printf '  %s\n' "${failures[@]}"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
