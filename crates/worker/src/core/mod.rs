@@ -311,3 +311,6 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
