@@ -55,6 +55,28 @@ fn connected_core() -> Core {
     core
 }
 
+fn client(core: &mut Core) -> Key<Session> {
+    core.add_session(0, 0, Identity::new(1, true, Time(0)))
+}
+
+fn output(core: &Core, client: Key<Session>) -> String {
+    let busy = core.session(client).and_then(|session| session.busy.as_ref());
+    busy.map_or(String::new(), |busy| busy.output.unsent().escape_ascii().to_string())
+}
+
+#[test]
+fn skip_leaves_out_one_reply_whoever_gives_it() {
+    for (skipped, backend) in [("GET a", "$1\r\na\r\n"), ("ECHO a", ""), ("NONESUCH", "")] {
+        let mut core = connected_core();
+        let client = client(&mut core);
+        // The second SKIP is about the request behind it, as the first was.
+        let lines = format!("CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\n{skipped}\r\nGET b\r\n");
+        core.on_client_bytes(client, lines.as_bytes());
+        core.on_backend_bytes(0, format!("{backend}$1\r\nb\r\n").as_bytes()).unwrap();
+        assert_eq!(output(&core, client), r"$1\r\nb\r\n", "{skipped}");
+    }
+}
+
 #[test]
 fn nothing_said_of_a_lost_connection_is_taken_for_its_successor() {
     let mut core = connected_core();
