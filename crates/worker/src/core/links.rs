@@ -45,6 +45,10 @@ impl Core {
         let options = self.options(index);
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
+<<<<<<< HEAD
+=======
+        slot.generation = next_generation(slot.generation);
+>>>>>>> fuzz
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -94,6 +98,9 @@ impl Core {
         let slot = &mut links[index];
         let (pool, backend) = (slot.pool, slot.backend);
         let state = slot.link.state();
+        // What is still said of this connection, such as that it stands after
+        // all, is about the past.
+        slot.generation = next_generation(slot.generation);
         plane.note_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
@@ -224,6 +231,11 @@ impl Core {
         };
         Arc::clone(options)
     }
+}
+
+/// Generations fit into a token beside the link's position.
+fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & 0x3fff_ffff
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {

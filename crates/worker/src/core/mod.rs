@@ -313,3 +313,6 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
