@@ -45,10 +45,6 @@ impl Core {
         let options = self.options(index);
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
-<<<<<<< HEAD
-=======
-        slot.generation = next_generation(slot.generation);
->>>>>>> fuzz
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -108,7 +104,6 @@ impl Core {
         let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
-        slot.generation = (slot.generation + 1) & 0x3fff_ffff;
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
