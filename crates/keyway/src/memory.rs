@@ -15,6 +15,25 @@ pub fn available() -> u64 {
     }
 }
 
+/// Memory this process holds, in bytes.
+pub fn resident() -> u64 {
+    let pages = fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// Processor time of this process: in user code, and in the kernel for it.
+pub fn cpu_seconds() -> (f64, f64) {
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The fields behind the name, which may itself hold blanks and brackets.
+    let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+    let mut fields = after.split_whitespace().skip(11).filter_map(|field| field.parse().ok());
+    let mut next = || fields.next().map_or(0.0, |value: u64| value as f64 / ticks);
+    (next(), next())
+}
+
 /// What a store takes when it is not told: half of what there is, so that the
 /// kernel's buffers, connections and a neighbour have room.
 pub fn default_store_bytes() -> u64 {

@@ -46,12 +46,14 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     run(workers, &process, &signals)?;
     drop(admin);
+    remove_unix_sockets(&config);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
+/// The wall clock.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn wall_clock() -> Clock {
+pub fn wall_clock() -> Clock {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
 }
@@ -108,6 +110,16 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
     Ok(Some(Admin::start(addr, state)?))
+}
+
+/// Removes the files of the unix sockets listened on.
+fn remove_unix_sockets(config: &Config) {
+    for listener in &config.listeners {
+        if let keyway_config::ListenAddr::Unix(path) = &listener.bind {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Lets the process have as many descriptors as it may: a client is one.

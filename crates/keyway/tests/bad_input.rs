@@ -254,9 +254,14 @@ fn clients_that_reset_in_the_middle_leave_nothing_behind() {
     for pool in [0, 1] {
         let mut bystander = setup.keyway.client(pool);
         assert_eq!(bystander.words("SET reset:kept 1"), Value::simple("OK"));
-        let before = fd_count(pid);
         let pipeline: Vec<u8> =
             (0..500).flat_map(|nth| encode_words(&format!("SET reset:{nth} {nth}"))).collect();
+        // Every server of the pool is connected to before descriptors count.
+        bystander.send(&pipeline);
+        for _ in 0..500 {
+            assert_eq!(bystander.reply(), Value::simple("OK"));
+        }
+        let before = fd_count(pid);
         for _ in 0..200 {
             let mut client = setup.keyway.client(pool);
             let _ = client.try_send(&pipeline);

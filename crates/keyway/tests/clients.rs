@@ -38,6 +38,7 @@ fn redis_cli(address: SocketAddr, arguments: &[&str], input: &[u8]) -> String {
         ["-h", "127.0.0.1", "-p", &port].iter().chain(arguments).copied().collect();
     run_tool("redis-cli", &all, input, Duration::from_secs(30))
         .expect_success(&format!("redis-cli {arguments:?}"))
+        .text
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn redis_py(pool: usize, kind: &str) {
     let arguments = [script.as_str(), &port, kind, PASSWORD];
     let python = python().to_string_lossy().into_owned();
     let output = run_tool(&python, &arguments, b"", Duration::from_secs(60));
-    let text = output.expect_success("the redis-py suite");
+    let text = output.expect_success("the redis-py suite").text;
     assert!(text.contains("\nOK"), "{text}");
 }
 

@@ -161,7 +161,7 @@ fn what_cannot_be_split_is_refused_with_the_number_of_servers_and_a_hint() {
         "EVAL return 2 A B",
         "ZRANGESTORE A B 0 1",
         "SORT A STORE B",
-        "GEOSEARCHSTORE A B x",
+        "GEOSEARCHSTORE A B FROMMEMBER x BYRADIUS 1 m",
     ] {
         let words: Vec<&str> = line
             .split(' ')

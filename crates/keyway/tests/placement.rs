@@ -192,7 +192,7 @@ fn an_imported_file_places_keys_as_twemproxy_does() {
         Nutcracker::start(rings.iter().map(|ring| ring.nutcracker(&servers)).collect());
     let file = nutcracker.file();
     let output = run_keyway(KEYWAY, &["import", "twemproxy", &file.to_string_lossy()]);
-    let mut text = output.expect_success("keyway import twemproxy");
+    let mut text = output.expect_success("keyway import twemproxy").stdout;
     let mut addresses = Vec::new();
     for pool in nutcracker.pools() {
         let ours = free_address();

@@ -14,7 +14,7 @@ fn benchmark(address: SocketAddr, arguments: &str) -> usize {
     let all: Vec<&str> =
         ["-h", "127.0.0.1", "-p", &port].into_iter().chain(arguments.split_whitespace()).collect();
     let output = run_tool("redis-benchmark", &all, b"", Duration::from_secs(120));
-    let text = output.expect_success(&format!("redis-benchmark {arguments}"));
+    let text = output.expect_success(&format!("redis-benchmark {arguments}")).text;
     for bad in ["Error", "ERR", "WARNING", "closed", "rror from server"] {
         assert!(!text.contains(bad), "redis-benchmark {arguments}: {text}");
     }

@@ -151,11 +151,11 @@ fn parse_array(
         match buf.get(pos) {
             Some(b'$') => {}
             Some(&got) => return Err(RequestFault::ExpectedBulk { got }),
-            None => return need(buf, pos + left * ARG_LEN_MIN, limits),
+            None => return need(buf, hint(args, pos, left), limits),
         }
         let (len, start) = match number_line(buf, pos + 1) {
             Line::Number(len, start) => (len, start),
-            Line::Partial => return need(buf, pos + left * ARG_LEN_MIN, limits),
+            Line::Partial => return need(buf, hint(args, pos, left), limits),
             Line::Invalid => return Err(RequestFault::BulkLength),
         };
         if len < 0 || len > i64::from(limits.bulk_len_max) {
@@ -163,7 +163,7 @@ fn parse_array(
         }
         let end = start + len as usize;
         let Some(line_end) = buf.get(end..end + 2) else {
-            return need(buf, end + 2 + (left - 1) * ARG_LEN_MIN, limits);
+            return need(buf, hint(args, end + 2, left - 1), limits);
         };
         if line_end != b"\r\n" {
             return Err(RequestFault::BulkEnd);
@@ -175,6 +175,18 @@ fn parse_array(
         return Err(RequestFault::TooLong);
     }
     Ok(Parsed::Ready { consumed: pos })
+}
+
+/// Arguments up to which a request is looked at again for every byte that
+/// comes: what follows may be an error, which is told at once.
+const EAGER_ARGS_MAX: usize = 1024;
+
+/// Before how many bytes there is no use in looking again, when `left`
+/// arguments are missing from `pos` on. Long requests wait for as much as their
+/// missing arguments take at least, so that they are scanned a few times and
+/// not at every read.
+fn hint(args: &[ByteRange], pos: usize, left: usize) -> usize {
+    if args.len() < EAGER_ARGS_MAX { pos } else { pos + left * ARG_LEN_MIN }
 }
 
 /// A request that is still on its way, unless it is known to be too long.

@@ -11,6 +11,9 @@ use crate::value::{Value, parse};
 /// timeout under test, so that only a lost reply meets it.
 const REPLY_WITHIN: Duration = Duration::from_secs(20);
 
+/// A server that sends nothing for this long may have sent all there is.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
@@ -39,8 +42,8 @@ pub struct Client {
     stream: TcpStream,
     received: Vec<u8>,
     taken: usize,
-    /// No look at `received` before it holds this many bytes: large replies
-    /// are not parsed again on every read.
+    /// No look at `received` before it holds this many bytes or the server
+    /// pauses: large replies are not parsed again on every read.
     look_at: usize,
     reply_within: Duration,
 }
@@ -249,7 +252,9 @@ impl Client {
         if left.is_zero() {
             return Err(ReplyFault::Late);
         }
-        let _ = self.stream.set_read_timeout(Some(left));
+        let waits_for_more = self.received.len() - self.taken < self.look_at && self.look_at > 1;
+        let wait = if waits_for_more { left.min(PAUSE) } else { left };
+        let _ = self.stream.set_read_timeout(Some(wait));
         let mut chunk = [0_u8; 64 << 10];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(ReplyFault::Closed),
@@ -258,6 +263,10 @@ impl Client {
                 Ok(())
             }
             Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut if wait < left => {
+                    self.look_at = 1;
+                    Ok(())
+                }
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(ReplyFault::Late),
                 ErrorKind::Interrupted => Ok(()),
                 _ => Err(ReplyFault::Closed),
@@ -294,4 +303,24 @@ pub fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
 /// [`encode`] of words with spaces between.
 pub fn encode_words(line: &str) -> Vec<u8> {
     encode(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RedisServer;
+
+    #[test]
+    fn replies_of_every_size_are_read_whole() {
+        let server = RedisServer::start();
+        let mut client = server.client();
+        for count in [1, 100, 9_999, 100_000] {
+            let names: Vec<String> = (0..count).map(|nth| format!("none:{nth}")).collect();
+            let words: Vec<&str> =
+                std::iter::once("MGET").chain(names.iter().map(String::as_str)).collect();
+            assert_eq!(client.command(&words).array().len(), count);
+        }
+        client.set_reply_within(Duration::from_millis(50));
+        assert_eq!(client.try_reply(), Err(ReplyFault::Late));
+    }
 }

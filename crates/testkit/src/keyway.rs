@@ -194,7 +194,7 @@ impl Keyway {
         let limit = limit.map_or(String::new(), |count| format!("ulimit -n {count}; "));
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{limit}exec \"$@\"")).arg("sh");
-        command.arg(binary_path(binary)).arg("serve").arg(&file).args(arguments);
+        command.arg(keyway_binary(binary)).arg("serve").arg(&file).args(arguments);
         let process = Process::spawn("keyway", &mut command, directory.path());
         Keyway { process, addresses, admin, directory }
     }
@@ -252,11 +252,12 @@ impl Keyway {
 /// # Panics
 /// When it cannot be started or does not end within 30 s.
 pub fn run_keyway(binary: &str, arguments: &[&str]) -> ToolOutput {
-    let path = binary_path(binary);
+    let path = keyway_binary(binary);
     run_tool(&path.to_string_lossy(), arguments, b"", Duration::from_secs(30))
 }
 
-fn binary_path(built: &str) -> PathBuf {
+/// The binary under test: `KEYWAY_BINARY` of the environment, else `built`.
+pub fn keyway_binary(built: &str) -> PathBuf {
     std::env::var_os("KEYWAY_BINARY").map_or_else(|| PathBuf::from(built), PathBuf::from)
 }
 

@@ -1,28 +1,68 @@
 //! Free loopback ports.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
 
 /// Below the kernel's ephemeral range (32768 and up): an outgoing connection
 /// of another test can never be given a port that was just found free.
-const FIRST: u32 = 12_000;
-const COUNT: u32 = 20_000;
+const FIRST: u16 = 12_000;
+const LAST: u16 = 31_999;
 
-static TAKEN: AtomicU32 = AtomicU32::new(0);
+/// Ports are taken in blocks, each locked by a file for as long as the process
+/// lives: test binaries that run at the same time never meet.
+const BLOCK: u16 = 100;
 
-/// A loopback port nobody listens on, never given twice by this process.
-/// Processes start at different places, so two test binaries rarely meet.
+struct Blocks {
+    /// The next port to give and the end of its block.
+    next: u16,
+    end: u16,
+    /// Where to look for the next block.
+    look_at: u16,
+    locks: Vec<File>,
+}
+
+static BLOCKS: Mutex<Blocks> =
+    Mutex::new(Blocks { next: 0, end: 0, look_at: FIRST, locks: Vec::new() });
+
+/// A loopback port nobody listens on, never given twice by this process nor by
+/// another that is alive.
+///
+/// # Panics
+/// When all are taken.
 pub fn free_port() -> u16 {
-    let start = std::process::id().wrapping_mul(131);
-    for _ in 0..COUNT {
-        let nth = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let candidate = FIRST + start.wrapping_add(nth) % COUNT;
-        let port = u16::try_from(candidate).expect("the range fits 16 bits");
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
+    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        while blocks.next < blocks.end {
+            let port = blocks.next;
+            blocks.next += 1;
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return port;
+            }
         }
+        blocks.lock_another();
     }
-    panic!("no free loopback port between {FIRST} and {}", FIRST + COUNT);
+}
+
+impl Blocks {
+    fn lock_another(&mut self) {
+        let directory = std::env::temp_dir().join("keyway-test-ports");
+        std::fs::create_dir_all(&directory).expect("a directory for the locks of ports");
+        while self.look_at < LAST {
+            let first = self.look_at;
+            self.look_at += BLOCK;
+            let path = directory.join(first.to_string());
+            let Ok(file) = File::options().create(true).append(true).open(&path) else { continue };
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                (self.next, self.end) = (first, first + BLOCK);
+                self.locks.push(file);
+                return;
+            }
+        }
+        panic!("no free loopback port between {FIRST} and {LAST}");
+    }
 }
 
 /// `127.0.0.1` with a [`free_port`].
@@ -36,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_port_is_given_once_and_can_be_bound() {
-        let ports: Vec<u16> = (0..50).map(|_| free_port()).collect();
+        let ports: Vec<u16> = (0..250).map(|_| free_port()).collect();
         let mut unique = ports.clone();
         unique.sort_unstable();
         unique.dedup();

@@ -12,18 +12,21 @@ use crate::temp::TempDir;
 pub struct ToolOutput {
     /// How it ended.
     pub status: ExitStatus,
-    /// Standard output and standard error, in the order they were written.
+    /// Standard output alone.
+    pub stdout: String,
+    /// Standard output, then standard error.
     pub text: String,
 }
 
 impl ToolOutput {
-    /// The output, once sure that the tool ended well.
+    /// The same, once sure that the tool ended well.
     ///
     /// # Panics
     /// When its exit status is not zero; the message carries its output.
-    pub fn expect_success(self, what: &str) -> String {
+    #[must_use]
+    pub fn expect_success(self, what: &str) -> ToolOutput {
         assert!(self.status.success(), "{what} ended with {}:\n{}", self.status, self.text);
-        self.text
+        self
     }
 }
 
@@ -38,12 +41,16 @@ pub fn run_tool(program: &str, arguments: &[&str], input: &[u8], bound: Duration
     let mut file = std::fs::File::create(&input_path).expect("a file in a fresh directory");
     file.write_all(input).expect("a file in a fresh directory");
     // Process gives a null standard input, so the shell opens the file.
+    let errors_path = directory.path().join("errors");
     let mut command = Command::new("sh");
-    command.args(["-c", r#"input=$1; shift; exec "$@" <"$input""#, "sh"]);
-    command.arg(&input_path).arg(program).args(arguments);
+    command.args(["-c", r#"input=$1; errors=$2; shift 2; exec "$@" <"$input" 2>"$errors""#, "sh"]);
+    command.arg(&input_path).arg(&errors_path).arg(program).args(arguments);
     let mut process = Process::spawn("tool", &mut command, directory.path());
     let status = process.wait_exit(bound);
-    ToolOutput { status, text: process.log() }
+    let stdout = process.log();
+    let errors = std::fs::read(&errors_path).unwrap_or_default();
+    let text = format!("{stdout}{}", String::from_utf8_lossy(&errors));
+    ToolOutput { status, stdout, text }
 }
 
 /// Whether `program` can be found on the search path.

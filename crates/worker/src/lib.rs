@@ -13,7 +13,7 @@ mod mail;
 mod plan;
 mod turn;
 
-pub use crate::core::Core;
+pub use crate::core::{Core, Figures};
 pub use mail::{Adopted, Mail};
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
 pub use turn::Worker;

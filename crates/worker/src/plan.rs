@@ -98,6 +98,7 @@ impl PoolKind {
         let options = Arc::new(LinkOptions {
             password: pool.password.as_ref().map(|password| password.expose().to_owned()),
             database: pool.database,
+            databases: pool.databases_allowed,
             timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
             connect_timeout: pool.connect_timeout,
             backoff_min: pool.reconnect_min,

@@ -33,7 +33,11 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 /// Ready clients that make a second poll worth its call: with as many, more
 /// have become ready while these were served, and one larger batch costs less
 /// than two.
-const POLL_AGAIN_FROM: usize = 16;
+const POLL_AGAIN_FROM: usize = 4;
+
+/// Requests per ready client up to which that holds. Deep pipelines fill a
+/// batch by themselves.
+const POLL_AGAIN_DEPTH_MAX: u64 = 4;
 
 /// What the driver knows of a client besides its session.
 #[derive(Clone, Copy)]
@@ -112,7 +116,8 @@ impl<I: Io> Worker<I> {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
         let ready = self.handle_events();
-        if ready >= POLL_AGAIN_FROM {
+        let is_shallow = self.core.plane.batch <= ready as u64 * POLL_AGAIN_DEPTH_MAX;
+        if ready >= POLL_AGAIN_FROM && is_shallow {
             self.poll(Some(Duration::ZERO));
             self.handle_events();
         }
@@ -426,6 +431,7 @@ impl<I: Io> Worker<I> {
         self.core.tick();
         self.core.tend_health();
         self.core.publish_gauges();
+        self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
             self.accept_paused_until = None;
             self.io.pause_accepting(false);
@@ -474,6 +480,9 @@ impl<I: Io> Worker<I> {
             Send::Taken(taken) => {
                 slot.link.advance(taken);
                 slot.link.send_blocked = taken < len;
+                if taken > 0 && taken < len {
+                    slot.link.note_progress(self.core.plane.clock.now);
+                }
                 let cells = self.core.plane.cells.pool(slot.pool as usize);
                 cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);

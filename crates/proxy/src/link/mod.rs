@@ -29,6 +29,10 @@ pub struct LinkOptions {
     pub password: Option<String>,
     /// Database selected after connecting.
     pub database: u32,
+    /// How many databases clients may select, from 0 on. With more than one
+    /// the handshake makes sure that the last exists: a request must never
+    /// run on another database because its `SELECT` was refused.
+    pub databases: u32,
     /// How long a request may wait for its reply; `None`: for ever.
     pub timeout: Option<Duration>,
     /// How long connecting and the handshake may take.
@@ -86,7 +90,9 @@ pub struct Link {
     input: Vec<u8>,
     input_needed: usize,
     /// Database the last request in `output` runs on.
-    pub database: u32,
+    ///
+    /// `None`: the one the handshake selects.
+    pub database: Option<u32>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Failed attempts to connect since the last success.
@@ -97,13 +103,17 @@ pub struct Link {
     pub is_dirty: bool,
 }
 
-/// How long a backend may be silent, with requests outstanding, before the
-/// connection counts as dead: this many timeouts, and never less than
+/// Bytes of a request or reply under way from which the time its transfer takes
+/// is not counted as waiting.
+const TRANSFER_LEN: usize = 64 << 10;
+
+/// How old the oldest outstanding request may grow before the connection counts
+/// as dead: this many timeouts, and never less than
 /// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
 const STUCK_TIMEOUTS: u32 = 10;
 /// See [`STUCK_TIMEOUTS`].
 const STUCK_MIN: Duration = Duration::from_secs(10);
-/// Silence that counts as death where requests have no timeout.
+/// Age that counts as death where requests have no timeout.
 const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Capacity the input buffer keeps when it empties, in bytes.
@@ -119,7 +129,7 @@ impl Default for Link {
             output: Output::default(),
             input: Vec::new(),
             input_needed: 0,
-            database: 0,
+            database: None,
             progress: Time(0),
             failures: 0,
             send_blocked: false,
@@ -140,10 +150,22 @@ impl Link {
         self.fifo.len()
     }
 
+    /// Whether somebody waits for a reply that is not overdue already: if not,
+    /// no timeout of a request is pending.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.fifo.len() > self.abandoned
+    }
+
     /// Bytes not sent yet.
     #[inline]
     pub fn unsent_len(&self) -> usize {
         self.output.len()
+    }
+
+    /// Bytes of a reply that is not whole yet.
+    pub fn input_len(&self) -> usize {
+        self.input.len()
     }
 
     /// Whether it takes another request; if not, clients that need it wait.
@@ -178,7 +200,6 @@ impl Link {
     /// Notes that a connection is being made.
     pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
         self.state = LinkState::Connecting { deadline: now + options.connect_timeout };
-        self.database = options.database;
     }
 
     /// Notes that the connection stands, and prepares the handshake.
@@ -191,10 +212,12 @@ impl Link {
             reply::bulk(out, password.as_bytes());
             left += 1;
         }
-        if options.database != 0 {
+        let last = options.databases.saturating_sub(1);
+        let selects = [(last > 0, last), (last > 0 || options.database != 0, options.database)];
+        for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
             reply::array(out, 2);
             reply::bulk(out, b"SELECT");
-            reply::bulk(out, options.database.to_string().as_bytes());
+            reply::bulk(out, database.to_string().as_bytes());
             left += 1;
         }
         self.progress = now;
@@ -332,10 +355,12 @@ impl Link {
 
     /// When [`Link::handle_timeout`] has something to do at the earliest.
     pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
-        let request = match (options.timeout, self.fifo.get(self.abandoned)) {
-            (Some(timeout), Some(exchange)) => Some(exchange.started + timeout),
-            _ => None,
+        // The worker's own requests may wait until the connection stands.
+        let is_timed = |exchange: &&Exchange| {
+            self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
+        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
+        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
         let connection = match self.state {
             LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
                 Some(deadline)
@@ -349,15 +374,36 @@ impl Link {
         }
     }
 
+    /// When bytes of a large request or reply last moved, if one is under way:
+    /// nothing times out while it does, however long it takes.
+    fn transferring(&self) -> Option<Time> {
+        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
+        is_large.then_some(self.progress)
+    }
+
+    fn since(&self, exchange: &Exchange) -> Time {
+        self.transferring().map_or(exchange.started, |moved| moved.max(exchange.started))
+    }
+
+    /// Notes that the socket took a part of what was offered.
+    pub fn note_progress(&mut self, now: Time) {
+        self.progress = now;
+    }
+
+    /// By the age of the oldest request, not by silence: a backend that drops
+    /// a request and answers the next would stay out of step for ever.
     fn stuck_at(&self, options: &LinkOptions) -> Time {
-        self.progress
+        self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
             + match options.timeout {
                 Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
                 None => STUCK_WITHOUT_TIMEOUT,
             }
     }
 
-    /// Abandons the exchanges whose time is up and hands each to `expired`.
+    /// Gives up the exchanges whose time is up and hands each to `expired`.
+    /// Requests that were sent are abandoned; while the connection does not
+    /// stand yet none was, and they are taken back: what a client is told was
+    /// not sent is never executed.
     ///
     /// # Errors
     /// When the whole connection is dead: connecting took too long, or the
@@ -368,14 +414,22 @@ impl Link {
         now: Time,
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
+        let transferring = self.transferring();
         if let Some(timeout) = options.timeout {
-            while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                if now < exchange.started + timeout {
-                    break;
+            if self.state != LinkState::Ready {
+                self.take_back_expired(timeout, now, &mut expired);
+            } else {
+                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
+                    if now
+                        < transferring.map_or(exchange.started, |at| at.max(exchange.started))
+                            + timeout
+                    {
+                        break;
+                    }
+                    expired(exchange);
+                    exchange.owner = Owner::None;
+                    self.abandoned += 1;
                 }
-                expired(exchange);
-                exchange.owner = Owner::None;
-                self.abandoned += 1;
             }
         }
         match self.state {
@@ -391,21 +445,60 @@ impl Link {
         }
     }
 
+    /// Removes the expired requests from the front of the unsent output. The
+    /// worker's own stay, as those behind them may rely on them (`SELECT`).
+    #[cold]
+    fn take_back_expired(
+        &mut self,
+        timeout: Duration,
+        now: Time,
+        expired: &mut impl FnMut(&Exchange),
+    ) {
+        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
+        let count = self.fifo.iter().take_while(is_expired).count();
+        if count == 0 {
+            return;
+        }
+        let unsent = self.output.unsent();
+        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
+        for exchange in self.fifo.drain(..count) {
+            let end = position + exchange.len as usize;
+            if matches!(exchange.owner, Owner::Internal(_)) {
+                kept.push(exchange);
+                kept_bytes.extend_from_slice(&unsent[position..end]);
+            } else {
+                expired(&exchange);
+            }
+            position = end;
+        }
+        kept_bytes.extend_from_slice(&unsent[position..]);
+        for exchange in kept.into_iter().rev() {
+            self.fifo.push_front(exchange);
+        }
+        self.output.clear();
+        *self.output.buf() = kept_bytes;
+    }
+
     /// Ends the connection. Each exchange goes to `lost`, with whether its
     /// request may have reached the backend; with `keep_unsent`, those of
     /// which not a byte was sent stay and go out on the next connection.
     pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost)) {
-        // The unsent requests are the last of the output: count backwards. The
-        // abandoned ones are in front, so what is kept is in one piece.
+        // The unsent requests are the last of the output: count backwards.
+        // What is kept is in one piece, so it ends at the first that is not to
+        // go out again: an abandoned one, or a question of the worker's own
+        // about the connection that is lost.
         let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
-        for exchange in self.fifo.iter().rev() {
+        let mut keeps = keep_unsent;
+        for (index, exchange) in self.fifo.iter().enumerate().rev() {
             let len = exchange.len as usize;
             if len > unsent_len {
                 break;
             }
             unsent_len -= len;
             unsent += 1;
-            if keep_unsent && exchange.owner != Owner::None {
+            let is_internal = matches!(exchange.owner, Owner::Internal(_));
+            keeps &= index >= self.abandoned && !is_internal;
+            if keeps {
                 kept += 1;
                 kept_len += len;
             }
@@ -416,6 +509,7 @@ impl Link {
             lost(Lost { exchange, sent });
         }
         self.output.keep_last(kept_len);
+        self.database = None;
         self.abandoned = 0;
         self.handshake.clear();
         self.input = Vec::new();
@@ -447,6 +541,7 @@ mod tests {
         LinkOptions {
             password: None,
             database: 0,
+            databases: 1,
             timeout: Some(Duration::from_millis(400)),
             connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(50),
@@ -538,6 +633,54 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_times_out_before_the_connection_stands_is_never_sent() {
+        let mut link = Link::default();
+        link.on_connecting(&options(), at(0));
+        let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n";
+        ask(&mut link, 0, at(0));
+        link.request_buf().extend_from_slice(select);
+        link.enqueue(Owner::Internal(Internal::Select), 0, select.len(), at(0));
+        ask(&mut link, 1, at(0));
+        ask(&mut link, 2, at(300));
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(400), |exchange| expired.push(exchange.owner)).unwrap();
+        assert_eq!(expired, [owner(0), owner(1)]);
+        assert_eq!(link.deadline(&options()), Some(at(700)));
+        link.on_connected(&options(), at(500));
+        assert_eq!(link.unsent(), [&select[..], b"*1\r\n$4\r\nPING\r\n"].concat());
+        let got = replies(&mut link, b"+OK\r\n+mine\r\n", at(600));
+        assert_eq!(got[0].0, Owner::Internal(Internal::Select));
+        assert_eq!(got[1], (owner(2), b"+mine\r\n".to_vec()));
+    }
+
+    #[test]
+    fn what_is_kept_for_the_next_connection_is_whole() {
+        let unanswered = Owner::None;
+        let probe = Owner::Internal(Internal::Probe);
+        for (owners, kept) in [
+            ([owner(0), unanswered, owner(2)], 3),
+            ([owner(0), probe, owner(2)], 1),
+            ([owner(0), owner(1), probe], 0),
+        ] {
+            let mut link = ready_link();
+            for (number, owner) in owners.into_iter().enumerate() {
+                link.request_buf().extend_from_slice(format!("+{number}\r\n").as_bytes());
+                link.enqueue(owner, 0, 4, at(0));
+            }
+            let mut lost = 0;
+            link.on_lost(true, |one| {
+                assert_eq!(one.sent, Sent::No);
+                lost += 1;
+            });
+            assert_eq!((link.in_flight(), lost), (kept, 3 - kept));
+            link.on_connecting(&options(), at(1));
+            link.on_connected(&options(), at(1));
+            let all = b"+0\r\n+1\r\n+2\r\n";
+            assert_eq!(link.unsent(), &all[12 - 4 * kept..]);
+        }
+    }
+
+    #[test]
     fn requests_wait_for_the_handshake() {
         let options = LinkOptions { password: Some("secret".into()), database: 3, ..options() };
         let mut link = Link::default();
@@ -557,6 +700,19 @@ mod tests {
             link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
         };
         assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn the_handshake_makes_sure_of_the_last_database() {
+        let options = LinkOptions { databases: 16, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        link.on_connected(&options, at(0));
+        let (last, own) =
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
+        assert_eq!(link.unsent(), [&last[..], own].concat());
+        let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
+        assert_eq!(refused, Err(BackendFault::Handshake));
     }
 
     #[test]

@@ -1,14 +1,35 @@
 //! Commands that Keyway answers itself: about the connection, about Keyway,
 //! about the commands.
+//!
+//! [`answer`] is a function of the request, the client's [`Identity`] and what
+//! [`Facts`] tells; words and shapes of replies are those of redis-server 7.0
+//! in RESP2. A client sees and closes clients of its own pool alone: another
+//! pool may have another password.
 
+mod auth;
+#[cfg(test)]
+mod bench;
+mod client;
+mod client_filter;
 mod command_info;
+mod config;
+mod glob;
+mod hello;
+mod info;
+mod latency;
+#[cfg(test)]
+mod laws;
+mod memory;
+mod misc;
 mod registry;
+mod slowlog;
 
 pub use registry::{ClientEntry, ClientRegistry};
 
 use crate::Identity;
 use keyway_base::Clock;
-use keyway_command::Request;
+use keyway_command::{Request, Verb};
+use keyway_resp::reply;
 
 /// What a local command may read besides the session.
 pub struct LocalContext<'a> {
@@ -31,8 +52,8 @@ pub struct LocalContext<'a> {
 /// What the process knows about itself; the binary provides it.
 pub trait Facts: Send + Sync {
     /// Appends the `INFO` sections asked for (`default`, `all`, `everything`
-    /// or names such as `server`), as lines of `field:value\r\n` under
-    /// `# Section` heads.
+    /// or names such as `server`, in any case), as lines of `field:value\r\n`
+    /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
     /// Names and values that `CONFIG GET` may show, in Redis's words.
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
@@ -50,8 +71,72 @@ pub enum After {
     Kill(Vec<u64>),
 }
 
-/// Appends the one reply to a request whose handling is local.
+/// The Redis whose behaviour is kept: what clients compare when they ask for
+/// a version.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+const SYNTAX: &str = "ERR syntax error";
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// Appends the one reply to a request whose handling is local. `CLIENT REPLY
+/// OFF` and `SKIP` alone have none: they leave `out` as it is.
+///
+/// A command that is not local is answered with an error.
 pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) -> After {
-    let _ = (request, context, out);
+    let args = &request.args;
+    match request.command.verb {
+        Verb::Quit => {
+            reply::simple(out, "OK");
+            return After::Close;
+        }
+        Verb::ClientKill => return client::kill(args, context, out),
+        Verb::Auth => auth::auth(args, context, out),
+        Verb::Hello => hello::hello(args, context, out),
+        Verb::Reset => hello::reset(context, out),
+        Verb::Ping => misc::ping(args, out),
+        Verb::Echo => reply::bulk(out, &args[1]),
+        Verb::Select => misc::select(args, context, out),
+        Verb::Time => misc::time(context.clock, out),
+        Verb::Dbsize => misc::database_size(out),
+        Verb::Info => info::info(args, context, out),
+        Verb::ConfigGet => config::get(args, context, out),
+        Verb::ClientId
+        | Verb::ClientGetname
+        | Verb::ClientSetname
+        | Verb::ClientSetinfo
+        | Verb::ClientInfo
+        | Verb::ClientList
+        | Verb::ClientNoEvict
+        | Verb::ClientNoTouch
+        | Verb::ClientReply
+        | Verb::ClientGetredir => client::answer(request, context, out),
+        Verb::LatencyDoctor
+        | Verb::LatencyGraph
+        | Verb::LatencyHistogram
+        | Verb::LatencyHistory
+        | Verb::LatencyLatest
+        | Verb::LatencyReset => latency::answer(request, out),
+        Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => slowlog::answer(request, out),
+        Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
+            memory::answer(request, context, out)
+        }
+        Verb::ClientHelp
+        | Verb::ConfigHelp
+        | Verb::LatencyHelp
+        | Verb::MemoryHelp
+        | Verb::ObjectHelp
+        | Verb::SlowlogHelp
+        | Verb::XgroupHelp
+        | Verb::XinfoHelp => misc::help(request, out),
+        Verb::Command
+        | Verb::CommandCount
+        | Verb::CommandDocs
+        | Verb::CommandGetkeys
+        | Verb::CommandGetkeysandflags
+        | Verb::CommandHelp
+        | Verb::CommandInfo
+        | Verb::CommandList => command_info::reply(args, out),
+        _ => misc::refuse(request, out),
+    }
     After::Continue
 }

@@ -59,6 +59,11 @@ impl ClientRegistry {
         }
     }
 
+    /// A copy of a client's entry.
+    pub fn get(&self, id: u64) -> Option<ClientEntry> {
+        self.entries.lock().get(&id).cloned()
+    }
+
     /// Visits every client in the order of their ids.
     pub fn for_each(&self, mut visit: impl FnMut(u64, &ClientEntry)) {
         for (&id, entry) in self.entries.lock().iter() {

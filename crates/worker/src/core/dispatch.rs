@@ -119,16 +119,16 @@ impl Plane {
     #[inline]
     pub(super) fn prepare_link(&mut self, index: LinkIndex, slot: &mut LinkSlot, database: u32) {
         self.mark_link_dirty(index, slot);
-        if slot.link.in_flight() == 0 {
+        if !slot.link.is_awaited() {
             self.wake_link(index, slot);
         }
         let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
             return;
         };
-        // A client's database 0 is the pool's own.
-        let database = if database == 0 { options.database } else { database };
-        if slot.link.database != database {
-            slot.link.database = database;
+        // A client counts databases from the pool's own.
+        let database = options.database + database;
+        if slot.link.database.unwrap_or(options.database) != database {
+            slot.link.database = Some(database);
             let out = slot.link.request_buf();
             let start = out.len();
             reply::array(out, 2);
@@ -141,7 +141,7 @@ impl Plane {
         backend.requests.add(1);
     }
 
-    /// A link that was at rest: it may need a connection, and a timeout.
+    /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
     fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {

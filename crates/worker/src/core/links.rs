@@ -1,5 +1,5 @@
 use super::pools::PoolState;
-use super::reply::release_waiting;
+use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Sent};
@@ -31,6 +31,11 @@ impl Core {
             let plan = Arc::clone(&self.plane.plan);
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
                 state.refresh(&plan, index);
+            }
+            // Requests that wait for a link may go elsewhere now.
+            let Core { sessions, links, plane } = self;
+            for slot in links {
+                release_all(sessions, plane, slot);
             }
         }
     }
@@ -131,9 +136,14 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let mut expired = 0u32;
+            let (mut expired, mut probe_expired) = (0u32, false);
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
+                match exchange.owner {
+                    Owner::Internal(Internal::Select) => return,
+                    Owner::Internal(_) => probe_expired = true,
+                    _ => {}
+                }
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), exchange, fault);
@@ -145,6 +155,9 @@ impl Core {
                 for _ in 0..expired {
                     plane.note_failure(index, slot, FailureReason::Timeout);
                 }
+            }
+            if probe_expired {
+                plane.on_rejoin_failed(slot, FailureReason::Timeout);
             }
             match outcome {
                 Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
@@ -173,7 +186,7 @@ impl Core {
             let slot = &mut links[index];
             slot.rejoining = Some(claim);
             match slot.link.state() {
-                LinkState::Ready => {
+                LinkState::Ready | LinkState::Handshaking { .. } => {
                     plane.send_probe(slot);
                     plane.mark_link_dirty(index, slot);
                 }
@@ -261,6 +274,20 @@ impl Plane {
             }
             self.log_change(&change);
         }
+    }
+
+    /// A reply to the handshake came: if it was the last, requests that waited
+    /// for it go out, and their timeouts are this connection's.
+    #[cold]
+    pub(super) fn after_handshake(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if slot.link.state() != LinkState::Ready {
+            return;
+        }
+        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
+            let deadline = slot.link.deadline(options);
+            self.note_deadline(deadline);
+        }
+        self.mark_link_dirty(index, slot);
     }
 
     fn note_link_end(&mut self, slot: &mut LinkSlot, state: LinkState, fault: BackendFault) {

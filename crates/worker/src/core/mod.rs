@@ -11,11 +11,14 @@
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod dispatch;
+mod figures;
 mod input;
 mod links;
 mod pools;
 mod reply;
 mod split;
+
+pub use figures::Figures;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
@@ -226,10 +229,37 @@ impl Core {
             if let Some(busy) = session.busy.take() {
                 self.plane.busy_pool.give(busy);
             }
-        } else if session.paused && session.is_waiting_for_itself(&self.plane.plan.limits) {
+        } else if session.paused
+            && !session.waits_for_link
+            && session.is_waiting_for_itself(&self.plane.plan.limits)
+        {
             self.plane.mark_session_resuming(key, session);
         }
         None
+    }
+
+    /// Gives back room that one huge request needed.
+    pub fn trim(&mut self) {
+        /// Elements kept; a request with more is rare.
+        const KEPT_MAX: usize = 16 << 10;
+        let plane = &mut self.plane;
+        if plane.args.capacity() > KEPT_MAX {
+            plane.args = Vec::new();
+        }
+        if plane.keys.capacity() > KEPT_MAX {
+            plane.keys = Vec::new();
+        }
+        if plane.scratch.capacity() > KEPT_MAX {
+            plane.scratch = Vec::new();
+        }
+        if plane.inline.capacity() > KEPT_MAX {
+            plane.inline = Vec::new();
+        }
+        plane.split.trim(KEPT_MAX);
+        if self.sessions.is_empty() {
+            plane.busy_pool.trim();
+            plane.joins_free = Vec::new();
+        }
     }
 
     /// Runs the upkeep of the embedded stores: expiry and the like.

@@ -26,6 +26,15 @@ pub(super) struct Scratch {
     starts: Vec<usize>,
 }
 
+impl Scratch {
+    /// Gives back room beyond `kept_max` keys.
+    pub(super) fn trim(&mut self, kept_max: usize) {
+        if self.servers.capacity() > kept_max {
+            self.servers = Vec::new();
+        }
+    }
+}
+
 const NO_FRAGMENT: u16 = u16::MAX;
 
 impl Plane {

@@ -1,0 +1,291 @@
+//! CLIENT and its subcommands.
+
+use super::client_filter::{Filters, Type};
+use super::{After, LocalContext, SYNTAX, auth};
+use crate::ReplyMode;
+use crate::local::ClientEntry;
+use keyway_command::{Args, Request, Verb};
+use keyway_resp::{parse_integer, reply};
+use std::fmt::Write;
+
+/// Longest name, library name or version a client may give itself, in bytes:
+/// each is kept as long as the connection, outside every other bound.
+const NAME_LEN_MAX: usize = 1024;
+
+/// Appends the reply to a CLIENT subcommand other than KILL.
+pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) {
+    let args = &request.args;
+    match request.command.verb {
+        Verb::ClientId => reply::integer(out, context.identity.id as i64),
+        Verb::ClientGetname => match context.clients.get(context.identity.id) {
+            Some(entry) if !entry.name.is_empty() => reply::bulk(out, entry.name.as_bytes()),
+            _ => reply::null(out),
+        },
+        Verb::ClientSetname => acknowledge(set_name(&args[2], context), out),
+        Verb::ClientSetinfo => acknowledge(set_info(&args[2], &args[3], context), out),
+        Verb::ClientInfo => info(context, out),
+        Verb::ClientList => list(args, context, out),
+        Verb::ClientNoEvict => switch(&args[2], &mut context.identity.no_evict, out),
+        Verb::ClientNoTouch => switch(&args[2], &mut context.identity.no_touch, out),
+        Verb::ClientReply => set_reply_mode(&args[2], context, out),
+        // Nobody is redirected to: there is no tracking.
+        _ => reply::integer(out, -1),
+    }
+}
+
+fn acknowledge(outcome: Result<(), String>, out: &mut Vec<u8>) {
+    match outcome {
+        Ok(()) => reply::simple(out, "OK"),
+        Err(text) => reply::error(out, &text),
+    }
+}
+
+/// Gives the client a name; an empty one takes it away.
+///
+/// # Errors
+/// The text of the error reply.
+pub(super) fn set_name(name: &[u8], context: &mut LocalContext) -> Result<(), String> {
+    let name = attribute("Client names", name)?;
+    context.clients.update(context.identity.id, |entry| entry.name = name.to_owned());
+    Ok(())
+}
+
+/// `CLIENT SETINFO LIB-NAME | LIB-VER value`.
+fn set_info(option: &[u8], value: &[u8], context: &mut LocalContext) -> Result<(), String> {
+    let what = String::from_utf8_lossy(option);
+    let field: fn(&mut ClientEntry) -> &mut String = match () {
+        () if option.eq_ignore_ascii_case(b"lib-name") => |entry| &mut entry.lib_name,
+        () if option.eq_ignore_ascii_case(b"lib-ver") => |entry| &mut entry.lib_ver,
+        () => return Err(format!("ERR Unrecognized option '{what}'")),
+    };
+    let value = attribute(&what, value)?;
+    context.clients.update(context.identity.id, |entry| *field(entry) = value.to_owned());
+    Ok(())
+}
+
+/// A text that cannot break the lines of `CLIENT LIST`.
+fn attribute<'a>(what: &str, value: &'a [u8]) -> Result<&'a str, String> {
+    match std::str::from_utf8(value) {
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            if text.len() > NAME_LEN_MAX {
+                return Err(format!("ERR {what} cannot be longer than {NAME_LEN_MAX} bytes"));
+            }
+            Ok(text)
+        }
+        _ => Err(format!("ERR {what} cannot contain spaces, newlines or special characters.")),
+    }
+}
+
+/// `ON` or `OFF`.
+fn switch(word: &[u8], flag: &mut bool, out: &mut Vec<u8>) {
+    match () {
+        () if word.eq_ignore_ascii_case(b"on") => *flag = true,
+        () if word.eq_ignore_ascii_case(b"off") => *flag = false,
+        () => return reply::error(out, SYNTAX),
+    }
+    reply::simple(out, "OK");
+}
+
+fn set_reply_mode(word: &[u8], context: &mut LocalContext, out: &mut Vec<u8>) {
+    let mode = &mut context.identity.reply_mode;
+    match () {
+        () if word.eq_ignore_ascii_case(b"on") => {
+            *mode = ReplyMode::On;
+            reply::simple(out, "OK");
+        }
+        () if word.eq_ignore_ascii_case(b"off") => *mode = ReplyMode::Off,
+        () if word.eq_ignore_ascii_case(b"skip") => {
+            if *mode != ReplyMode::Off {
+                *mode = ReplyMode::SkipNext;
+            }
+        }
+        () => reply::error(out, SYNTAX),
+    }
+}
+
+fn info(context: &LocalContext, out: &mut Vec<u8>) {
+    let mut text = String::new();
+    if let Some(entry) = context.clients.get(context.identity.id) {
+        write_line(context.identity.id, &entry, "client|info", context, &mut text);
+    }
+    reply::bulk(out, text.as_bytes());
+}
+
+/// `CLIENT LIST [TYPE type] | [ID id ...]`.
+fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
+    let is = |word: &str| args[2].eq_ignore_ascii_case(word.as_bytes());
+    let mut text = String::new();
+    let mut write = |id, entry: &ClientEntry| {
+        if entry.pool == context.pool {
+            write_line(id, entry, "client|list", context, &mut text);
+        }
+    };
+    if args.len() == 2 {
+        context.clients.for_each(write);
+    } else if args.len() == 4 && is("type") {
+        match Type::parse(&args[3]) {
+            Ok(Type::Normal) => context.clients.for_each(write),
+            Ok(Type::Other) => {}
+            Err(text) => return reply::error(out, &text),
+        }
+    } else if args.len() > 3 && is("id") {
+        let ids: Option<Vec<i64>> = args.from(3).map(parse_integer).collect();
+        let Some(ids) = ids else { return reply::error(out, "ERR Invalid client ID") };
+        for id in ids.into_iter().filter_map(|id| u64::try_from(id).ok()) {
+            if let Some(entry) = context.clients.get(id) {
+                write(id, &entry);
+            }
+        }
+    } else {
+        return reply::error(out, SYNTAX);
+    }
+    reply::bulk(out, text.as_bytes());
+}
+
+/// One client as a line of `field=value`. What only its own worker knows
+/// (idle time, last command) is told of the asking client alone; -1 and NULL
+/// stand for unknown. Sizes of buffers are left out: they belong to workers
+/// while in use, and a client at rest has none.
+fn write_line(
+    id: u64,
+    entry: &ClientEntry,
+    own_command: &str,
+    context: &LocalContext,
+    text: &mut String,
+) {
+    let is_self = id == context.identity.id;
+    let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
+    let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
+    let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
+    let touch = if is_self && context.identity.no_touch { "T" } else { "" };
+    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, .. } = entry;
+    let user = auth::USER;
+    let _ = writeln!(
+        text,
+        "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
+         flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
+         user={user} redir=-1 resp=2 lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+    );
+}
+
+/// `CLIENT KILL addr:port`, or filters that a client must all pass.
+pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
+    let is_old_form = args.len() == 3;
+    let filters = match is_old_form {
+        true => Ok(Filters::of_addr(&args[2])),
+        false => Filters::parse(args),
+    };
+    let filters = match filters {
+        Ok(filters) => filters,
+        Err(text) => {
+            reply::error(out, &text);
+            return After::Continue;
+        }
+    };
+    let now_unix = context.clock.unix_micros / 1_000_000;
+    let mut ids = Vec::new();
+    context.clients.for_each(|id, entry| {
+        let is_spared = filters.skip_me && id == context.identity.id;
+        if entry.pool == context.pool && !is_spared && filters.pass(id, entry, now_unix) {
+            ids.push(id);
+        }
+    });
+    match (is_old_form, ids.is_empty()) {
+        (true, true) => reply::error(out, "ERR No such client"),
+        (true, false) => reply::simple(out, "OK"),
+        (false, _) => reply::integer(out, ids.len() as i64),
+    }
+    if ids.is_empty() { After::Continue } else { After::Kill(ids) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ReplyMode;
+    use crate::local::After;
+    use crate::local::bench::Bench;
+
+    #[test]
+    fn names_that_would_break_the_list_are_refused() {
+        let mut bench = Bench::new();
+        for name in [&b"a b"[..], b"a\nb", b"\x7f", b"\xc3\xa9", &[b'x'; 1025]] {
+            let (reply, _) = bench.ask_args(&[b"CLIENT", b"SETNAME", name]);
+            assert!(reply.starts_with("-ERR Client names cannot "), "{reply}");
+            let (reply, _) = bench.ask_args(&[b"CLIENT", b"SETINFO", b"LIB-name", name]);
+            assert!(reply.starts_with("-ERR LIB-name cannot "), "{reply}");
+        }
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
+        assert_eq!(bench.ask("CLIENT SETINFO colour red"), "-ERR Unrecognized option 'colour'\r\n");
+    }
+
+    #[test]
+    fn a_client_is_described_as_it_described_itself() {
+        let mut bench = Bench::new();
+        for line in ["CLIENT SETNAME n", "CLIENT SETINFO LIB-NAME l", "CLIENT SETINFO lib-ver 1"] {
+            assert_eq!(bench.ask(line), "+OK\r\n");
+        }
+        let info = bench.ask("CLIENT INFO");
+        for field in [" name=n ", " lib-name=l ", " lib-ver=1 ", " cmd=client|info ", " idle=0 "] {
+            assert!(info.contains(field), "{field} in {info}");
+        }
+        let (empty, _) = bench.ask_args(&[b"CLIENT", b"SETNAME", b""]);
+        assert_eq!(empty, "+OK\r\n");
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
+    }
+
+    #[test]
+    fn clients_of_other_pools_are_out_of_sight_and_reach() {
+        let mut bench = Bench::new();
+        bench.add_client(8, 0, "10.0.0.8:8");
+        bench.add_client(9, 1, "10.0.0.9:9");
+        assert_eq!(bench.ask("CLIENT LIST").matches("id=").count(), 2);
+        assert_eq!(bench.ask("CLIENT LIST ID 9 8").matches("id=").count(), 1);
+        assert_eq!(bench.ask("CLIENT KILL 10.0.0.9:9"), "-ERR No such client\r\n");
+        let (reply, after) = bench.ask_after("CLIENT KILL TYPE normal");
+        assert_eq!((reply.as_str(), after), (":1\r\n", After::Kill(vec![8])));
+    }
+
+    #[test]
+    fn kill_spares_the_caller_unless_told_otherwise() {
+        let mut bench = Bench::new();
+        let own = bench.identity.id;
+        assert_eq!(bench.ask_after("CLIENT KILL SKIPME yes").0, ":0\r\n");
+        let after = bench.ask_after("CLIENT KILL SKIPME no").1;
+        assert_eq!(after, After::Kill(vec![own]));
+        let (reply, after) = bench.ask_after("CLIENT KILL 127.0.0.1:7");
+        assert_eq!((reply.as_str(), after), ("+OK\r\n", After::Kill(vec![own])));
+    }
+
+    #[test]
+    fn every_filter_must_pass() {
+        let mut bench = Bench::new();
+        bench.clock.unix_micros = 1_100_000_000;
+        bench.add_client(8, 0, "10.0.0.8:8");
+        for (filters, count) in [
+            ("ID 8", 1),
+            ("ID 8 ADDR 10.0.0.8:8 USER default", 1),
+            ("ID 8 ADDR 10.0.0.9:8", 0),
+            ("LADDR 127.0.0.1:6380", 1),
+            ("ID 8 TYPE pubsub", 0),
+            ("ID 8 MAXAGE 100", 1),
+            ("ID 8 MAXAGE 101", 0),
+        ] {
+            let reply = bench.ask(&format!("CLIENT KILL {filters}"));
+            assert_eq!(reply, format!(":{count}\r\n"), "{filters}");
+        }
+    }
+
+    #[test]
+    fn reply_modes_change_without_a_word() {
+        let mut bench = Bench::new();
+        for (line, reply, mode) in [
+            ("CLIENT REPLY SKIP", "", ReplyMode::SkipNext),
+            ("CLIENT REPLY OFF", "", ReplyMode::Off),
+            ("CLIENT REPLY SKIP", "", ReplyMode::Off),
+            ("CLIENT REPLY ON", "+OK\r\n", ReplyMode::On),
+            ("CLIENT REPLY maybe", "-ERR syntax error\r\n", ReplyMode::On),
+        ] {
+            assert_eq!(bench.ask(line), reply, "{line}");
+            assert_eq!(bench.identity.reply_mode, mode, "{line}");
+        }
+    }
+}

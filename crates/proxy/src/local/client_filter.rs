@@ -1,0 +1,110 @@
+//! The filters of `CLIENT KILL` and the types of `CLIENT LIST`.
+
+use super::{ClientEntry, SYNTAX, auth};
+use keyway_command::Args;
+use keyway_resp::parse_integer;
+
+/// What kinds of clients there are. Nobody replicates from Keyway and nobody
+/// subscribes to it, so every client is a normal one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Type {
+    Normal,
+    Other,
+}
+
+impl Type {
+    /// The type that `word` names.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(super) fn parse(word: &[u8]) -> Result<Type, String> {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("normal") {
+            Ok(Type::Normal)
+        } else if ["master", "slave", "replica", "pubsub"].into_iter().any(is) {
+            Ok(Type::Other)
+        } else {
+            Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))
+        }
+    }
+}
+
+/// What a client must be to be closed; `None` passes all.
+#[derive(Debug)]
+pub(super) struct Filters<'a> {
+    id: Option<u64>,
+    addr: Option<&'a [u8]>,
+    laddr: Option<&'a [u8]>,
+    kind: Option<Type>,
+    /// Seconds since it connected, at least.
+    age_min: Option<u64>,
+    /// Whether the caller is spared.
+    pub(super) skip_me: bool,
+}
+
+impl<'a> Filters<'a> {
+    /// The old form: the client at this address, even the caller.
+    pub(super) fn of_addr(addr: &'a [u8]) -> Self {
+        let none =
+            Self { id: None, addr: None, laddr: None, kind: None, age_min: None, skip_me: false };
+        Self { addr: Some(addr), ..none }
+    }
+
+    /// The filters from argument 2 on, in pairs.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(super) fn parse(args: &Args<'a>) -> Result<Self, String> {
+        let mut filters = Self { addr: None, skip_me: true, ..Self::of_addr(b"") };
+        let mut index = 2;
+        while let Some(name) = args.get(index) {
+            let value = args.get(index + 1).ok_or(SYNTAX)?;
+            filters.set(name, value)?;
+            index += 2;
+        }
+        Ok(filters)
+    }
+
+    fn set(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), String> {
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        if is("id") {
+            let id = parse_integer(value).filter(|id| *id > 0);
+            self.id = Some(id.ok_or("ERR client-id should be greater than 0")? as u64);
+        } else if is("type") {
+            self.kind = Some(Type::parse(value)?);
+        } else if is("addr") {
+            self.addr = Some(value);
+        } else if is("laddr") {
+            self.laddr = Some(value);
+        } else if is("user") {
+            if value != auth::USER.as_bytes() {
+                return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)));
+            }
+        } else if is("skipme") {
+            self.skip_me = match () {
+                () if value.eq_ignore_ascii_case(b"yes") => true,
+                () if value.eq_ignore_ascii_case(b"no") => false,
+                () => return Err(SYNTAX.to_owned()),
+            };
+        } else if is("maxage") {
+            let age = parse_integer(value).ok_or("ERR maxage is not an integer or out of range")?;
+            if age <= 0 {
+                return Err("ERR maxage should be greater than 0".to_owned());
+            }
+            self.age_min = Some(age as u64);
+        } else {
+            return Err(SYNTAX.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether a client passes every filter.
+    pub(super) fn pass(&self, id: u64, entry: &ClientEntry, now_unix: u64) -> bool {
+        let age = now_unix.saturating_sub(entry.connected_unix);
+        self.id.is_none_or(|wanted| wanted == id)
+            && self.addr.is_none_or(|addr| addr == entry.addr.as_bytes())
+            && self.laddr.is_none_or(|laddr| laddr == entry.laddr.as_bytes())
+            && self.kind.is_none_or(|kind| kind == Type::Normal)
+            && self.age_min.is_none_or(|age_min| age >= age_min)
+    }
+}

@@ -1,0 +1,120 @@
+//! HELLO and RESET: how a connection's state begins and begins again.
+
+use super::{LocalContext, REDIS_VERSION, auth, client};
+use crate::{Identity, ReplyMode};
+use keyway_command::Args;
+use keyway_resp::{parse_integer, reply};
+
+const NOT_A_VERSION: &str = "ERR Protocol version is not an integer or out of range";
+const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
+const NOT_AUTHENTICATED: &str = "NOAUTH HELLO must be called with the client already \
+     authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+     authenticate the client and select the RESP protocol version at the same time";
+
+/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
+pub(super) fn hello(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
+    match greet(args, context) {
+        Ok(()) => describe(context.identity, out),
+        Err(text) => reply::error(out, &text),
+    }
+}
+
+/// Does what the options say, in their order, up to the first that is wrong.
+fn greet(args: &Args, context: &mut LocalContext) -> Result<(), String> {
+    if let Some(version) = args.get(1) {
+        match parse_integer(version) {
+            None => return Err(NOT_A_VERSION.to_owned()),
+            Some(2) => {}
+            Some(_) => return Err(NO_PROTOCOL.to_owned()),
+        }
+    }
+    let mut index = 2;
+    while let Some(option) = args.get(index) {
+        match (args.get(index + 1), args.get(index + 2)) {
+            (Some(user), Some(password)) if option.eq_ignore_ascii_case(b"auth") => {
+                auth::check(user, password, context)?;
+                index += 3;
+            }
+            (Some(name), _) if option.eq_ignore_ascii_case(b"setname") => {
+                client::set_name(name, context)?;
+                index += 2;
+            }
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+            }
+        }
+    }
+    if context.identity.authenticated { Ok(()) } else { Err(NOT_AUTHENTICATED.to_owned()) }
+}
+
+/// The map of HELLO, as RESP2 spells it: names and values in one array.
+fn describe(identity: &Identity, out: &mut Vec<u8>) {
+    reply::array(out, 14);
+    for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    reply::bulk(out, b"proto");
+    reply::integer(out, 2);
+    reply::bulk(out, b"id");
+    reply::integer(out, identity.id as i64);
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    reply::bulk(out, b"modules");
+    reply::array(out, 0);
+}
+
+/// `RESET`: all but the connection is as on its first day. What the client
+/// said of its library stays, as in Redis.
+pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
+    let identity = &mut *context.identity;
+    identity.authenticated = context.password.is_none();
+    identity.database = 0;
+    identity.reply_mode = ReplyMode::On;
+    identity.no_evict = false;
+    identity.no_touch = false;
+    context.clients.update(identity.id, |entry| {
+        entry.name = String::new();
+        entry.database = 0;
+    });
+    reply::simple(out, "RESET");
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ReplyMode;
+    use crate::local::bench::Bench;
+
+    #[test]
+    fn hello_without_the_password_says_how_to_give_it() {
+        let mut bench = Bench::with_password("sesame");
+        assert!(bench.ask("HELLO").starts_with("-NOAUTH HELLO must be called with"));
+        assert!(bench.ask("HELLO 2 AUTH default x").starts_with("-WRONGPASS "));
+        assert!(bench.ask("HELLO 2 AUTH default sesame SETNAME a").starts_with("*14\r\n"));
+        assert!(bench.identity.authenticated);
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$1\r\na\r\n");
+    }
+
+    #[test]
+    fn resp3_is_honestly_refused() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask("HELLO 3"), "-NOPROTO unsupported protocol version\r\n");
+        assert_eq!(bench.ask("PING"), "+PONG\r\n");
+    }
+
+    #[test]
+    fn reset_takes_everything_back() {
+        let mut bench = Bench::with_password("sesame");
+        for line in ["AUTH sesame", "SELECT 3", "CLIENT SETNAME a", "CLIENT NO-EVICT ON"] {
+            assert_eq!(bench.ask(line), "+OK\r\n", "{line}");
+        }
+        bench.ask("CLIENT REPLY OFF");
+        assert_eq!(bench.ask("RESET"), "+RESET\r\n");
+        assert!(!bench.identity.authenticated && !bench.identity.no_evict);
+        assert_eq!((bench.identity.database, bench.identity.reply_mode), (0, ReplyMode::On));
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
+    }
+}

@@ -1,0 +1,40 @@
+//! MEMORY without USAGE, which is about a key and goes where the key is.
+
+use super::{LocalContext, info};
+use keyway_command::{Request, Verb};
+use keyway_resp::reply;
+
+const DOCTOR: &str = "Keyway holds what its limits allow and the embedded store what maxmemory \
+     allows. Compare used_memory with maxmemory in INFO MEMORY.\n";
+const MALLOC_STATS: &str = "Stats not supported for the current allocator";
+
+/// Appends the reply to a MEMORY subcommand.
+pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8>) {
+    match request.command.verb {
+        Verb::MemoryPurge => reply::simple(out, "OK"),
+        Verb::MemoryDoctor => reply::bulk(out, DOCTOR.as_bytes()),
+        Verb::MemoryMallocStats => reply::bulk(out, MALLOC_STATS.as_bytes()),
+        _ => stats(context, out),
+    }
+}
+
+/// The fields of Redis's MEMORY STATS that mean something here.
+fn stats(context: &LocalContext, out: &mut Vec<u8>) {
+    let memory = info::section(context.facts, context.pool, "memory");
+    let keyspace = info::section(context.facts, context.pool, "keyspace");
+    let used = info::number(&memory, "used_memory").unwrap_or(0);
+    let dataset = info::number(&memory, "used_memory_dataset").unwrap_or(used);
+    let keys = info::key_count(&keyspace);
+    let fields = [
+        ("peak.allocated", info::number(&memory, "used_memory_peak").unwrap_or(used)),
+        ("total.allocated", used),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", dataset.checked_div(keys).unwrap_or(0)),
+        ("dataset.bytes", dataset),
+    ];
+    reply::array(out, fields.len() * 2);
+    for (name, value) in fields {
+        reply::bulk(out, name.as_bytes());
+        reply::integer(out, value);
+    }
+}

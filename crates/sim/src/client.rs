@@ -1,0 +1,843 @@
+//! A simulated client: a script by chance, sent in pieces, pipelined, read
+//! slowly, cut off; and a check of every reply against what it asked.
+
+use crate::ledger::{Circumstances, Ledger};
+use crate::model::{CounterModel, Fate, KeyModel};
+use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
+use crate::random::Random;
+use crate::server::key_name;
+use crate::value;
+use crate::wire::{Value, clip, parse_value, write_request};
+use std::collections::VecDeque;
+
+/// Which requests a client makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// All it knows.
+    All,
+    /// `GET` alone.
+    Gets,
+    /// `SET` alone.
+    Sets,
+    /// `MGET` alone.
+    GetsMany,
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    /// The pool it talks to.
+    pub pool: usize,
+    /// The listener that leads there.
+    pub listener: u16,
+    /// Whether the pool is the embedded store.
+    pub is_store: bool,
+    /// Which requests it makes.
+    pub mix: Mix,
+    /// Requests of one connection.
+    pub requests: u32,
+    /// Connections it makes, one after the other.
+    pub connections: u32,
+    /// Most requests in flight.
+    pub depth: usize,
+    /// Most requests asked at once.
+    pub batch: usize,
+    /// Longest pause between two looks at the world.
+    pub pause: Nanos,
+    /// Most bytes it reads at once.
+    pub read_len: usize,
+    /// Most bytes it writes at once.
+    pub write_len: usize,
+    /// Largest ordinary value.
+    pub value_len: usize,
+    /// Largest value at all, now and then.
+    pub large_len: usize,
+    /// Keys per database.
+    pub keys: usize,
+    /// Whether its keys have a hash tag in common.
+    pub tagged: bool,
+    /// Databases it may select.
+    pub databases: u32,
+    /// Password it gives first.
+    pub password: Option<String>,
+    /// How often, in percent, a connection is cut off in the middle.
+    pub cut_percent: u64,
+    /// Whether it uses the commands Keyway answers itself.
+    pub local_commands: bool,
+    /// Whether it sometimes asks not to be answered.
+    pub silences: bool,
+}
+
+enum Ask {
+    Exactly(Value),
+    Set { key: usize, write: u64 },
+    Get { key: usize },
+    Increment { counter: usize },
+    SetMany { keys: Vec<usize>, writes: Vec<u64> },
+    GetMany { keys: Vec<usize> },
+    Delete { keys: Vec<usize> },
+    Exists { keys: Vec<usize> },
+    Refused { contains: Vec<u8> },
+    Crossing { keys: Vec<usize> },
+    BrokenFrame,
+}
+
+struct Expected {
+    ask: Ask,
+    asked_at: Nanos,
+    database: usize,
+    circumstances: Vec<Circumstances>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// It has said that it sends no more and reads what is left.
+    HalfClosed,
+    /// The proxy is to close: after QUIT or a broken frame.
+    Leaving {
+        may_lose: bool,
+    },
+    Resting,
+    Done,
+}
+
+struct Keys {
+    strings: Vec<KeyModel>,
+    counters: Vec<CounterModel>,
+}
+
+/// One client.
+pub struct Client {
+    index: usize,
+    habits: Habits,
+    conn: Option<ConnId>,
+    /// Counts connections, and names of keys that were never used.
+    generation: u32,
+    connections_left: u32,
+    requests_left: u32,
+    cut_at: Option<u32>,
+    phase: Phase,
+    output: Vec<u8>,
+    input: Vec<u8>,
+    expected: VecDeque<Expected>,
+    databases: Vec<Keys>,
+    database: usize,
+    read_from: Nanos,
+    write_from: Nanos,
+    last_progress: Nanos,
+    tags: u64,
+    /// Workers are being stopped: being cut off is no violation any more.
+    pub draining: bool,
+    random: Random,
+}
+
+impl Client {
+    /// A client that has not connected yet.
+    pub fn new(index: usize, habits: Habits, random: Random) -> Self {
+        Self {
+            index,
+            connections_left: habits.connections,
+            habits,
+            conn: None,
+            generation: 0,
+            requests_left: 0,
+            cut_at: None,
+            phase: Phase::Running,
+            output: Vec::new(),
+            input: Vec::new(),
+            expected: VecDeque::new(),
+            databases: Vec::new(),
+            database: 0,
+            read_from: 0,
+            write_from: 0,
+            last_progress: 0,
+            tags: 0,
+            draining: false,
+            random,
+        }
+    }
+
+    /// Whether it has nothing more to ask.
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done | Phase::Resting)
+    }
+
+    /// Whether it has a connection.
+    pub fn is_connected(&self) -> bool {
+        self.conn.is_some()
+    }
+
+    /// Since when nothing has moved although something should; `None` when
+    /// nothing is awaited.
+    pub fn waiting_since(&self) -> Option<Nanos> {
+        (self.conn.is_some() && !self.is_done()).then_some(self.last_progress)
+    }
+
+    /// What it waits for, for a report.
+    pub fn describe(&self) -> String {
+        format!(
+            "client {} on {:?}, {:?}: {} replies missing, {} bytes unsent, {} requests to go",
+            self.index,
+            self.conn,
+            self.phase,
+            self.expected.len(),
+            self.output.len(),
+            self.requests_left
+        )
+    }
+
+    /// Does what is due.
+    pub fn step(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        if self.conn.is_none() && !self.connect(network, ledger) {
+            return;
+        }
+        if network.now >= self.read_from {
+            self.read(network, ledger);
+        }
+        if self.conn.is_some() && network.now >= self.write_from {
+            self.act(network, ledger);
+        }
+        if self.conn.is_none() && self.phase != Phase::Done {
+            let pause = self.random.between(1, self.habits.pause.max(2));
+            return network.wake_client(self.index, network.now + pause);
+        }
+        if self.read_from > network.now {
+            network.wake_client(self.index, self.read_from);
+        }
+        if self.write_from > network.now {
+            network.wake_client(self.index, self.write_from);
+        }
+    }
+
+    fn connect(&mut self, network: &mut Network, ledger: &Ledger) -> bool {
+        if self.connections_left == 0 {
+            self.phase = Phase::Done;
+            return false;
+        }
+        let worker = self.random.index(network.stations.len());
+        let Some(conn) = network.connect_client(self.index, worker, self.habits.listener) else {
+            self.phase = Phase::Done;
+            return false;
+        };
+        network.tell(|| format!("client {} connects to worker {worker} as {conn}", self.index));
+        self.connections_left -= 1;
+        self.conn = Some(conn);
+        self.phase = Phase::Running;
+        self.requests_left = self.habits.requests;
+        self.cut_at = (self.random.percent(self.habits.cut_percent))
+            .then(|| self.random.below(u64::from(self.habits.requests).max(1)) as u32);
+        self.database = 0;
+        self.last_progress = network.now;
+        self.output.clear();
+        self.input.clear();
+        if !self.expected.is_empty() || self.databases.is_empty() {
+            // What was cut off may still be executed, in any order with what
+            // comes now: go on with keys of new names.
+            self.expected.clear();
+            self.name_keys(ledger);
+        }
+        if let Some(password) = self.habits.password.clone() {
+            write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
+            self.expect(network.now, Ask::Exactly(ok()), Vec::new());
+        }
+        true
+    }
+
+    fn name_keys(&mut self, ledger: &Ledger) {
+        self.generation += 1;
+        let owner = format!("c{}g{}", self.index, self.generation);
+        let habits = &self.habits;
+        self.databases = (0..habits.databases)
+            .map(|database| {
+                let name = |kind, number| key_name(kind, database, &owner, number, habits.tagged);
+                let string = |number| {
+                    let name = name('k', number);
+                    let now = ledger.circumstances(habits.pool, &name);
+                    KeyModel::new(name, now)
+                };
+                let counter = |number| {
+                    let name = name('n', number);
+                    let now = ledger.circumstances(habits.pool, &name);
+                    CounterModel::new(name, now)
+                };
+                Keys {
+                    strings: (0..habits.keys).map(string).collect(),
+                    counters: (0..2).map(counter).collect(),
+                }
+            })
+            .collect();
+    }
+
+    fn expect(&mut self, now: Nanos, ask: Ask, circumstances: Vec<Circumstances>) {
+        let database = self.database;
+        self.expected.push_back(Expected { ask, asked_at: now, database, circumstances });
+    }
+
+    fn read(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(conn) = self.conn else { return };
+        let len = self.random.between(1, self.habits.read_len as u64) as usize;
+        let outcome = network.recv(conn, INITIATOR, len, &mut self.input);
+        match outcome {
+            Received::Data(_) => {
+                self.last_progress = network.now;
+                self.take_replies(network, ledger);
+                let pause = self.random.below(self.habits.pause / 4 + 1);
+                self.read_from = network.now + pause;
+                if pause == 0 {
+                    network.wake_client(self.index, network.now);
+                }
+            }
+            Received::Empty => {}
+            Received::End | Received::Failed => {
+                self.on_end(outcome == Received::Failed, network, ledger);
+            }
+        }
+    }
+
+    fn on_end(&mut self, is_reset: bool, network: &mut Network, ledger: &mut Ledger) {
+        let may_lose = match self.phase {
+            Phase::Leaving { may_lose } => may_lose,
+            Phase::HalfClosed => false,
+            _ => self.draining,
+        };
+        let is_due = matches!(self.phase, Phase::Leaving { .. } | Phase::HalfClosed);
+        if !is_due && !self.draining {
+            let what = if is_reset { "reset" } else { "closed" };
+            ledger.fail(|| format!("the connection was {what}: {}", self.describe()));
+        } else if !self.expected.is_empty() && !may_lose && !self.draining {
+            ledger.fail(|| format!("closed with replies missing: {}", self.describe()));
+        }
+        self.disconnect(network, false);
+    }
+
+    fn disconnect(&mut self, network: &mut Network, reset: bool) {
+        if let Some(conn) = self.conn.take() {
+            network.tell(|| format!("client {} closes {conn}", self.index));
+            network.close(conn, INITIATOR, reset);
+        }
+        self.phase =
+            if self.connections_left == 0 || self.draining { Phase::Done } else { Phase::Running };
+        self.write_from = network.now;
+        self.read_from = network.now;
+    }
+
+    fn act(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(conn) = self.conn else { return };
+        if self.phase == Phase::Running && self.cut_at.is_some_and(|at| self.requests_left <= at) {
+            let reset = self.random.percent(50);
+            return self.disconnect(network, reset);
+        }
+        if self.phase == Phase::Running && self.output.len() < self.habits.write_len * 4 {
+            let room = self.habits.depth.saturating_sub(self.expected.len());
+            let most = room.min(self.requests_left as usize).min(self.habits.batch);
+            if most > 0 {
+                let count = self.random.between(1, most as u64);
+                for _ in 0..count {
+                    self.ask(network.now, ledger);
+                    self.requests_left -= 1;
+                }
+            }
+        }
+        if !self.output.is_empty() {
+            let len = self.random.between(1, self.habits.write_len as u64) as usize;
+            let len = len.min(self.output.len());
+            match network.send(conn, INITIATOR, &self.output[..len]) {
+                Sent::Taken(0) => {}
+                Sent::Taken(taken) => {
+                    self.output.drain(..taken);
+                    self.last_progress = network.now;
+                }
+                // The end is noticed by reading.
+                Sent::Failed => self.output.clear(),
+            }
+        }
+        let is_out = self.output.is_empty();
+        if self.phase == Phase::Running && self.requests_left == 0 && is_out {
+            self.finish(network);
+        }
+        let idle = is_out && self.expected.len() >= self.habits.depth;
+        if !self.output.is_empty() || (self.phase == Phase::Running && !idle) {
+            self.write_from = network.now + self.random.scaled(MICRO, self.habits.pause);
+        }
+    }
+
+    /// Every request of this connection has been sent.
+    fn finish(&mut self, network: &mut Network) {
+        let Some(conn) = self.conn else { return };
+        match self.random.below(if self.habits.local_commands { 5 } else { 4 }) {
+            0 => {
+                network.finish(conn, INITIATOR);
+                self.phase = Phase::HalfClosed;
+            }
+            1 => {
+                // Long enough that the parser need not wait to be sure.
+                const BROKEN: [&[u8]; 4] = [
+                    b"*1\r\n$x\r\nand more\r\n",
+                    b"*x\r\n",
+                    b"*2\r\n$4\r\nECHO\r\n+no and more\r\n",
+                    b"GET \"open\r\n",
+                ];
+                let frame = self.random.pick(&BROKEN);
+                self.output.extend_from_slice(frame);
+                self.expect(network.now, Ask::BrokenFrame, Vec::new());
+                self.phase = Phase::Leaving { may_lose: true };
+            }
+            4 => {
+                write_request(&mut self.output, &[b"QUIT"]);
+                self.expect(network.now, Ask::Exactly(ok()), Vec::new());
+                self.phase = Phase::Leaving { may_lose: false };
+            }
+            _ if self.expected.is_empty() && self.connections_left > 0 => {
+                self.disconnect(network, false);
+            }
+            _ if self.expected.is_empty() => self.phase = Phase::Resting,
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, now: Nanos, ledger: &mut Ledger) {
+        match self.habits.mix {
+            Mix::All => {}
+            Mix::Gets => return self.ask_get(now, ledger),
+            Mix::Sets => return self.ask_set(now, ledger),
+            Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+        }
+        match self.random.below(100) {
+            0..25 => self.ask_get(now, ledger),
+            25..50 => self.ask_set(now, ledger),
+            50..58 => self.ask_increment(now, ledger),
+            58..66 => self.ask_many(now, ledger, "MGET"),
+            66..72 => self.ask_set_many(now, ledger),
+            72..77 => self.ask_many(now, ledger, "DEL"),
+            77..82 => self.ask_many(now, ledger, "EXISTS"),
+            82..86 => self.ask_crossing(now, ledger),
+            86..89 => {
+                self.tags += 1;
+                let tag = format!("unknown{}x{}", self.index, self.tags);
+                write_request(&mut self.output, &[tag.as_bytes(), b"argument"]);
+                self.expect(now, Ask::Refused { contains: tag.into_bytes() }, Vec::new());
+            }
+            _ if self.habits.local_commands => self.ask_local(now),
+            _ => self.ask_get(now, ledger),
+        }
+    }
+
+    fn ask_local(&mut self, now: Nanos) {
+        self.tags += 1;
+        let tag = format!("tag-{}-{}", self.index, self.tags);
+        let echo = Ask::Exactly(Value::Bulk(Some(tag.clone().into_bytes())));
+        match self.random.below(5) {
+            0 => {
+                write_request(&mut self.output, &[b"ECHO", tag.as_bytes()]);
+                self.expect(now, echo, Vec::new());
+            }
+            1 => {
+                write_request(&mut self.output, &[b"PING", tag.as_bytes()]);
+                self.expect(now, echo, Vec::new());
+            }
+            2 => {
+                self.output.extend_from_slice(b"PING\r\n");
+                self.expect(now, Ask::Exactly(Value::Simple(b"PONG".to_vec())), Vec::new());
+            }
+            3 => {
+                self.output.extend_from_slice(format!("ECHO \"{tag}\"\n").as_bytes());
+                self.expect(now, echo, Vec::new());
+            }
+            _ => {
+                let database = self.random.index(self.databases.len());
+                let name = database.to_string();
+                write_request(&mut self.output, &[b"SELECT", name.as_bytes()]);
+                self.expect(now, Ask::Exactly(ok()), Vec::new());
+                self.database = database;
+            }
+        }
+    }
+
+    fn pick_key(&mut self) -> usize {
+        self.random.index(self.habits.keys)
+    }
+
+    /// Some keys, each once.
+    fn pick_keys(&mut self) -> Vec<usize> {
+        let count = self.random.between(1, self.habits.keys.min(6) as u64);
+        let mut keys: Vec<_> = (0..count).map(|_| self.pick_key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if self.random.percent(50) {
+            keys.reverse();
+        }
+        keys
+    }
+
+    fn name(&self, key: usize) -> Vec<u8> {
+        self.databases[self.database].strings[key].name.clone()
+    }
+
+    fn circumstances(&self, ledger: &Ledger, keys: &[usize]) -> Vec<Circumstances> {
+        let name = |&key: &usize| &self.databases[self.database].strings[key].name;
+        keys.iter().map(|key| ledger.circumstances(self.habits.pool, name(key))).collect()
+    }
+
+    fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {
+        let key = self.pick_key();
+        let name = self.name(key);
+        if self.habits.mix == Mix::All && self.random.percent(10) {
+            self.output.extend_from_slice(b"get ");
+            self.output.extend_from_slice(&name);
+            self.output.extend_from_slice(b"\r\n");
+        } else {
+            write_request(&mut self.output, &[b"GET", &name]);
+        }
+        let circumstances = self.circumstances(ledger, &[key]);
+        self.expect(now, Ask::Get { key }, circumstances);
+    }
+
+    fn value_len(&mut self) -> usize {
+        match self.random.below(200) {
+            0 => self.random.scaled(1, self.habits.large_len as u64) as usize,
+            _ => self.random.scaled(1, self.habits.value_len as u64) as usize,
+        }
+    }
+
+    fn new_value(&mut self, key: usize, ledger: &mut Ledger) -> (u64, Vec<u8>) {
+        let write = ledger.new_write();
+        let len = self.value_len();
+        let model = &mut self.databases[self.database].strings[key];
+        model.on_write(write);
+        (write, value::compose(&model.name, write, len))
+    }
+
+    fn ask_set(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let key = self.pick_key();
+        let circumstances = self.circumstances(ledger, &[key]);
+        let (write, bytes) = self.new_value(key, ledger);
+        let name = self.name(key);
+        write_request(&mut self.output, &[b"SET", &name, &bytes]);
+        self.expect(now, Ask::Set { key, write }, circumstances);
+    }
+
+    fn ask_increment(&mut self, now: Nanos, ledger: &Ledger) {
+        let keys = &mut self.databases[self.database];
+        let counter = self.random.index(keys.counters.len());
+        keys.counters[counter].on_ask();
+        let name = keys.counters[counter].name.clone();
+        let circumstances = vec![ledger.circumstances(self.habits.pool, &name)];
+        write_request(&mut self.output, &[b"INCR", &name]);
+        self.expect(now, Ask::Increment { counter }, circumstances);
+    }
+
+    fn ask_many(&mut self, now: Nanos, ledger: &Ledger, command: &str) {
+        let keys = self.pick_keys();
+        let names: Vec<_> = keys.iter().map(|&key| self.name(key)).collect();
+        let mut args: Vec<&[u8]> = vec![command.as_bytes()];
+        args.extend(names.iter().map(Vec::as_slice));
+        write_request(&mut self.output, &args);
+        let circumstances = self.circumstances(ledger, &keys);
+        let ask = match command {
+            "MGET" => Ask::GetMany { keys },
+            "DEL" => Ask::Delete { keys },
+            _ => Ask::Exists { keys },
+        };
+        self.expect(now, ask, circumstances);
+    }
+
+    fn ask_set_many(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let keys = self.pick_keys();
+        let circumstances = self.circumstances(ledger, &keys);
+        let mut args = vec![b"MSET".to_vec()];
+        let mut writes = Vec::new();
+        for &key in &keys {
+            let (write, bytes) = self.new_value(key, ledger);
+            args.push(self.name(key));
+            args.push(bytes);
+            writes.push(write);
+        }
+        let args: Vec<_> = args.iter().map(Vec::as_slice).collect();
+        write_request(&mut self.output, &args);
+        self.expect(now, Ask::SetMany { keys, writes }, circumstances);
+    }
+
+    fn ask_crossing(&mut self, now: Nanos, ledger: &Ledger) {
+        if self.habits.is_store {
+            return self.ask_get(now, ledger);
+        }
+        let keys = self.pick_keys();
+        let names: Vec<_> = keys.iter().map(|&key| self.name(key)).collect();
+        let mut args: Vec<&[u8]> = vec![b"SDIFF"];
+        args.extend(names.iter().map(Vec::as_slice));
+        write_request(&mut self.output, &args);
+        self.expect(now, Ask::Crossing { keys }, Vec::new());
+    }
+
+    fn take_replies(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let mut at = 0;
+        loop {
+            match parse_value(&self.input, at) {
+                Ok(Some((value, next))) => {
+                    at = next;
+                    let Some(expected) = self.expected.pop_front() else {
+                        ledger.fail(|| {
+                            format!("client {} got a reply too many: {}", self.index, value.show())
+                        });
+                        return;
+                    };
+                    ledger.replies += 1;
+                    network.tell(|| format!("client {} reads {}", self.index, value.show()));
+                    let conn = self.conn;
+                    if let Err(fault) = self.check(&expected, &value, network.now, ledger) {
+                        let index = self.index;
+                        ledger.fail(|| {
+                            format!("client {index} on {conn:?} got {}: {fault}", value.show())
+                        });
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(fault) => {
+                    ledger.fail(|| {
+                        let bytes = clip(&self.input[at..]);
+                        format!("client {} got what is not RESP, {fault}: {bytes}", self.index)
+                    });
+                    return;
+                }
+            }
+        }
+        self.input.drain(..at);
+        if self.expected.is_empty() && !self.input.is_empty() {
+            let bytes = clip(&self.input);
+            ledger.fail(|| format!("client {} got bytes too many: {bytes}", self.index));
+        }
+        if self.phase == Phase::Running {
+            // There may be room in the pipeline again.
+            network.wake_client(self.index, network.now.max(self.write_from));
+        }
+    }
+
+    fn check(
+        &mut self,
+        expected: &Expected,
+        value: &Value,
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        if let Ask::Exactly(wanted) = &expected.ask {
+            return (value == wanted).then_some(()).ok_or_else(|| format!("not {}", wanted.show()));
+        }
+        match value {
+            Value::Error(text) => self.check_error(expected, text, now, ledger),
+            _ => self.check_answer(expected, value, ledger),
+        }
+    }
+
+    fn check_answer(
+        &mut self,
+        expected: &Expected,
+        value: &Value,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let pool = self.habits.pool;
+        let Keys { strings, counters } = &mut self.databases[expected.database];
+        let asked = &expected.circumstances;
+        match (&expected.ask, value) {
+            (Ask::Set { key, write }, Value::Simple(text)) if text == b"OK" => {
+                ledger.on_acknowledged(pool, *write);
+                strings[*key].on_fate(Some(*write), Fate::Done, asked[0]);
+                Ok(())
+            }
+            (Ask::SetMany { keys, writes }, Value::Simple(text)) if text == b"OK" => {
+                for ((&key, &write), &asked) in keys.iter().zip(writes).zip(asked) {
+                    ledger.on_acknowledged(pool, write);
+                    strings[key].on_fate(Some(write), Fate::Done, asked);
+                }
+                Ok(())
+            }
+            (Ask::Get { key }, Value::Bulk(bytes)) => {
+                strings[*key].check(ledger, pool, bytes.as_deref())
+            }
+            (Ask::GetMany { keys }, Value::Array(Some(items))) if items.len() == keys.len() => {
+                for (&key, item) in keys.iter().zip(items) {
+                    let Value::Bulk(bytes) = item else { return Err("an odd element".into()) };
+                    strings[key].check(ledger, pool, bytes.as_deref())?;
+                }
+                Ok(())
+            }
+            (Ask::Increment { counter }, Value::Integer(count)) => {
+                counters[*counter].check(ledger, pool, *count, asked[0])
+            }
+            (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
+                let (mut low, mut high) = (0, 0);
+                for &key in keys {
+                    let (least, most) = strings[key].existence(ledger, pool);
+                    (low, high) = (low + least, high + most);
+                }
+                if matches!(expected.ask, Ask::Delete { .. }) {
+                    for (&key, &asked) in keys.iter().zip(asked) {
+                        strings[key].on_fate(None, Fate::Done, asked);
+                    }
+                }
+                let fine = (low..=high).contains(count);
+                fine.then_some(()).ok_or_else(|| format!("but {low} to {high} of the keys exist"))
+            }
+            (ask, _) => Err(format!("an answer of another kind than wanted by {}", ask.name())),
+        }
+    }
+
+    fn check_error(
+        &mut self,
+        expected: &Expected,
+        text: &[u8],
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let pool = self.habits.pool;
+        let shown = String::from_utf8_lossy(text);
+        match &expected.ask {
+            Ask::Refused { contains } => {
+                let contains = String::from_utf8_lossy(contains);
+                let fine = shown.starts_with("ERR unknown command") && shown.contains(&*contains);
+                return fine.then_some(()).ok_or_else(|| "not the refusal wanted".into());
+            }
+            Ask::BrokenFrame => {
+                let fine = shown.starts_with("ERR Protocol error");
+                return fine.then_some(()).ok_or_else(|| "not the protocol error wanted".into());
+            }
+            Ask::Crossing { keys } => {
+                if let Some(outcome) = self.check_crossing(expected, keys, &shown, ledger) {
+                    return outcome;
+                }
+            }
+            _ => {}
+        }
+        let names = self.names_of(expected);
+        let fate = fate_of(&shown, &names)?;
+        let mut servers: Vec<usize> =
+            names.iter().flat_map(|name| ledger.possible_homes(pool, name)).collect();
+        servers.dedup();
+        if !ledger.is_excused(&servers, expected.asked_at, now) {
+            return Err(format!("an error for no reason in answer to {}", expected.ask.name()));
+        }
+        ledger.excused += 1;
+        self.settle(expected, fate, ledger);
+        Ok(())
+    }
+
+    /// `None` when the error is not about where the keys live.
+    fn check_crossing(
+        &self,
+        expected: &Expected,
+        keys: &[usize],
+        text: &str,
+        ledger: &Ledger,
+    ) -> Option<Result<(), String>> {
+        let pool = self.habits.pool;
+        let strings = &self.databases[expected.database].strings;
+        let mut homes: Vec<_> =
+            keys.iter().map(|&key| ledger.home(pool, &strings[key].name)).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        let is_static = ledger.pools[pool].as_ref().is_some_and(|known| known.is_static);
+        let (crossing, wrong_type) = (text.starts_with("CROSSSLOT"), text.starts_with("WRONGTYPE"));
+        if !crossing && !wrong_type {
+            return None;
+        }
+        let fine = !is_static || crossing == (homes.len() > 1);
+        Some(fine.then_some(()).ok_or_else(|| format!("but the keys live on {homes:?}")))
+    }
+
+    fn names_of(&self, expected: &Expected) -> Vec<Vec<u8>> {
+        let Keys { strings, counters } = &self.databases[expected.database];
+        match &expected.ask {
+            Ask::Set { key, .. } | Ask::Get { key } => vec![strings[*key].name.clone()],
+            Ask::Increment { counter } => vec![counters[*counter].name.clone()],
+            Ask::SetMany { keys, .. }
+            | Ask::GetMany { keys }
+            | Ask::Delete { keys }
+            | Ask::Exists { keys }
+            | Ask::Crossing { keys } => keys.iter().map(|&key| strings[key].name.clone()).collect(),
+            Ask::Exactly(_) | Ask::Refused { .. } | Ask::BrokenFrame => Vec::new(),
+        }
+    }
+
+    /// A request ended in an error: what that means for its keys.
+    fn settle(&mut self, expected: &Expected, fate: Fate, ledger: &mut Ledger) {
+        let Keys { strings, counters } = &mut self.databases[expected.database];
+        let asked = &expected.circumstances;
+        match &expected.ask {
+            Ask::Set { key, write } => {
+                if fate == Fate::NotDone {
+                    ledger.on_denied(*write);
+                }
+                strings[*key].on_fate(Some(*write), fate, asked[0]);
+            }
+            Ask::SetMany { keys, writes } => {
+                for ((&key, &write), &asked) in keys.iter().zip(writes).zip(asked) {
+                    if fate == Fate::NotDone {
+                        ledger.on_denied(write);
+                    }
+                    strings[key].on_fate(Some(write), fate, asked);
+                }
+            }
+            Ask::Delete { keys } => {
+                for (&key, &asked) in keys.iter().zip(asked) {
+                    strings[key].on_fate(None, fate, asked);
+                }
+            }
+            Ask::Increment { counter } => counters[*counter].on_fault(fate),
+            _ => {}
+        }
+    }
+}
+
+impl Ask {
+    fn name(&self) -> &'static str {
+        match self {
+            Ask::Exactly(_) => "an echo",
+            Ask::Set { .. } => "SET",
+            Ask::Get { .. } => "GET",
+            Ask::Increment { .. } => "INCR",
+            Ask::SetMany { .. } => "MSET",
+            Ask::GetMany { .. } => "MGET",
+            Ask::Delete { .. } => "DEL",
+            Ask::Exists { .. } => "EXISTS",
+            Ask::Refused { .. } => "an unknown command",
+            Ask::Crossing { .. } => "SDIFF",
+            Ask::BrokenFrame => "a broken frame",
+        }
+    }
+}
+
+fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
+/// What an error reply says about the fate of its request.
+///
+/// # Errors
+/// When it is none of the errors a fault may lead to, or tells of another
+/// request's key.
+fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
+    if text.contains(" failed on ") && text.contains(" of the keys)") {
+        return Ok(Fate::Maybe);
+    }
+    if text.starts_with("OOM no room for ") || text.starts_with("LOADING for ") {
+        let key = text.rsplit(' ').next().unwrap_or_default().as_bytes();
+        let own = names.iter().any(|name| name == key);
+        return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
+    }
+    if text.starts_with("ERR no server of ") {
+        return Ok(Fate::NotDone);
+    }
+    if text.starts_with("ERR backend ") {
+        if text.ends_with("; the request was not sent") {
+            return Ok(Fate::NotDone);
+        }
+        if text.ends_with("; the request may have been executed") {
+            return Ok(Fate::Maybe);
+        }
+    }
+    Err("an error nobody may be told".into())
+}

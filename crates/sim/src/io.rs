@@ -1,0 +1,182 @@
+use crate::counting;
+use crate::network::{Nanos, Received, Sent, end_of};
+use crate::world::World;
+use keyway_base::{Clock, Time};
+use keyway_net::Token;
+use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The wall clock when virtual time is zero, in microseconds since the Unix
+/// epoch.
+const EPOCH_MICROS: u64 = 1_700_000_000_000_000;
+
+/// What a worker asked of its first poll in a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// How long it was willing to wait; `None` for ever.
+    pub wait: Option<Duration>,
+    /// Events it was told.
+    pub events: usize,
+    /// What the clock said to it before.
+    pub clock_before: Nanos,
+}
+
+/// [`Io`] over the simulated network. It never sleeps: the driver of the
+/// simulation reads what the worker asked for and lets time pass.
+pub struct SimIo {
+    world: Rc<RefCell<World>>,
+    worker: usize,
+    read_buf: Vec<u8>,
+    found: Vec<Event>,
+    mail: File,
+    /// What the worker asked of its first poll since this was last taken.
+    pub asked: Option<Asked>,
+    clock: Nanos,
+}
+
+impl SimIo {
+    /// The driver of one worker.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left for the mailbox.
+    pub fn new<M>(
+        world: Rc<RefCell<World>>,
+        worker: usize,
+        mailbox: &Mailbox<M>,
+    ) -> std::io::Result<Self> {
+        let mail = File::from(mailbox.wake_fd().try_clone_to_owned()?);
+        let (read_buf, found) = (Vec::new(), Vec::new());
+        Ok(Self { world, worker, read_buf, found, mail, asked: None, clock: 0 })
+    }
+
+    /// Notes whether mail was posted.
+    pub fn check_mail(&mut self) {
+        let mut count = [0; 8];
+        if self.mail.read(&mut count).is_ok() {
+            self.world.borrow_mut().network.stations[self.worker].mail = true;
+        }
+    }
+}
+
+impl Io for SimIo {
+    fn clock(&mut self) -> Clock {
+        self.clock = self.world.borrow().network.now;
+        Clock { now: Time(self.clock), unix_micros: EPOCH_MICROS + self.clock / 1_000 }
+    }
+
+    fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        {
+            let _uncounted = counting::pause();
+            self.check_mail();
+            let mut world = self.world.borrow_mut();
+            world.settle();
+            self.found.clear();
+            world.network.poll(self.worker, &mut self.found);
+        }
+        events.extend_from_slice(&self.found);
+        let clock_before = self.clock;
+        self.asked.get_or_insert(Asked { wait, events: self.found.len(), clock_before });
+        wait != Some(Duration::ZERO)
+    }
+
+    fn accept(&mut self, listener: ListenerIndex) -> Accept {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        let now = network.now;
+        let station = &mut network.stations[self.worker];
+        if now < station.exhausted_until && network.has_waiting(self.worker) {
+            return Accept::Exhausted;
+        }
+        station_moved(network, self.worker);
+        match network.accept(self.worker, listener) {
+            Some((socket, client)) => {
+                let addr = SocketAddr::from((Ipv4Addr::new(10, 9, 0, 1), client as u16 + 1));
+                Accept::Client { socket, peer: Peer::Tcp(addr) }
+            }
+            None => Accept::Empty,
+        }
+    }
+
+    fn pause_accepting(&mut self, paused: bool) {
+        self.world.borrow_mut().network.pause_accepting(self.worker, paused);
+    }
+
+    fn stop_listening(&mut self) {
+        self.world.borrow_mut().network.stop_listening(self.worker);
+    }
+
+    fn watch(&mut self, socket: Socket, token: Token) -> bool {
+        let _uncounted = counting::pause();
+        self.world.borrow_mut().network.watch(self.worker, socket, token);
+        true
+    }
+
+    fn connect(&mut self, address: &Address, token: Token) {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        station_moved(network, self.worker);
+        network.connect_worker(self.worker, token, &address.to_string());
+    }
+
+    fn recv(&mut self, socket: Socket) -> Recv<'_> {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        let (conn, side) = end_of(socket);
+        let len_max = network.options().read_len;
+        self.read_buf.clear();
+        let outcome = network.recv(conn, side, len_max, &mut self.read_buf);
+        let worker = self.worker;
+        network.tell(|| format!("worker {worker} reads socket {conn}: {outcome:?}"));
+        if outcome != Received::Empty {
+            station_moved(network, worker);
+        }
+        match outcome {
+            Received::Data(len) => Recv::Data { bytes: &self.read_buf, drained: len < len_max },
+            Received::Empty => Recv::Empty,
+            Received::End => Recv::End,
+            Received::Failed => Recv::Failed,
+        }
+    }
+
+    fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        let (conn, side) = end_of(socket);
+        let outcome = network.send(conn, side, bytes);
+        let worker = self.worker;
+        network.tell(|| {
+            format!("worker {worker} writes {} to socket {conn}: {outcome:?}", bytes.len())
+        });
+        if outcome != Sent::Taken(0) {
+            station_moved(network, worker);
+        }
+        match outcome {
+            Sent::Taken(len) => Send::Taken(len),
+            Sent::Failed => Send::Failed,
+        }
+    }
+
+    fn release(&mut self, socket: Socket) {
+        self.world.borrow_mut().network.release(socket);
+    }
+
+    fn close(&mut self, socket: Socket) {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        let (conn, side) = end_of(socket);
+        let worker = self.worker;
+        network.tell(|| format!("worker {worker} closes socket {conn}"));
+        station_moved(network, worker);
+        network.worker_sockets -= 1;
+        network.close(conn, side, false);
+    }
+}
+
+fn station_moved(network: &mut crate::network::Network, worker: usize) {
+    network.stations[worker].moved += 1;
+}

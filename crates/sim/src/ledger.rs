@@ -1,0 +1,203 @@
+//! What really happened, as only the simulation can know it: which writes a
+//! server executed, where a key belongs, when a fault may excuse an error.
+
+use crate::network::Nanos;
+use crate::wire::clip;
+use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ShardedPool};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A pool of servers, as the oracles know it.
+pub struct KnownPool {
+    /// As configured.
+    pub pool: ShardedPool,
+    /// The ring over all its servers.
+    ring: Ring,
+    /// The first of its servers, counted over all pools.
+    pub first_server: usize,
+    /// Whether every key stays on its server: nothing is ejected.
+    pub is_static: bool,
+    /// Times a server lost what it held.
+    pub losses: u64,
+}
+
+/// What could make a read differ from the last acknowledged write; while it
+/// stays the same, nothing may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circumstances {
+    epoch: u64,
+    losses: u64,
+    stragglers: u64,
+}
+
+/// The book in which servers enter what they did and from which clients read
+/// what they may be told.
+pub struct Ledger {
+    /// By pool; `None` for the embedded store.
+    pub pools: Vec<Option<KnownPool>>,
+    health: Arc<HealthBoard>,
+    /// By the number of the write: how often it was executed.
+    executed: Vec<u8>,
+    /// By the number of the write: whether a client was told that it was not
+    /// executed.
+    denied: Vec<bool>,
+    /// Writes executed from connections that the worker had given up, by key.
+    stragglers: BTreeMap<Vec<u8>, u64>,
+    /// By server: when a fault may excuse an error.
+    troubles: Vec<Vec<(Nanos, Nanos)>>,
+    /// The first violation.
+    pub violation: Option<String>,
+    /// Replies checked.
+    pub replies: u64,
+    /// Error replies that a fault excused.
+    pub excused: u64,
+}
+
+impl Ledger {
+    /// An empty book over these pools.
+    pub fn new(pools: Vec<Option<ShardedPool>>, servers: usize, health: Arc<HealthBoard>) -> Self {
+        let mut first_server = 0;
+        let mut know = |pool: ShardedPool| {
+            let ring = pool.ring(|_| true);
+            let first = first_server;
+            first_server += pool.servers.len();
+            let is_static = pool.ejection.is_none();
+            KnownPool { pool, ring, first_server: first, is_static, losses: 0 }
+        };
+        Self {
+            pools: pools.into_iter().map(|pool| pool.map(&mut know)).collect(),
+            health,
+            executed: Vec::new(),
+            denied: Vec::new(),
+            stragglers: BTreeMap::new(),
+            troubles: vec![Vec::new(); servers],
+            violation: None,
+            replies: 0,
+            excused: 0,
+        }
+    }
+
+    /// Notes a violation; the first one counts.
+    pub fn fail(&mut self, text: impl FnOnce() -> String) {
+        self.violation.get_or_insert_with(text);
+    }
+
+    /// A number for a write about to be asked for.
+    pub fn new_write(&mut self) -> u64 {
+        self.executed.push(0);
+        self.denied.push(false);
+        self.executed.len() as u64 - 1
+    }
+
+    /// A server executed a write.
+    pub fn on_executed(&mut self, write: u64, key: &[u8], is_straggler: bool) {
+        let index = write as usize;
+        let Some(count) = self.executed.get_mut(index) else {
+            return self.fail(|| format!("write {write} of {} was never asked for", clip(key)));
+        };
+        *count += 1;
+        if *count > 1 {
+            self.fail(|| format!("write {write} of {} was executed twice", clip(key)));
+        }
+        if self.denied[index] {
+            self.fail(|| {
+                format!(
+                    "write {write} of {} was executed although its client was told that it was not",
+                    clip(key)
+                )
+            });
+        }
+        if is_straggler {
+            self.on_straggler(key);
+        }
+    }
+
+    /// A server changed a key for a connection that the worker had given up.
+    pub fn on_straggler(&mut self, key: &[u8]) {
+        *self.stragglers.entry(key.to_vec()).or_default() += 1;
+    }
+
+    /// A server of a pool lost what it held.
+    pub fn on_loss(&mut self, pool: usize) {
+        if let Some(known) = &mut self.pools[pool] {
+            known.losses += 1;
+        }
+    }
+
+    /// A server was emptied on the worker's word: allowed only while it is out
+    /// of use, and only where that is the policy.
+    pub fn on_flush(&mut self, pool: usize, server: usize, is_straggler: bool) {
+        self.on_loss(pool);
+        let is_policy = self.pools[pool].as_ref().is_some_and(|known| {
+            known.pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
+        });
+        if !is_policy || (!is_straggler && self.health.is_usable(BackendId(server as u32))) {
+            self.fail(|| format!("server {server} was emptied while in use"));
+        }
+    }
+
+    /// A client was told that a write was not executed.
+    pub fn on_denied(&mut self, write: u64) {
+        self.denied[write as usize] = true;
+        if self.executed[write as usize] > 0 {
+            self.fail(|| format!("write {write} was executed, yet its client is told it was not"));
+        }
+    }
+
+    /// A client was told that a write was executed.
+    pub fn on_acknowledged(&mut self, pool: usize, write: u64) {
+        // What the embedded store does is seen only by reading it.
+        if self.pools[pool].is_some() && self.executed[write as usize] == 0 {
+            self.fail(|| format!("write {write} was acknowledged and never executed"));
+        }
+    }
+
+    /// What could excuse a difference, as of now.
+    pub fn circumstances(&self, pool: usize, key: &[u8]) -> Circumstances {
+        let Some(known) = &self.pools[pool] else {
+            return Circumstances { epoch: 0, losses: 0, stragglers: 0 };
+        };
+        Circumstances {
+            epoch: self.health.pool_epoch(pool),
+            losses: known.losses,
+            stragglers: self.stragglers.get(key).copied().unwrap_or(0),
+        }
+    }
+
+    /// The server a key belongs to, while none is ejected; counted over all
+    /// pools. `None` for the embedded store.
+    pub fn home(&self, pool: usize, key: &[u8]) -> Option<usize> {
+        let known = self.pools[pool].as_ref()?;
+        let place = known.ring.pick(known.pool.hash_key(key), 0)?;
+        Some(known.first_server + usize::from(place))
+    }
+
+    /// Where requests for a key may go wrong: its home, or any server of a
+    /// pool in which keys move.
+    pub fn possible_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {
+        match &self.pools[pool] {
+            None => Vec::new(),
+            Some(known) if known.is_static => self.home(pool, key).into_iter().collect(),
+            Some(known) => {
+                (known.first_server..known.first_server + known.pool.servers.len()).collect()
+            }
+        }
+    }
+
+    /// From `from` to `until` a server's misbehaviour may cause errors.
+    pub fn on_trouble(&mut self, server: usize, from: Nanos, until: Nanos) {
+        self.troubles[server].push((from, until));
+    }
+
+    /// Whether one of these servers may have failed between two moments.
+    pub fn is_excused(&self, servers: &[usize], from: Nanos, until: Nanos) -> bool {
+        servers.iter().any(|&server| {
+            self.troubles[server].iter().any(|&(start, end)| start <= until && from <= end)
+        })
+    }
+
+    /// When the last fault stops to excuse anything.
+    pub fn calm_from(&self) -> Nanos {
+        self.troubles.iter().flatten().map(|&(_, end)| end).max().unwrap_or(0)
+    }
+}

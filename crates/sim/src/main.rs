@@ -1,0 +1,52 @@
+//! The simulator from the command line: `keyway-sim --seeds 500 --from 0`.
+#![forbid(unsafe_code)]
+
+use keyway_sim::{Options, run_many, run_seed};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story]
+  --seeds COUNT  how many seeds to run (500)
+  --from SEED    the first of them (0)
+  --story        tell what happened before a violation; slow";
+
+fn main() -> ExitCode {
+    let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut number = || args.next().and_then(|text| text.parse().ok());
+        match arg.as_str() {
+            "--seeds" => match number() {
+                Some(count) => seeds = count,
+                None => return usage(),
+            },
+            "--from" => match number() {
+                Some(first) => from = first,
+                None => return usage(),
+            },
+            "--story" => story = true,
+            _ => return usage(),
+        }
+    }
+    if story {
+        let options = Options { story: true, ..Options::default() };
+        let found = (from..from + seeds).find_map(|seed| run_seed(seed, &options).err());
+        return match found {
+            None => ExitCode::SUCCESS,
+            Some(violation) => {
+                println!("{violation}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let summary = run_many(from, seeds);
+    println!("{summary}");
+    for violation in &summary.violations {
+        println!("{violation}");
+    }
+    if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::FAILURE
+}

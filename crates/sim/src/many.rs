@@ -1,0 +1,119 @@
+use crate::run::{Report, Violation, run_seed};
+use crate::scenario::Options;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What many runs amounted to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Sums over all runs without a violation.
+    pub total: Report,
+    /// What was found, by seed; only the first few are kept.
+    pub violations: Vec<Violation>,
+    /// How many were found.
+    pub violation_count: usize,
+}
+
+/// Violations kept for the report.
+const KEPT_MAX: usize = 5;
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
+        write!(
+            f,
+            "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \
+             one of {faults} faults explains, {turns} turns, {:.0} s of virtual time",
+            self.seeds,
+            self.violation_count,
+            virtual_time.as_secs_f64()
+        )
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.story {
+            writeln!(f, "  {line}")?;
+        }
+        write!(
+            f,
+            "seed {}: {}\n  replay: cargo run --release -p keyway-sim -- --story --seeds 1 --from {}",
+            self.seed, self.text, self.seed
+        )
+    }
+}
+
+/// Runs `seeds` seeds from `from` on, on every core.
+pub fn run_many(from: u64, seeds: u64) -> Summary {
+    let next = AtomicU64::new(from);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let parts: Vec<Summary> = std::thread::scope(|scope| {
+        let run = || {
+            let mut part = Summary::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= from + seeds {
+                    return part;
+                }
+                part.add(run_caught(seed));
+            }
+        };
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        handles.into_iter().map(|handle| handle.join().expect("runs are caught")).collect()
+    });
+    let mut summary = Summary::default();
+    for part in parts {
+        summary.join(part);
+    }
+    summary.violations.sort_by_key(|violation| violation.seed);
+    summary.violations.truncate(KEPT_MAX);
+    summary
+}
+
+/// Runs a seed; a panic of the code under test is a violation too.
+fn run_caught(seed: u64) -> Result<Report, Violation> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_seed(seed, &Options::default())));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let text = format!("panicked: {}", text.unwrap_or_default());
+        Err(Violation { seed, text, story: Vec::new() })
+    })
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Result<Report, Violation>) {
+        self.seeds += 1;
+        match outcome {
+            Ok(report) => self.total.add(&report),
+            Err(violation) => {
+                self.violation_count += 1;
+                if self.violations.len() < KEPT_MAX {
+                    self.violations.push(violation);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, other: Summary) {
+        self.seeds += other.seeds;
+        self.violation_count += other.violation_count;
+        self.total.add(&other.total);
+        self.violations.extend(other.violations);
+    }
+}
+
+impl Report {
+    fn add(&mut self, other: &Report) {
+        self.replies += other.replies;
+        self.excused += other.excused;
+        self.faults += other.faults;
+        self.turns += other.turns;
+        self.virtual_time = self.virtual_time.saturating_add(other.virtual_time);
+        self.digest ^= other.digest;
+    }
+}

@@ -1,0 +1,150 @@
+//! What a client may be told about a key that only it uses.
+
+use crate::ledger::{Circumstances, Ledger};
+use crate::value;
+use crate::wire::clip;
+
+/// What may be known of a write's fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Acknowledged.
+    Done,
+    /// It may have been executed.
+    Maybe,
+    /// It was not executed, and never will be.
+    NotDone,
+}
+
+/// A state a key may be in: absent, or holding a write.
+pub type Content = Option<u64>;
+
+/// A string key.
+pub struct KeyModel {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The states it may be in, given the replies so far; all requests before
+    /// the one whose reply is looked at have been answered.
+    candidates: Vec<Content>,
+    /// When the first candidate was established.
+    since: Circumstances,
+    /// Every write asked for; what is read under changed circumstances must
+    /// be one of these.
+    writes: Vec<u64>,
+}
+
+impl KeyModel {
+    /// A key that was never written.
+    pub fn new(name: Vec<u8>, since: Circumstances) -> Self {
+        Self { name, candidates: vec![None], since, writes: Vec::new() }
+    }
+
+    /// A write is asked for.
+    pub fn on_write(&mut self, write: u64) {
+        self.writes.push(write);
+    }
+
+    /// The fate of a change to `content`, asked for under `asked`, is known.
+    pub fn on_fate(&mut self, content: Content, fate: Fate, asked: Circumstances) {
+        match fate {
+            Fate::Done => {
+                self.candidates.clear();
+                self.candidates.push(content);
+                self.since = asked;
+            }
+            Fate::Maybe => self.candidates.push(content),
+            Fate::NotDone => {}
+        }
+    }
+
+    /// Whether what the candidates say can still be relied upon.
+    pub fn is_reliable(&self, ledger: &Ledger, pool: usize) -> bool {
+        ledger.circumstances(pool, &self.name) == self.since
+    }
+
+    /// Checks what was read.
+    ///
+    /// # Errors
+    /// How it contradicts what is known.
+    pub fn check(&self, ledger: &Ledger, pool: usize, read: Option<&[u8]>) -> Result<(), String> {
+        let content = match read {
+            None => None,
+            Some(bytes) => Some(value::check(&self.name, bytes)?),
+        };
+        if let Some(write) = content
+            && !self.writes.contains(&write)
+        {
+            return Err(format!("{} holds write {write}, never asked for", clip(&self.name)));
+        }
+        if self.is_reliable(ledger, pool) && !self.candidates.contains(&content) {
+            return Err(format!(
+                "{} holds {content:?} but can only hold one of {:?}",
+                clip(&self.name),
+                self.candidates
+            ));
+        }
+        Ok(())
+    }
+
+    /// Fewest and most of this key that may exist: 0 or 1.
+    pub fn existence(&self, ledger: &Ledger, pool: usize) -> (i64, i64) {
+        if !self.is_reliable(ledger, pool) {
+            return (0, 1);
+        }
+        let low = self.candidates.iter().all(Option::is_some);
+        let high = self.candidates.iter().any(Option::is_some);
+        (i64::from(low), i64::from(high))
+    }
+}
+
+/// A counter key.
+pub struct CounterModel {
+    /// Its name.
+    pub name: Vec<u8>,
+    low: i64,
+    high: i64,
+    asked: i64,
+    since: Circumstances,
+}
+
+impl CounterModel {
+    /// A counter that was never raised.
+    pub fn new(name: Vec<u8>, since: Circumstances) -> Self {
+        Self { name, low: 0, high: 0, asked: 0, since }
+    }
+
+    /// An increment is asked for.
+    pub fn on_ask(&mut self) {
+        self.asked += 1;
+    }
+
+    /// An increment got no answer from its server.
+    pub fn on_fault(&mut self, fate: Fate) {
+        if fate == Fate::Maybe {
+            self.high += 1;
+        }
+    }
+
+    /// Checks what an increment asked for under `asked` returned.
+    ///
+    /// # Errors
+    /// How it contradicts what is known.
+    pub fn check(
+        &mut self,
+        ledger: &Ledger,
+        pool: usize,
+        returned: i64,
+        asked: Circumstances,
+    ) -> Result<(), String> {
+        let now = ledger.circumstances(pool, &self.name);
+        let (low, high) =
+            if now == self.since { (self.low + 1, self.high + 1) } else { (1, self.asked) };
+        if !(low..=high).contains(&returned) {
+            return Err(format!(
+                "{} counts {returned} but can only count {low} to {high}",
+                clip(&self.name)
+            ));
+        }
+        (self.low, self.high, self.since) = (returned, returned, asked);
+        Ok(())
+    }
+}

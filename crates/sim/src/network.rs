@@ -1,0 +1,727 @@
+//! ```text
+//!   client ──pipe──► worker ──pipe──► server        time: one heap of events
+//!          ◄──pipe──        ◄──pipe──               pieces arrive late and split
+//! ```
+//! A connection is two pipes of bounded capacity. What is written leaves in
+//! pieces that arrive after a latency, in order; what has arrived is read by
+//! the other side. Readiness is told to workers as edge-triggered epoll tells
+//! it: an edge puts the socket into the ready list once, and what is reported
+//! is its state when the list is read.
+
+use crate::random::Random;
+use keyway_net::{ConnectFault, Event, ListenerIndex, Socket, Token};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt::Write;
+
+/// Nanoseconds of virtual time.
+pub type Nanos = u64;
+
+/// One microsecond.
+pub const MICRO: Nanos = 1_000;
+/// One millisecond.
+pub const MILLI: Nanos = 1_000_000;
+/// One second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// Position of a connection.
+pub type ConnId = usize;
+
+/// Side of the one who connected.
+pub const INITIATOR: usize = 0;
+/// Side of the one who accepted.
+pub const ACCEPTOR: usize = 1;
+
+/// Who holds a side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// A simulated client.
+    Client(usize),
+    /// A simulated server.
+    Server(usize),
+    /// A worker under test.
+    Worker(usize),
+}
+
+/// How the network behaves.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// Shortest and longest time a piece is on its way.
+    pub latency: (Nanos, Nanos),
+    /// Bytes a pipe holds, under way and unread together.
+    pub capacity: usize,
+    /// Most bytes one read of a worker brings.
+    pub read_len: usize,
+    /// Most readiness events one poll brings.
+    pub events_max: usize,
+    /// How often, in percent, a write is taken in part though there is room.
+    pub short_writes: u64,
+    /// How often, in percent, a write is split into pieces.
+    pub splits: u64,
+    /// Whether a reset makes the receiver lose what it had not read.
+    pub reset_discards: bool,
+    /// The readiness event, by its number, that is never told: a defect for
+    /// the oracles to find.
+    pub dropped_edge: Option<u64>,
+}
+
+/// How a server answers a connection attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectMode {
+    /// It accepts.
+    Accept,
+    /// It refuses.
+    Refuse,
+    /// It does not answer at all.
+    Silent,
+    /// Its host name does not resolve.
+    Unresolved,
+    /// It accepts and closes at once.
+    AcceptAndClose,
+}
+
+/// Outcome of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// This many bytes were taken.
+    Taken(usize),
+    /// The connection is broken.
+    Failed,
+}
+
+/// Outcome of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// This many bytes were appended.
+    Data(usize),
+    /// Nothing has arrived.
+    Empty,
+    /// The other side sends no more.
+    End,
+    /// The connection was reset.
+    Failed,
+}
+
+enum Piece {
+    Data(Vec<u8>),
+    End,
+    Reset,
+}
+
+#[derive(Default)]
+struct Pipe {
+    under_way: VecDeque<Piece>,
+    ready: VecDeque<u8>,
+    held: usize,
+    /// The end has arrived.
+    ended: bool,
+    /// The writer has said that it sends no more.
+    finished: bool,
+    /// The writer is to be told when there is room again.
+    wants_room: bool,
+    last_arrival: Nanos,
+}
+
+struct Side {
+    party: Party,
+    token: Option<Token>,
+    is_queued: bool,
+    closed: bool,
+    reset: bool,
+    reset_told: bool,
+}
+
+impl Side {
+    fn new(party: Party) -> Self {
+        Self {
+            party,
+            token: None,
+            is_queued: false,
+            closed: false,
+            reset: false,
+            reset_told: false,
+        }
+    }
+}
+
+struct Conn {
+    pipes: [Pipe; 2],
+    sides: [Side; 2],
+}
+
+/// What happens at a moment.
+#[derive(Clone, Copy, Debug)]
+pub enum Occurrence {
+    /// The next piece from this side arrives.
+    Arrive(ConnId, usize),
+    /// This side may have room again.
+    Room(ConnId, usize),
+    /// A client's connection reaches a worker's listener.
+    Incoming(ConnId, u16),
+    /// A worker's attempt to connect reaches a server.
+    Attempt(usize, Token, usize),
+    /// The outcome of an attempt reaches the worker.
+    Outcome(usize, Token, Result<ConnId, ConnectFault>),
+    /// A client has something to do.
+    Client(usize),
+    /// A server has something to do.
+    Server(usize),
+    /// A fault of the scenario begins.
+    Fault(usize),
+}
+
+struct Scheduled {
+    at: Nanos,
+    order: u64,
+    what: Occurrence,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// What one worker sees of the network.
+#[derive(Default)]
+pub struct Station {
+    ready: VecDeque<(ConnId, usize)>,
+    told: VecDeque<Event>,
+    accepts: Vec<VecDeque<ConnId>>,
+    accept_paused: bool,
+    /// Whether it still accepts clients.
+    pub listening: bool,
+    /// Until then it has no descriptor left for a client.
+    pub exhausted_until: Nanos,
+    /// Mail was posted.
+    pub mail: bool,
+    /// What it did in the turn under way, for the busy-loop oracle.
+    pub moved: u64,
+}
+
+/// The network and its clock.
+pub struct Network {
+    /// Virtual time.
+    pub now: Nanos,
+    /// Per worker.
+    pub stations: Vec<Station>,
+    /// Per server.
+    pub modes: Vec<ConnectMode>,
+    /// Connections a server has yet to take.
+    pub arrivals: Vec<VecDeque<ConnId>>,
+    /// Servers by address.
+    pub names: BTreeMap<String, usize>,
+    /// Readiness events so far that told of bytes.
+    pub edges: u64,
+    /// Sockets the workers hold.
+    pub worker_sockets: usize,
+    /// A misuse of the interface by a worker.
+    pub misuse: Option<String>,
+    /// The last lines of the story, if it is being told.
+    pub story: Option<VecDeque<String>>,
+    /// Digest of everything that happened, to compare two runs.
+    pub digest: u64,
+    options: NetworkOptions,
+    conns: Vec<Conn>,
+    heap: BinaryHeap<Scheduled>,
+    order: u64,
+    client_wakes: Vec<Nanos>,
+    server_wakes: Vec<Nanos>,
+    random: Random,
+}
+
+/// Lines of the story kept for a report.
+const STORY_LEN: usize = 400;
+
+impl Network {
+    /// An empty network for this many parties.
+    pub fn new(
+        options: NetworkOptions,
+        (workers, listeners): (usize, usize),
+        clients: usize,
+        servers: usize,
+        random: Random,
+    ) -> Self {
+        let station = || Station {
+            accepts: (0..listeners).map(|_| VecDeque::new()).collect(),
+            listening: true,
+            ..Station::default()
+        };
+        Self {
+            now: SECOND,
+            stations: (0..workers).map(|_| station()).collect(),
+            modes: vec![ConnectMode::Accept; servers],
+            arrivals: (0..servers).map(|_| VecDeque::new()).collect(),
+            names: BTreeMap::new(),
+            edges: 0,
+            worker_sockets: 0,
+            misuse: None,
+            story: None,
+            digest: 0xcbf2_9ce4_8422_2325,
+            options,
+            conns: Vec::new(),
+            heap: BinaryHeap::new(),
+            order: 0,
+            client_wakes: vec![Nanos::MAX; clients],
+            server_wakes: vec![Nanos::MAX; servers],
+            random,
+        }
+    }
+
+    /// How it behaves.
+    pub fn options(&self) -> &NetworkOptions {
+        &self.options
+    }
+
+    /// Adds a line to the story, if it is being told.
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            if story.len() == STORY_LEN {
+                story.pop_front();
+            }
+            let mut text = String::new();
+            let _ = write!(text, "{:>12.6} {}", self.now as f64 / SECOND as f64, line());
+            story.push_back(text);
+        }
+    }
+
+    fn digest(&mut self, word: u64) {
+        self.digest = (self.digest ^ word ^ self.now).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// Puts an occurrence on the heap.
+    pub fn schedule(&mut self, at: Nanos, what: Occurrence) {
+        self.order += 1;
+        self.heap.push(Scheduled { at, order: self.order, what });
+    }
+
+    /// When something happens next.
+    pub fn next_at(&self) -> Option<Nanos> {
+        self.heap.peek().map(|scheduled| scheduled.at)
+    }
+
+    /// Has a client look at the world at `at`, or earlier if that is planned.
+    pub fn wake_client(&mut self, client: usize, at: Nanos) {
+        if at < self.client_wakes[client] {
+            self.client_wakes[client] = at;
+            self.schedule(at, Occurrence::Client(client));
+        }
+    }
+
+    /// Has a server look at the world at `at`, or earlier if that is planned.
+    pub fn wake_server(&mut self, server: usize, at: Nanos) {
+        if at < self.server_wakes[server] {
+            self.server_wakes[server] = at;
+            self.schedule(at, Occurrence::Server(server));
+        }
+    }
+
+    /// Takes what is due by now. Network matters are settled here; what
+    /// concerns clients, servers or faults is returned.
+    pub fn take_due(&mut self) -> Option<Occurrence> {
+        while self.heap.peek().is_some_and(|scheduled| scheduled.at <= self.now) {
+            let Scheduled { at, what, .. } = self.heap.pop()?;
+            match what {
+                Occurrence::Arrive(conn, from) => self.arrive(conn, from),
+                Occurrence::Room(conn, side) => self.trigger(conn, side),
+                Occurrence::Incoming(conn, listener) => self.incoming(conn, listener),
+                Occurrence::Attempt(worker, token, server) => self.attempt(worker, token, server),
+                Occurrence::Outcome(worker, token, outcome) => self.outcome(worker, token, outcome),
+                Occurrence::Client(client) if self.client_wakes[client] == at => {
+                    self.client_wakes[client] = Nanos::MAX;
+                    return Some(what);
+                }
+                Occurrence::Server(server) if self.server_wakes[server] == at => {
+                    self.server_wakes[server] = Nanos::MAX;
+                    return Some(what);
+                }
+                // Overtaken by an earlier wake.
+                Occurrence::Client(_) | Occurrence::Server(_) => {}
+                Occurrence::Fault(_) => return Some(what),
+            }
+        }
+        None
+    }
+
+    fn latency(&mut self) -> Nanos {
+        let (low, high) = self.options.latency;
+        self.random.between(low, high)
+    }
+
+    fn push_piece(&mut self, conn: ConnId, from: usize, piece: Piece) {
+        let latency = self.latency();
+        let pipe = &mut self.conns[conn].pipes[from];
+        pipe.last_arrival = pipe.last_arrival.max(self.now + latency);
+        pipe.under_way.push_back(piece);
+        let at = pipe.last_arrival;
+        self.schedule(at, Occurrence::Arrive(conn, from));
+    }
+
+    fn arrive(&mut self, conn: ConnId, from: usize) {
+        let to = 1 - from;
+        let Some(piece) = self.conns[conn].pipes[from].under_way.pop_front() else { return };
+        let Conn { pipes, sides } = &mut self.conns[conn];
+        match piece {
+            Piece::Data(bytes) if sides[to].closed => {
+                pipes[from].held -= bytes.len();
+                if !sides[from].closed && !sides[from].reset {
+                    self.push_piece(conn, to, Piece::Reset);
+                }
+            }
+            Piece::Data(bytes) => {
+                pipes[from].ready.extend(bytes);
+                self.trigger(conn, to);
+            }
+            Piece::End => {
+                pipes[from].ended = true;
+                self.trigger(conn, to);
+            }
+            Piece::Reset => {
+                sides[to].reset = true;
+                if self.options.reset_discards {
+                    pipes[from].held -= pipes[from].ready.len();
+                    pipes[from].ready.clear();
+                }
+                self.trigger(conn, to);
+            }
+        }
+    }
+
+    /// Something changed for this side: an edge.
+    fn trigger(&mut self, conn: ConnId, side: usize) {
+        let now = self.now;
+        let entry = &mut self.conns[conn].sides[side];
+        if entry.closed {
+            return;
+        }
+        match entry.party {
+            Party::Client(client) => self.wake_client(client, now),
+            Party::Server(server) => self.wake_server(server, now),
+            Party::Worker(worker) => {
+                if entry.token.is_some() && !entry.is_queued {
+                    entry.is_queued = true;
+                    self.stations[worker].ready.push_back((conn, side));
+                }
+            }
+        }
+    }
+
+    fn incoming(&mut self, conn: ConnId, listener: u16) {
+        let Party::Worker(worker) = self.conns[conn].sides[ACCEPTOR].party else { return };
+        if self.stations[worker].listening {
+            self.stations[worker].accepts[usize::from(listener)].push_back(conn);
+        } else {
+            self.conns[conn].sides[ACCEPTOR].closed = true;
+            self.push_piece(conn, ACCEPTOR, Piece::Reset);
+        }
+    }
+
+    fn attempt(&mut self, worker: usize, token: Token, server: usize) {
+        let latency = self.latency();
+        let at = self.now + latency;
+        let refused = Occurrence::Outcome(worker, token, Err(ConnectFault::Refused));
+        match self.modes[server] {
+            ConnectMode::Refuse => self.schedule(at, refused),
+            ConnectMode::Silent => {
+                let outcome = Occurrence::Outcome(worker, token, Err(ConnectFault::TimedOut));
+                self.schedule(self.now + 127 * SECOND, outcome);
+            }
+            ConnectMode::Unresolved => {
+                let outcome = Occurrence::Outcome(worker, token, Err(ConnectFault::Resolve));
+                self.schedule(at, outcome);
+            }
+            mode => {
+                let conn = self.add_conn(Party::Worker(worker), Party::Server(server));
+                self.schedule(at, Occurrence::Outcome(worker, token, Ok(conn)));
+                if mode == ConnectMode::AcceptAndClose {
+                    self.close(conn, ACCEPTOR, false);
+                } else {
+                    self.arrivals[server].push_back(conn);
+                    self.wake_server(server, self.now);
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, worker: usize, token: Token, outcome: Result<ConnId, ConnectFault>) {
+        let event = match outcome {
+            Ok(conn) => Event::Connected { token, socket: socket(conn, INITIATOR) },
+            Err(fault) => Event::ConnectFailed { token, fault },
+        };
+        self.stations[worker].told.push_back(event);
+    }
+
+    fn add_conn(&mut self, initiator: Party, acceptor: Party) -> ConnId {
+        let sides = [Side::new(initiator), Side::new(acceptor)];
+        self.conns.push(Conn { pipes: Default::default(), sides });
+        self.conns.len() - 1
+    }
+
+    /// A client connects to a worker's listener; `None` when it is refused.
+    pub fn connect_client(
+        &mut self,
+        client: usize,
+        worker: usize,
+        listener: u16,
+    ) -> Option<ConnId> {
+        if !self.stations[worker].listening {
+            return None;
+        }
+        let conn = self.add_conn(Party::Client(client), Party::Worker(worker));
+        let at = self.now + self.latency();
+        // Nothing a client sends may overtake its own connection.
+        self.conns[conn].pipes[INITIATOR].last_arrival = at;
+        self.schedule(at, Occurrence::Incoming(conn, listener));
+        Some(conn)
+    }
+
+    /// A worker connects to a server.
+    pub fn connect_worker(&mut self, worker: usize, token: Token, address: &str) {
+        self.digest(token.0);
+        match self.names.get(address) {
+            Some(&server) => {
+                let at = self.now + self.latency();
+                self.schedule(at, Occurrence::Attempt(worker, token, server));
+            }
+            None => {
+                let fault = ConnectFault::Resolve;
+                self.schedule(self.now, Occurrence::Outcome(worker, token, Err(fault)));
+            }
+        }
+    }
+
+    /// Writes.
+    pub fn send(&mut self, conn: ConnId, side: usize, bytes: &[u8]) -> Sent {
+        let entry = &self.conns[conn].sides[side];
+        if entry.closed || self.conns[conn].pipes[side].finished {
+            self.misuse.get_or_insert_with(|| format!("a write to the closed socket {conn}"));
+            return Sent::Failed;
+        }
+        if entry.reset {
+            return Sent::Failed;
+        }
+        let room = self.options.capacity.saturating_sub(self.conns[conn].pipes[side].held);
+        let mut taken = room.min(bytes.len());
+        if taken > 1 && self.random.percent(self.options.short_writes) {
+            taken = self.random.between(1, taken as u64) as usize;
+            if taken < bytes.len() {
+                let at = self.now + self.latency();
+                self.schedule(at, Occurrence::Room(conn, side));
+            }
+        }
+        let pipe = &mut self.conns[conn].pipes[side];
+        pipe.held += taken;
+        pipe.wants_room |= taken < bytes.len();
+        let mut rest = &bytes[..taken];
+        while !rest.is_empty() {
+            let len = match self.random.percent(self.options.splits) {
+                true => self.random.scaled(1, rest.len() as u64) as usize,
+                false => rest.len(),
+            };
+            self.push_piece(conn, side, Piece::Data(rest[..len].to_vec()));
+            rest = &rest[len..];
+        }
+        self.digest((conn * 2 + side) as u64 ^ (taken as u64) << 32);
+        Sent::Taken(taken)
+    }
+
+    /// Reads up to `len_max` bytes, appending to `into`.
+    pub fn recv(
+        &mut self,
+        conn: ConnId,
+        side: usize,
+        len_max: usize,
+        into: &mut Vec<u8>,
+    ) -> Received {
+        let from = 1 - side;
+        let Conn { pipes, sides } = &mut self.conns[conn];
+        if sides[side].closed {
+            self.misuse.get_or_insert_with(|| format!("a read of the closed socket {conn}"));
+            return Received::Failed;
+        }
+        let pipe = &mut pipes[from];
+        let len = pipe.ready.len().min(len_max);
+        if len > 0 {
+            into.extend(pipe.ready.drain(..len));
+            pipe.held -= len;
+            if pipe.wants_room && has_room(pipe, self.options.capacity) {
+                pipe.wants_room = false;
+                let at = self.now + self.latency();
+                self.schedule(at, Occurrence::Room(conn, from));
+            }
+            self.digest((conn * 2 + side) as u64 ^ (len as u64) << 40);
+            return Received::Data(len);
+        }
+        if sides[side].reset && !sides[side].reset_told {
+            sides[side].reset_told = true;
+            return Received::Failed;
+        }
+        if sides[side].reset || pipe.ended { Received::End } else { Received::Empty }
+    }
+
+    /// Says that this side sends no more; it may still read.
+    pub fn finish(&mut self, conn: ConnId, side: usize) {
+        if !self.conns[conn].pipes[side].finished {
+            self.conns[conn].pipes[side].finished = true;
+            self.push_piece(conn, side, Piece::End);
+        }
+    }
+
+    /// Closes a side. The other is told of the end, or of a reset if that is
+    /// asked for or if bytes were left unread, as the system does.
+    pub fn close(&mut self, conn: ConnId, side: usize, reset: bool) {
+        let Conn { pipes, sides } = &mut self.conns[conn];
+        if sides[side].closed {
+            self.misuse.get_or_insert_with(|| format!("the socket {conn} is closed twice"));
+            return;
+        }
+        sides[side].closed = true;
+        sides[side].token = None;
+        let unread = &mut pipes[1 - side];
+        let was_unread = !unread.ready.is_empty();
+        unread.held -= unread.ready.len();
+        unread.ready = VecDeque::new();
+        if sides[side].reset {
+            return;
+        }
+        if reset || was_unread {
+            self.push_piece(conn, side, Piece::Reset);
+        } else {
+            self.finish(conn, side);
+        }
+    }
+
+    /// Whether the other side has closed for good.
+    pub fn peer_closed(&self, conn: ConnId, side: usize) -> bool {
+        self.conns[conn].sides[1 - side].closed
+    }
+
+    /// Names a worker's socket; its events start here.
+    pub fn watch(&mut self, worker: usize, socket: Socket, token: Token) {
+        let (conn, side) = end_of(socket);
+        let entry = &mut self.conns[conn].sides[side];
+        entry.party = Party::Worker(worker);
+        entry.token = Some(token);
+        entry.is_queued = false;
+        self.trigger(conn, side);
+    }
+
+    /// Forgets a worker's socket without closing it.
+    pub fn release(&mut self, socket: Socket) {
+        let (conn, side) = end_of(socket);
+        self.conns[conn].sides[side].token = None;
+        self.conns[conn].sides[side].is_queued = false;
+    }
+
+    /// The next client of a listener: its socket, and who it is.
+    pub fn accept(&mut self, worker: usize, listener: ListenerIndex) -> Option<(Socket, usize)> {
+        let conn = self.stations[worker].accepts[usize::from(listener.0)].pop_front()?;
+        let Party::Client(client) = self.conns[conn].sides[INITIATOR].party else { return None };
+        self.worker_sockets += 1;
+        Some((socket(conn, ACCEPTOR), client))
+    }
+
+    /// Whether a client waits at a listener of this worker.
+    pub fn has_waiting(&self, worker: usize) -> bool {
+        self.stations[worker].accepts.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Stops or starts telling of waiting clients.
+    pub fn pause_accepting(&mut self, worker: usize, paused: bool) {
+        self.stations[worker].accept_paused = paused;
+    }
+
+    /// Refuses clients from here on, those who wait included.
+    pub fn stop_listening(&mut self, worker: usize) {
+        self.stations[worker].listening = false;
+        for listener in 0..self.stations[worker].accepts.len() {
+            while let Some(conn) = self.stations[worker].accepts[listener].pop_front() {
+                self.close(conn, ACCEPTOR, true);
+            }
+        }
+    }
+
+    /// Whether a poll of this worker would bring something.
+    pub fn has_events(&self, worker: usize) -> bool {
+        let station = &self.stations[worker];
+        let incoming = !station.accept_paused && station.accepts.iter().any(|q| !q.is_empty());
+        incoming || station.mail || !station.told.is_empty() || !station.ready.is_empty()
+    }
+
+    /// What a poll of this worker brings.
+    pub fn poll(&mut self, worker: usize, events: &mut Vec<Event>) {
+        let station = &mut self.stations[worker];
+        if !station.accept_paused {
+            for (listener, queue) in station.accepts.iter().enumerate() {
+                if !queue.is_empty() {
+                    events.push(Event::Incoming(ListenerIndex(listener as u16)));
+                }
+            }
+        }
+        if std::mem::take(&mut station.mail) {
+            events.push(Event::Mail);
+        }
+        for _ in 0..self.options.events_max {
+            let Some((conn, side)) = self.stations[worker].ready.pop_front() else { break };
+            events.extend(self.readiness(worker, conn, side));
+        }
+        while let Some(event) = self.stations[worker].told.pop_front() {
+            if let Event::Connected { token, socket } = event {
+                self.worker_sockets += 1;
+                self.watch(worker, socket, token);
+            }
+            events.push(event);
+        }
+    }
+
+    /// The state of a socket that had an edge; `None` when it is gone or there
+    /// is nothing to say.
+    fn readiness(&mut self, worker: usize, conn: ConnId, side: usize) -> Option<Event> {
+        let capacity = self.options.capacity;
+        let Conn { pipes, sides } = &mut self.conns[conn];
+        let entry = &mut sides[side];
+        if !std::mem::take(&mut entry.is_queued) || entry.party != Party::Worker(worker) {
+            return None;
+        }
+        let token = entry.token?;
+        let input = &pipes[1 - side];
+        let hangup = input.ended || entry.reset;
+        let readable = !input.ready.is_empty() || hangup;
+        let writable = has_room(&pipes[side], capacity) || entry.reset;
+        // As in the kernel, asking while there is no room orders an edge.
+        pipes[side].wants_room |= !writable;
+        self.edges += u64::from(readable && !hangup);
+        if readable && self.options.dropped_edge == Some(self.edges) {
+            self.tell(|| format!("the edge of socket {conn} is dropped"));
+            return None;
+        }
+        self.digest(token.0);
+        (readable || writable).then_some(Event::Ready { token, readable, writable, hangup })
+    }
+}
+
+/// A socket counts as writable when a third of its buffer is free.
+fn has_room(pipe: &Pipe, capacity: usize) -> bool {
+    capacity.saturating_sub(pipe.held) * 3 >= capacity
+}
+
+/// The handle of one side of a connection.
+pub fn socket(conn: ConnId, side: usize) -> Socket {
+    Socket((conn * 2 + side) as i32)
+}
+
+/// The side of a connection a handle stands for.
+pub fn end_of(socket: Socket) -> (ConnId, usize) {
+    (socket.0 as usize / 2, socket.0 as usize % 2)
+}

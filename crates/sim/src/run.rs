@@ -1,0 +1,559 @@
+//! One run: workers take turns while virtual time passes, and a verdict.
+
+use crate::client::Client;
+use crate::counting;
+use crate::io::{Asked, SimIo};
+use crate::ledger::Ledger;
+use crate::network::{MICRO, Nanos, Network, Occurrence, SECOND};
+use crate::random::Random;
+use crate::scenario::{Options, Scenario};
+use crate::server::Server;
+use crate::world::World;
+use keyway_command::Class;
+use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_net::{Mailbox, Mailer};
+use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_store::{EvictionPolicy, Store, StoreConfig};
+use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin};
+use keyway_worker::{ListenerPlan, Mail, Plan, PoolKind, PoolPlan, Worker};
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// What a run without a violation amounted to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Replies that were checked.
+    pub replies: u64,
+    /// Error replies that a fault excused.
+    pub excused: u64,
+    /// Faults that occurred.
+    pub faults: usize,
+    /// Turns of all workers.
+    pub turns: u64,
+    /// Virtual time that passed.
+    pub virtual_time: Duration,
+    /// Digest of all that happened: the same seed gives the same.
+    pub digest: u64,
+}
+
+/// A run that broke a law.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What was found.
+    pub text: String,
+    /// The last lines of the story, if it was told.
+    pub story: Vec<String>,
+}
+
+/// Turns in a row in which a worker may find nothing to do although it asked
+/// not to wait.
+const SPINS_MAX: u32 = 100;
+/// Turns a run may take at all.
+const TURNS_MAX: u64 = 5_000_000;
+/// Virtual time a client may wait, after the last fault, without a byte
+/// moving.
+const PATIENCE: Nanos = 5 * SECOND;
+/// How late a timeout may be noticed: some turns.
+const LATENESS_MAX: Duration = Duration::from_millis(20);
+/// Virtual time the workers are left alone, to see that they rest.
+const REST: Nanos = 3 * SECOND;
+/// Turns a worker may take in a second of rest: upkeep is due ten times, and
+/// each wait costs two turns here.
+const RESTING_TURNS_PER_SECOND: u64 = 30;
+/// How long workers may take to stop.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One worker with what the driver knows of it.
+struct Seat {
+    worker: Option<Worker<SimIo>>,
+    mailer: Mailer<Mail>,
+    /// It sleeps until then unless something happens.
+    asleep_until: Option<Nanos>,
+    spins: u32,
+    turns: u64,
+}
+
+/// A simulation under way.
+pub struct Sim {
+    scenario: Scenario,
+    world: Rc<RefCell<World>>,
+    seats: Vec<Seat>,
+    plan: Arc<Plan>,
+    random: Random,
+    turns: u64,
+    /// When a fault may explain that nothing moves.
+    calm_from: Nanos,
+    next_audit: Nanos,
+}
+
+struct SimFacts;
+
+impl Facts for SimFacts {
+    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
+        out.push_str("# Server\r\n");
+    }
+    fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// The first violation of a law.
+pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
+    let mut sim = Sim::new(seed, options);
+    match sim.run() {
+        Ok(report) => Ok(report),
+        Err(text) => {
+            let story = sim.world.borrow_mut().network.story.take();
+            Err(Violation { seed, text, story: story.into_iter().flatten().collect() })
+        }
+    }
+}
+
+impl Sim {
+    /// What `seed` decides, before anything has happened.
+    pub fn new(seed: u64, options: &Options) -> Self {
+        Self::of(Scenario::new(seed, options), seed, options)
+    }
+
+    /// A scenario before anything has happened; `seed` is for what is drawn
+    /// on the way.
+    pub fn of(scenario: Scenario, seed: u64, options: &Options) -> Self {
+        let mut random = Random::new(!seed);
+        let plan = plan(&scenario, seed);
+        let world = Rc::new(RefCell::new(build_world(&scenario, &plan, options, &mut random)));
+        let registry = registry(&scenario);
+        let mut seats = Vec::new();
+        for index in 0..scenario.workers {
+            let mailbox = Mailbox::new(64).expect("a descriptor for a mailbox");
+            let mailer = mailbox.mailer();
+            plan.mailers.lock().push(mailer.clone());
+            let io = SimIo::new(Rc::clone(&world), index, &mailbox).expect("a descriptor");
+            let cells = registry.start_worker().expect("cells for each worker");
+            let worker = Worker::new(io, Arc::clone(&plan), cells, mailbox, random.bits());
+            let worker = Some(worker);
+            seats.push(Seat { worker, mailer, asleep_until: None, spins: 0, turns: 0 });
+        }
+        let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
+        let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
+        Self { scenario, world, seats, plan, random, turns: 0, calm_from, next_audit: 0 }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run(&mut self) -> Result<Report, String> {
+        if let Some(at) = self.scenario.drain_at {
+            self.run_until(|sim, now| now >= at || sim.is_quiet(now))?;
+            self.drain()?;
+            return Ok(self.report());
+        }
+        self.run_until(|sim, now| sim.is_quiet(now))?;
+        self.check_health()?;
+        self.run_last_clients()?;
+        self.check_rest()?;
+        self.drain()?;
+        Ok(self.report())
+    }
+
+    /// Goes on until this many replies were checked.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run_replies(&mut self, replies: u64) -> Result<(), String> {
+        self.run_until(|sim, _| sim.world.borrow().ledger.replies >= replies)
+    }
+
+    fn report(&self) -> Report {
+        let world = self.world.borrow();
+        Report {
+            replies: world.ledger.replies,
+            excused: world.ledger.excused,
+            faults: self.scenario.faults.len(),
+            turns: self.turns,
+            virtual_time: Duration::from_nanos(world.network.now),
+            digest: world.network.digest,
+        }
+    }
+
+    /// Every client has asked all it wanted, and no fault has an effect any
+    /// more.
+    fn is_quiet(&self, now: Nanos) -> bool {
+        let world = self.world.borrow();
+        let clients = &world.clients[..self.scenario.clients.len()];
+        now > self.calm_from && clients.iter().all(Client::is_done)
+    }
+
+    fn now(&self) -> Nanos {
+        self.world.borrow().network.now
+    }
+
+    /// Lets workers and time go on until `done`.
+    fn run_until(&mut self, done: impl Fn(&Sim, Nanos) -> bool) -> Result<(), String> {
+        loop {
+            self.world.borrow_mut().settle();
+            self.check_world()?;
+            let now = self.now();
+            if done(self, now) {
+                return Ok(());
+            }
+            let first = self.random.index(self.seats.len());
+            let count = self.seats.len();
+            let runnable = (0..count)
+                .map(|offset| (first + offset) % count)
+                .find(|&index| self.is_runnable(index, now));
+            match runnable {
+                Some(index) => self.take_turn(index)?,
+                None => self.pass_time()?,
+            }
+        }
+    }
+
+    fn is_runnable(&mut self, index: usize, now: Nanos) -> bool {
+        let seat = &mut self.seats[index];
+        let Some(worker) = &mut seat.worker else { return false };
+        worker.io_mut().check_mail();
+        seat.asleep_until.is_none_or(|until| until <= now)
+            || self.world.borrow().network.has_events(index)
+    }
+
+    fn take_turn(&mut self, index: usize) -> Result<(), String> {
+        let now = self.now();
+        let seat = &mut self.seats[index];
+        let Some(worker) = &mut seat.worker else { return Ok(()) };
+        worker.io_mut().asked = None;
+        self.world.borrow_mut().network.stations[index].moved = 0;
+        let goes_on = {
+            let _counted = counting::begin();
+            worker.turn(true)
+        };
+        self.turns += 1;
+        seat.turns += 1;
+        let asked = worker.io_mut().asked.take();
+        if !goes_on {
+            seat.worker = None;
+            return Ok(());
+        }
+        let Some(Asked { wait, events, clock_before }) = asked else {
+            return Err("a turn without a poll".to_owned());
+        };
+        let moved = self.world.borrow().network.stations[index].moved;
+        if events > 0 || moved > 0 {
+            seat.spins = 0;
+            seat.asleep_until = None;
+            self.world.borrow_mut().network.now += self.random.between(2, 40) * MICRO;
+        } else {
+            let until = wait
+                .map_or(Nanos::MAX, |wait| clock_before.saturating_add(wait.as_nanos() as Nanos));
+            if until > now {
+                seat.spins = 0;
+                seat.asleep_until = Some(until);
+            } else {
+                seat.spins += 1;
+                seat.asleep_until = None;
+                self.world.borrow_mut().network.now += MICRO;
+            }
+        }
+        if seat.spins > SPINS_MAX {
+            return Err(format!("worker {index} is busy with nothing: {:?}", self.figures(index)));
+        }
+        if self.turns > TURNS_MAX {
+            return Err("the run does not end".to_owned());
+        }
+        self.check_figures(index)
+    }
+
+    /// Nobody has anything to do now: on to the next moment.
+    fn pass_time(&mut self) -> Result<(), String> {
+        let mut world = self.world.borrow_mut();
+        let sleeps = self.seats.iter().filter(|seat| seat.worker.is_some());
+        let wake = sleeps.filter_map(|seat| seat.asleep_until).min();
+        let next = world.network.next_at().into_iter().chain(wake).min();
+        match next {
+            Some(at) if at < Nanos::MAX => {
+                world.network.now = world.network.now.max(at);
+                Ok(())
+            }
+            _ => Err("nothing will ever happen again".to_owned()),
+        }
+    }
+
+    fn figures(&self, index: usize) -> Option<keyway_worker::Figures> {
+        let worker = self.seats[index].worker.as_ref()?;
+        // As of what the worker knows of the time.
+        Some(worker.core().figures(worker.core().clock().now))
+    }
+
+    /// Holds a worker to its limits.
+    fn check_figures(&self, index: usize) -> Result<(), String> {
+        let Some(figures) = self.figures(index) else { return Ok(()) };
+        let limits = &self.scenario.limits;
+        let value = self.scenario.value_len_max;
+        // A request of several values, and its reply.
+        let request = value * 6 + 1024;
+        let in_flight = limits.session_in_flight_max as usize;
+        let read = self.scenario.network.read_len;
+        let output = limits.session_output_len_soft as usize;
+        let bounds = [
+            ("requests of a client in flight", figures.session_in_flight_max, in_flight),
+            ("unparsed bytes of a client", figures.session_input_max, request + read),
+            (
+                "undelivered bytes of a client",
+                figures.session_output_max,
+                output + output * 4 + in_flight.min(8) * request + in_flight * 1024,
+            ),
+            // A request may bring a SELECT with it.
+            (
+                "requests in flight on a link",
+                figures.link_in_flight_max,
+                limits.link_in_flight_max as usize + 2 + self.scenario.probes_max(),
+            ),
+            (
+                "unsent bytes on a link",
+                figures.link_output_max,
+                limits.link_output_len_max as usize + request,
+            ),
+            ("bytes of a reply", figures.link_input_max, request + read),
+        ];
+        for (what, found, bound) in bounds {
+            if found > bound {
+                return Err(format!("worker {index}: {found} {what}, at most {bound} allowed"));
+            }
+        }
+        if figures.overdue > LATENESS_MAX {
+            return Err(format!("worker {index} is late for a timeout by {:?}", figures.overdue));
+        }
+        Ok(())
+    }
+
+    /// Looks for violations noted by others, and for clients that wait in
+    /// vain.
+    fn check_world(&mut self) -> Result<(), String> {
+        let world = self.world.borrow();
+        if let Some(text) = &world.ledger.violation {
+            return Err(text.clone());
+        }
+        if let Some(text) = &world.network.misuse {
+            return Err(text.clone());
+        }
+        let now = world.network.now;
+        if now < self.next_audit {
+            return Ok(());
+        }
+        self.next_audit = now + SECOND / 10;
+        for client in &world.clients {
+            let Some(since) = client.waiting_since() else { continue };
+            if now > since.max(self.calm_from) + PATIENCE {
+                let figures: Vec<_> = (0..self.seats.len()).map(|i| self.figures(i)).collect();
+                return Err(format!("{} hangs; workers: {figures:?}", client.describe()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Servers that were ejected are back in use.
+    fn check_health(&mut self) -> Result<(), String> {
+        for backend in 0..self.scenario.topology.backend_count() {
+            let id = BackendId(backend as u32);
+            let is_kept_out = self.scenario.topology.backend(id).is_some_and(|place| {
+                let ejection = place.pool.ejection();
+                ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Quarantine(None))
+            });
+            if !is_kept_out && !self.plan.health.is_usable(id) {
+                let state = self.plan.health.state(id);
+                return Err(format!("server {backend} is still {state:?}, although all is well"));
+            }
+        }
+        Ok(())
+    }
+
+    /// With every fault over, everything works, without an error.
+    fn run_last_clients(&mut self) -> Result<(), String> {
+        let first = self.scenario.clients.len();
+        {
+            let mut world = self.world.borrow_mut();
+            let now = world.network.now;
+            for index in first..world.clients.len() {
+                world.network.wake_client(index, now);
+            }
+        }
+        self.run_until(|sim, _| sim.world.borrow().clients.iter().all(Client::is_done))
+    }
+
+    /// With nothing to do, nothing is done and nothing is held.
+    fn check_rest(&mut self) -> Result<(), String> {
+        // What clients closed is noticed first, and links' last words.
+        let settled = self.now() + SECOND;
+        self.run_until(|_, now| now >= settled)?;
+        let before: Vec<_> = self.seats.iter().map(|seat| seat.turns).collect();
+        let until = self.now() + REST;
+        self.run_until(|_, now| now >= until)?;
+        let allowed = RESTING_TURNS_PER_SECOND * REST / SECOND;
+        for (index, before) in before.into_iter().enumerate() {
+            let turns = self.seats[index].turns - before;
+            if turns > allowed {
+                return Err(format!("worker {index} took {turns} turns while at rest"));
+            }
+            let Some(figures) = self.figures(index) else { continue };
+            if figures.sessions_busy + figures.in_flight + figures.joins > 0 {
+                return Err(format!("worker {index} holds something at rest: {figures:?}"));
+            }
+        }
+        let sessions: usize =
+            (0..self.seats.len()).filter_map(|i| self.figures(i)).map(|f| f.sessions).sum();
+        let world = self.world.borrow();
+        let resting = world.clients.iter().filter(|client| client.is_connected()).count();
+        if sessions != resting {
+            return Err(format!("{sessions} sessions for {resting} clients"));
+        }
+        let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
+        let links = links * self.seats.len();
+        let sockets = world.network.worker_sockets;
+        if sockets > links + sessions {
+            return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
+        }
+        Ok(())
+    }
+
+    /// Stops the workers.
+    fn drain(&mut self) -> Result<(), String> {
+        let slack = SECOND / 2;
+        {
+            let mut world = self.world.borrow_mut();
+            world.clients.iter_mut().for_each(|client| client.draining = true);
+        }
+        for seat in &self.seats {
+            let _ = seat.mailer.post(Mail::Drain);
+        }
+        let until = self.now() + DRAIN_TIMEOUT.as_nanos() as Nanos + slack;
+        self.run_until(|sim, now| now >= until || sim.seats.iter().all(|s| s.worker.is_none()))?;
+        if let Some(index) = self.seats.iter().position(|seat| seat.worker.is_some()) {
+            return Err(format!("worker {index} does not stop: {:?}", self.figures(index)));
+        }
+        Ok(())
+    }
+}
+
+fn links_of(pool: &keyway_topology::Pool) -> usize {
+    match &pool.kind {
+        TopologyKind::Store => 0,
+        TopologyKind::Sharded(pool) => pool.servers.len() * usize::from(pool.server_connections),
+    }
+}
+
+fn registry(scenario: &Scenario) -> Arc<Registry> {
+    const CLASSES: [&str; Class::ALL.len()] = {
+        let mut labels = [""; Class::ALL.len()];
+        let mut index = 0;
+        while index < labels.len() {
+            labels[index] = Class::ALL[index].label();
+            index += 1;
+        }
+        labels
+    };
+    let pools = scenario.topology.pools().iter().map(|pool| PoolLayout {
+        name: pool.name.clone(),
+        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+    });
+    Registry::new(Layout {
+        classes: &CLASSES,
+        pools: pools.collect(),
+        workers_max: scenario.workers,
+        version: "sim",
+        start_unix_micros: 0,
+    })
+}
+
+fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
+    let pools = scenario.topology.pools().iter().map(|pool| match &pool.kind {
+        TopologyKind::Store => {
+            let store = Store::new(StoreConfig {
+                memory_max: 0,
+                policy: EvictionPolicy::NoEviction,
+                databases: 4,
+                shards: Some(4),
+                seed,
+            });
+            let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
+            PoolPlan { name: pool.name.clone(), databases, clients_max: 0, kind }
+        }
+        TopologyKind::Sharded(sharded) => PoolPlan {
+            name: pool.name.clone(),
+            databases: sharded.databases_allowed,
+            clients_max: 0,
+            kind: PoolKind::sharded(sharded.clone()),
+        },
+    });
+    let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
+        pool,
+        name: format!("sim:{pool}"),
+        password: password.clone(),
+    });
+    Arc::new(Plan {
+        limits: scenario.limits,
+        listeners: listeners.collect(),
+        pools: pools.collect(),
+        health: Arc::new(HealthBoard::new(&scenario.topology)),
+        topology: Arc::new(scenario.topology.clone()),
+        clients: Arc::new(ClientRegistry::default()),
+        facts: Arc::new(SimFacts),
+        next_client_id: AtomicU64::new(1),
+        mailers: Mutex::new(Vec::new()),
+        drain_timeout: DRAIN_TIMEOUT,
+    })
+}
+
+fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut Random) -> World {
+    let pools = scenario.topology.pools();
+    let servers_count = scenario.topology.backend_count();
+    let habits = scenario.clients.iter().chain(&scenario.last_clients);
+    let clients: Vec<_> = habits
+        .enumerate()
+        .map(|(index, habits)| Client::new(index, habits.clone(), random.fork()))
+        .collect();
+    let known = pools.iter().map(|pool| match &pool.kind {
+        TopologyKind::Store => None,
+        TopologyKind::Sharded(sharded) => Some(sharded.clone()),
+    });
+    let ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
+    let mut network = Network::new(
+        scenario.network.clone(),
+        (scenario.workers, pools.len()),
+        clients.len(),
+        servers_count,
+        random.fork(),
+    );
+    if options.story {
+        network.story = Some(Default::default());
+    }
+    let mut servers = Vec::new();
+    for (pool_index, pool) in plan.pools.iter().enumerate() {
+        let PoolKind::Sharded { pool, addresses, .. } = &pool.kind else { continue };
+        for address in addresses {
+            let index = servers.len();
+            network.names.insert(address.to_string(), index);
+            let password = pool.password.as_ref().map(|password| password.expose());
+            let defect = options.defect.filter(|_| index == 0);
+            let (place, service) = ((index, pool_index), scenario.service);
+            let server =
+                Server::new(place, pool.database, password, service, defect, random.fork());
+            servers.push(server);
+        }
+    }
+    for (index, &at) in scenario.starts.iter().enumerate() {
+        network.wake_client(index, at);
+    }
+    for (index, fault) in scenario.faults.iter().enumerate() {
+        network.schedule(fault.at, Occurrence::Fault(index));
+    }
+    World { network, clients, servers, ledger, faults: scenario.faults.clone() }
+}

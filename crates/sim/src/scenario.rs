@@ -1,0 +1,431 @@
+//! From a seed to everything that is decided by chance before time starts.
+
+use crate::client::{Habits, Mix};
+use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
+use crate::random::Random;
+use crate::server::Defect;
+use crate::world::{Fault, FaultKind};
+use keyway_base::Limits;
+use keyway_topology::{
+    Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
+    ShardedPool, Topology,
+};
+use std::time::Duration;
+
+/// Deliberate defects and other wishes of a test.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Tell the story of the run, to be shown with a violation.
+    pub story: bool,
+    /// What the first server does wrong.
+    pub defect: Option<Defect>,
+    /// The readiness event that is never told.
+    pub dropped_edge: Option<u64>,
+}
+
+impl Options {
+    /// Whether something is to be found wrong.
+    pub fn is_defective(&self) -> bool {
+        self.defect.is_some() || self.dropped_edge.is_some()
+    }
+}
+
+/// All that a seed decides.
+pub struct Scenario {
+    /// Every bound.
+    pub limits: Limits,
+    /// The network.
+    pub network: NetworkOptions,
+    /// Pools and servers.
+    pub topology: Topology,
+    /// Password of each pool's clients.
+    pub passwords: Vec<Option<String>>,
+    /// Number of workers.
+    pub workers: usize,
+    /// Clients of the run proper.
+    pub clients: Vec<Habits>,
+    /// Clients that check at the end that everything works again.
+    pub last_clients: Vec<Habits>,
+    /// When each client starts.
+    pub starts: Vec<Nanos>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Longest service time of a server's request.
+    pub service: Nanos,
+    /// When the workers are told to stop, if that is before the end.
+    pub drain_at: Option<Nanos>,
+    /// When clients are handed from one worker to another.
+    pub handovers: Vec<Nanos>,
+    /// When workers have no descriptor left for a while: from, until.
+    pub exhaustions: Vec<(Nanos, Nanos)>,
+    /// Longest value that clients write.
+    pub value_len_max: usize,
+}
+
+/// The likelier ones more than once.
+const FAULTS: [FaultKind; 18] = [
+    FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Stall,
+    FaultKind::Abandon,
+    FaultKind::Drop,
+    FaultKind::Refuse,
+    FaultKind::Vanish,
+    FaultKind::Unresolve,
+    FaultKind::AcceptAndClose,
+    FaultKind::Abandon,
+    FaultKind::Loading,
+    FaultKind::Full,
+    FaultKind::Trickle,
+    FaultKind::RefuseHandshake,
+    FaultKind::Cut,
+    FaultKind::Garble,
+    FaultKind::Restart,
+];
+
+/// When clients start and faults may begin: time does not start at zero.
+const START: Nanos = 2 * SECOND;
+/// Faults begin within this span.
+const FAULTS_WITHIN: Nanos = 3 * SECOND;
+
+impl Scenario {
+    /// What `seed` decides.
+    pub fn new(seed: u64, options: &Options) -> Self {
+        let mut random = Random::new(seed);
+        let calm = options.is_defective() || random.percent(15);
+        let network = network_options(&mut random, options);
+        let limits = limits(&mut random);
+        let pools = pools(&mut random, calm, options);
+        let topology = Topology::new(Epoch(1), pools);
+        let passwords = topology.pools().iter().map(password_of).collect();
+        let workers = if options.is_defective() || random.percent(70) { 1 } else { 2 };
+        let mut scenario = Self {
+            limits,
+            network,
+            topology,
+            passwords,
+            workers,
+            clients: Vec::new(),
+            last_clients: Vec::new(),
+            starts: Vec::new(),
+            faults: Vec::new(),
+            service: random.scaled(MICRO, 20 * MICRO),
+            drain_at: None,
+            handovers: Vec::new(),
+            exhaustions: Vec::new(),
+            value_len_max: 0,
+        };
+        scenario.add_clients(&mut random, options);
+        if !calm {
+            scenario.add_faults(&mut random);
+        }
+        let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
+        if !options.is_defective() && random.percent(10) {
+            scenario.drain_at = Some(within(&mut random));
+        }
+        if workers > 1 {
+            let count = random.below(8);
+            scenario.handovers = (0..count).map(|_| within(&mut random)).collect();
+        }
+        if !calm && random.percent(20) {
+            let from = within(&mut random);
+            scenario.exhaustions.push((from, from + random.scaled(MILLI, SECOND)));
+        }
+        scenario
+    }
+
+    /// Some clients that go on for ever in one way, on a network and servers
+    /// without surprises.
+    pub fn steady(mix: Mix, depth: usize, is_store: bool) -> Self {
+        let servers = ["10.0.0.0:6379", "10.0.0.1:6379", "10.0.0.2:6379"];
+        let servers = servers.map(|line| Server::parse(line).expect("a server line")).to_vec();
+        let kind = match is_store {
+            true => PoolKind::Store,
+            false => PoolKind::Sharded(ShardedPool {
+                timeout: Duration::from_secs(5),
+                ..ShardedPool::with_servers(servers)
+            }),
+        };
+        let pool = Pool { name: "pool".to_owned(), kind };
+        let client = Habits {
+            pool: 0,
+            listener: 0,
+            is_store,
+            mix,
+            requests: u32::MAX,
+            connections: 1,
+            depth,
+            batch: depth,
+            pause: 100 * MICRO,
+            read_len: 1 << 40,
+            // Requests arrive whole.
+            write_len: 1 << 40,
+            value_len: 100,
+            large_len: 100,
+            keys: 20,
+            tagged: false,
+            databases: 1,
+            password: None,
+            cut_percent: 0,
+            local_commands: false,
+            silences: false,
+        };
+        Self {
+            limits: Limits::default(),
+            network: NetworkOptions {
+                latency: (10 * MICRO, 30 * MICRO),
+                capacity: 64 << 10,
+                read_len: 64 << 10,
+                events_max: 256,
+                short_writes: 0,
+                splits: 0,
+                reset_discards: false,
+                dropped_edge: None,
+            },
+            topology: Topology::new(Epoch(1), vec![pool]),
+            passwords: vec![None],
+            workers: 1,
+            clients: vec![client; 8],
+            last_clients: Vec::new(),
+            starts: vec![START; 8],
+            faults: Vec::new(),
+            service: 5 * MICRO,
+            drain_at: None,
+            handovers: Vec::new(),
+            exhaustions: Vec::new(),
+            value_len_max: 4096,
+        }
+    }
+
+    fn add_clients(&mut self, random: &mut Random, options: &Options) {
+        let large = (self.network.capacity * 20).min(300_000);
+        let count = match options {
+            // Alone and one at a time, or the next edge makes up for it.
+            Options { dropped_edge: Some(_), .. } => 1,
+            Options { defect: Some(_), .. } => 3,
+            _ => random.between(1, 14),
+        };
+        for _ in 0..count {
+            let pool = match options.is_defective() {
+                true => 0,
+                false => random.index(self.topology.pools().len()),
+            };
+            let mut habits = self.habits(random, pool, large);
+            if options.is_defective() {
+                habits.requests = 200;
+                habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
+                habits.cut_percent = 0;
+            }
+            self.clients.push(habits);
+            self.starts.push(START + random.below(2 * SECOND));
+        }
+        for pool in 0..self.topology.pools().len() {
+            let mut habits = self.habits(random, pool, large);
+            (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
+            self.last_clients.push(habits);
+        }
+        self.value_len_max = large.max(4096) + 128;
+    }
+
+    fn habits(&self, random: &mut Random, pool: usize, large_len: usize) -> Habits {
+        let is_slow = random.percent(10);
+        let read_len = match is_slow {
+            true => random.between(large_len as u64 / 500 + 1, large_len as u64 / 200 + 32),
+            false => random.scaled(64, 64 << 10),
+        };
+        let databases = match &self.topology.pools()[pool].kind {
+            PoolKind::Store => 4,
+            PoolKind::Sharded(sharded) => sharded.databases_allowed,
+        };
+        let requests = random.scaled(5, 300) as u32;
+        let depth = random.scaled(1, 200);
+        let batch = random.scaled(1, depth);
+        // Pauses by which a connection lasts about that long.
+        let lasts = random.scaled(10 * MILLI, 5 * SECOND);
+        let steps = u64::from(requests) * 2 / (batch + 1) + 1;
+        let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
+        Habits {
+            pool,
+            listener: pool as u16,
+            is_store: matches!(self.topology.pools()[pool].kind, PoolKind::Store),
+            mix: Mix::All,
+            requests,
+            connections: random.between(1, 3) as u32,
+            depth: depth as usize,
+            batch: batch as usize,
+            pause,
+            read_len: read_len as usize,
+            write_len: random.scaled(1, 64 << 10).max(large_len as u64 / 500) as usize,
+            value_len: random.scaled(1, 4096) as usize,
+            large_len,
+            keys: random.between(1, 20) as usize,
+            tagged: random.percent(40),
+            databases,
+            password: self.passwords[pool].clone(),
+            cut_percent: random.pick(&[0, 0, 30]),
+            local_commands: LOCAL_COMMANDS,
+            silences: LOCAL_COMMANDS && random.percent(20),
+        }
+    }
+
+    fn add_faults(&mut self, random: &mut Random) {
+        let backends = self.topology.backend_count();
+        if backends == 0 {
+            return;
+        }
+        for _ in 0..random.between(1, 12) {
+            let server = random.index(backends);
+            let kind = random.pick(&FAULTS);
+            let id = keyway_topology::BackendId(server as u32);
+            let Some(backend) = self.topology.backend(id) else { continue };
+            let PoolKind::Sharded(pool) = &backend.pool.kind else { continue };
+            let at = START + random.below(FAULTS_WITHIN);
+            let longest = if random.percent(10) { 15 * SECOND } else { 2 * SECOND };
+            let lasts = match kind {
+                FaultKind::Drop | FaultKind::Restart => MILLI,
+                _ => random.scaled(20 * MILLI, longest),
+            };
+            let aftermath = aftermath(pool);
+            self.faults.push(Fault { at, lasts, server, kind, aftermath });
+        }
+    }
+
+    /// Most requests of probes that wait on a silent link: two each time one
+    /// is due, until silence counts as death.
+    pub fn probes_max(&self) -> usize {
+        let pools = self.topology.pools().iter().filter_map(Pool::ejection);
+        let probes = pools.map(|ejection| 2 * (20 * SECOND / nanos(ejection.for_) + 1));
+        probes.max().unwrap_or(0) as usize
+    }
+
+    /// How long after the last fault everything must work again.
+    pub fn recovery(&self) -> Nanos {
+        let longest = |pool: &Pool| match &pool.kind {
+            PoolKind::Store => 0,
+            PoolKind::Sharded(pool) => aftermath(pool),
+        };
+        self.topology.pools().iter().map(longest).max().unwrap_or(0)
+    }
+}
+
+/// Whether clients use the commands Keyway answers itself.
+const LOCAL_COMMANDS: bool = true;
+
+fn nanos(duration: Duration) -> Nanos {
+    duration.as_nanos() as Nanos
+}
+
+/// How long a pool may feel a fault that is over: what was queued meanwhile
+/// times out, links wait before they connect again, ejected servers wait for
+/// their probe, which may have failed just before the end.
+fn aftermath(pool: &ShardedPool) -> Nanos {
+    let timeout = if pool.timeout == Duration::MAX { 0 } else { nanos(pool.timeout) };
+    let connection = nanos(pool.connect_timeout) + nanos(pool.reconnect_max);
+    let ejection = pool.ejection.map_or(0, |ejection| {
+        let quarantine = match ejection.rejoin {
+            Rejoin::Quarantine(Some(span)) => nanos(span),
+            Rejoin::Quarantine(None) | Rejoin::Serve | Rejoin::Flush => 0,
+        };
+        2 * nanos(ejection.for_) + quarantine
+    });
+    2 * timeout + 2 * connection + ejection + SECOND
+}
+
+fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
+    let low = random.scaled(MICRO, 100 * MICRO);
+    let high = low + random.scaled(MICRO, 400 * MICRO);
+    // At least 5 MB/s, so that what is queued never explains a timeout.
+    let capacity_min = (2 * high * 5 / 1000).max(256);
+    NetworkOptions {
+        latency: (low, high),
+        capacity: random.scaled(capacity_min, 64 << 10) as usize,
+        read_len: random.scaled(64, 64 << 10) as usize,
+        events_max: random.scaled(1, 256) as usize,
+        short_writes: random.pick(&[0, 0, 5, 50]),
+        splits: random.pick(&[0, 10, 80]),
+        reset_discards: random.percent(50),
+        dropped_edge: options.dropped_edge,
+    }
+}
+
+fn limits(random: &mut Random) -> Limits {
+    Limits {
+        session_in_flight_max: random.scaled(4, 512) as u32,
+        session_output_len_soft: random.scaled(1 << 10, 128 << 10) as u32,
+        link_in_flight_max: random.scaled(8, 2048) as u32,
+        link_output_len_max: random.scaled(1 << 10, 512 << 10) as u32,
+        read_len_per_turn: random.scaled(64, 256 << 10) as u32,
+        ..Limits::default()
+    }
+}
+
+fn pools(random: &mut Random, calm: bool, options: &Options) -> Vec<Pool> {
+    let count = if options.is_defective() { 1 } else { random.between(1, 3) };
+    (0..count)
+        .map(|index| {
+            let is_store = !options.is_defective() && random.percent(25);
+            let kind = match is_store {
+                true => PoolKind::Store,
+                false => PoolKind::Sharded(sharded(random, index, calm, options)),
+            };
+            Pool { name: format!("pool{index}"), kind }
+        })
+        .collect()
+}
+
+fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> ShardedPool {
+    let named = random.percent(50);
+    let hosted = random.percent(30);
+    let count = random.between(1, 5);
+    let servers = (0..count).map(|server| {
+        let host = match hosted {
+            true => format!("redis-{index}-{server}.sim"),
+            false => format!("10.0.{index}.{server}"),
+        };
+        let weight = random.between(1, 3);
+        let name = if named { format!(" alpha{server}") } else { String::new() };
+        Server::parse(&format!("{host}:6379:{weight}{name}")).expect("a server line")
+    });
+    let millis = Duration::from_millis;
+    let mut pool = ShardedPool::with_servers(servers.collect());
+    pool.hash = random.pick(&Hash::ALL);
+    pool.distribution = random.pick(&[Distribution::Ketama, Distribution::Modula]);
+    pool.hash_tag = random.percent(50).then_some(HashTag::BRACES);
+    pool.timeout = match calm {
+        true => random.pick(&[millis(10_000), Duration::MAX]),
+        false if random.percent(10) => Duration::MAX,
+        false => millis(random.scaled(100, 1000)),
+    };
+    pool.connect_timeout = millis(random.scaled(100, 1000));
+    pool.server_connections = random.pick(&[1, 1, 2]);
+    pool.preconnect = random.percent(30);
+    pool.reconnect_min = millis(random.scaled(5, 100));
+    pool.reconnect_max = millis(random.scaled(100, 1000));
+    pool.databases_allowed = random.pick(&[1, 1, 4]);
+    pool.database = random.pick(&[0, 0, 5]);
+    if random.percent(25) {
+        pool.password = Some(Password::new("open sesame"));
+    }
+    if !options.is_defective() && random.percent(50) {
+        pool.ejection = Some(Ejection {
+            after_failures: random.between(1, 4) as u32,
+            for_: millis(random.scaled(100, 3000)),
+            rejoin: random.pick(&[
+                Rejoin::Serve,
+                Rejoin::Flush,
+                Rejoin::Quarantine(Some(millis(1500))),
+            ]),
+        });
+    }
+    pool
+}
+
+fn password_of(pool: &Pool) -> Option<String> {
+    match &pool.kind {
+        PoolKind::Sharded(pool) if LOCAL_COMMANDS => {
+            pool.password.as_ref().map(|password| password.expose().to_owned())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,555 @@
+//! A simulated Redis: plain maps, one request at a time, and every way to
+//! misbehave.
+
+use crate::ledger::Ledger;
+use crate::network::{ACCEPTOR, ConnId, MICRO, MILLI, Nanos, Network, Received, Sent};
+use crate::random::Random;
+use crate::value;
+use crate::wire::{clip, parse_request, write_bulk};
+use std::collections::BTreeMap;
+
+/// What a server does wrong on purpose, for the oracles to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// Nothing: the scenario of a defect without it.
+    None,
+    /// Two replies in a row change places.
+    SwappedReplies,
+    /// A reply is left out.
+    LostReply,
+    /// A reply comes twice.
+    DoubledReply,
+    /// A write is acknowledged and forgotten.
+    ForgottenWrite,
+    /// A read answers with another key's value.
+    WrongValue,
+    /// A read answers with an older value.
+    OldValue,
+    /// An error for no reason.
+    GroundlessError,
+    /// A write is executed twice.
+    DoubledWrite,
+}
+
+/// How a server behaves at the moment.
+#[derive(Clone, Debug, Default)]
+pub struct Mood {
+    /// It does nothing until then.
+    pub stalled_until: Nanos,
+    /// It answers `-LOADING` until then.
+    pub loading_until: Nanos,
+    /// It answers `-OOM` to writes until then.
+    pub full_until: Nanos,
+    /// It answers a few bytes at a time until then.
+    pub trickling_until: Nanos,
+    /// It refuses passwords and databases until then.
+    pub refusing_until: Nanos,
+    /// The first reply before then is cut off in its middle, and the
+    /// connection ends.
+    pub cut_until: Nanos,
+    /// The first reply before then is garbage.
+    pub garble_until: Nanos,
+}
+
+struct ServerConn {
+    conn: ConnId,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    database: u32,
+    authenticated: bool,
+    /// It reads and does nothing, for ever.
+    dead: bool,
+    /// It does not even read.
+    deaf: bool,
+    /// The other side sends no more.
+    ended: bool,
+    /// Close when the output has left.
+    closing: bool,
+    broken: bool,
+    held_back: Option<Vec<u8>>,
+}
+
+/// One server.
+pub struct Server {
+    index: usize,
+    pool: usize,
+    /// Database that stands for the clients' database 0.
+    base_database: u32,
+    password: Option<Vec<u8>>,
+    databases: BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>>,
+    older: BTreeMap<Vec<u8>, Vec<u8>>,
+    conns: Vec<ServerConn>,
+    /// How it behaves.
+    pub mood: Mood,
+    busy_until: Nanos,
+    /// Longest time one request takes.
+    service: Nanos,
+    defect: Option<Defect>,
+    defect_after: u64,
+    served: u64,
+    random: Random,
+}
+
+impl Server {
+    /// A server of a pool.
+    pub fn new(
+        (index, pool): (usize, usize),
+        base_database: u32,
+        password: Option<&str>,
+        service: Nanos,
+        defect: Option<Defect>,
+        random: Random,
+    ) -> Self {
+        Self {
+            index,
+            pool,
+            base_database,
+            password: password.map(|password| password.as_bytes().to_vec()),
+            databases: BTreeMap::new(),
+            older: BTreeMap::new(),
+            conns: Vec::new(),
+            mood: Mood::default(),
+            busy_until: 0,
+            service,
+            defect,
+            defect_after: 20,
+            served: 0,
+            random,
+        }
+    }
+
+    /// Connections that stand.
+    pub fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// Forgets all it holds.
+    pub fn lose_everything(&mut self, ledger: &mut Ledger) {
+        self.databases.clear();
+        ledger.on_loss(self.pool);
+    }
+
+    /// Ends every connection.
+    pub fn drop_connections(&mut self, network: &mut Network) {
+        for conn in self.conns.drain(..) {
+            let reset = self.random.percent(50);
+            network.close(conn.conn, ACCEPTOR, reset);
+        }
+    }
+
+    /// Leaves every connection as it is and never touches it again.
+    pub fn abandon_connections(&mut self) {
+        for conn in &mut self.conns {
+            conn.dead = true;
+            conn.deaf = self.random.percent(50);
+        }
+    }
+
+    /// Does what is due.
+    pub fn step(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        while let Some(conn) = network.arrivals[self.index].pop_front() {
+            self.conns.push(ServerConn {
+                conn,
+                input: Vec::new(),
+                output: Vec::new(),
+                database: 0,
+                authenticated: self.password.is_none(),
+                dead: false,
+                deaf: false,
+                ended: false,
+                closing: false,
+                broken: false,
+                held_back: None,
+            });
+        }
+        if network.now < self.mood.stalled_until {
+            return network.wake_server(self.index, self.mood.stalled_until);
+        }
+        for position in 0..self.conns.len() {
+            self.read(position, network);
+        }
+        self.serve(network, ledger);
+        for position in 0..self.conns.len() {
+            self.write(position, network);
+        }
+        self.conns.retain(|conn| {
+            let over = conn.broken || (conn.closing && conn.output.is_empty());
+            if over {
+                network.close(conn.conn, ACCEPTOR, false);
+            }
+            !over
+        });
+    }
+
+    fn read(&mut self, position: usize, network: &mut Network) {
+        const READ_LEN: usize = 16 << 10;
+        let conn = &mut self.conns[position];
+        if conn.deaf {
+            return;
+        }
+        loop {
+            match network.recv(conn.conn, ACCEPTOR, READ_LEN, &mut conn.input) {
+                Received::Data(_) if conn.dead => conn.input.clear(),
+                Received::Data(_) => {}
+                Received::Empty => return,
+                Received::End => {
+                    conn.ended = true;
+                    return;
+                }
+                Received::Failed => {
+                    conn.broken = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers requests, of all connections in turns, until it has worked for
+    /// a while.
+    fn serve(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        if network.now < self.busy_until {
+            return network.wake_server(self.index, self.busy_until);
+        }
+        let mut spent = 0;
+        let mut idle = 0;
+        let count = self.conns.len();
+        let mut position = if count == 0 { 0 } else { self.random.index(count) };
+        while idle < count && spent < 200 * MICRO {
+            position = (position + 1) % count;
+            if self.conns[position].dead || self.conns[position].closing {
+                idle += 1;
+                continue;
+            }
+            match parse_request(&self.conns[position].input, 0) {
+                Ok(Some((args, len))) => {
+                    self.conns[position].input.drain(..len);
+                    self.answer(position, &args, network, ledger);
+                    spent += self.random.between(1, self.service);
+                    idle = 0;
+                }
+                Ok(None) => {
+                    idle += 1;
+                    self.conns[position].closing |= self.conns[position].ended;
+                }
+                Err(fault) => {
+                    ledger.fail(|| format!("a server was sent what is no request: {fault}"));
+                    return;
+                }
+            }
+        }
+        if spent > 0 {
+            self.busy_until = network.now + spent;
+            network.wake_server(self.index, self.busy_until);
+        }
+    }
+
+    fn write(&mut self, position: usize, network: &mut Network) {
+        let trickling = network.now < self.mood.trickling_until;
+        let conn = &mut self.conns[position];
+        if conn.output.is_empty() || conn.broken || conn.dead {
+            return;
+        }
+        let len = match trickling {
+            true => self.random.between(1, 7).min(conn.output.len() as u64) as usize,
+            false => conn.output.len(),
+        };
+        match network.send(conn.conn, ACCEPTOR, &conn.output[..len]) {
+            Sent::Taken(taken) => {
+                conn.output.drain(..taken);
+            }
+            Sent::Failed => conn.broken = true,
+        }
+        if trickling && !conn.output.is_empty() {
+            let pause = self.random.between(10 * MICRO, MILLI);
+            network.wake_server(self.index, network.now + pause);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        position: usize,
+        args: &[Vec<u8>],
+        network: &mut Network,
+        ledger: &mut Ledger,
+    ) {
+        let mut reply = Vec::new();
+        let conn = self.conns[position].conn;
+        let is_straggler = network.peer_closed(conn, ACCEPTOR);
+        self.served += 1;
+        self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
+        network.tell(|| {
+            let words: Vec<_> = args.iter().map(|arg| clip(arg)).collect();
+            format!("server {} on {conn}: {} -> {}", self.index, words.join(" "), clip(&reply))
+        });
+        if network.now < self.mood.garble_until {
+            self.mood.garble_until = 0;
+            const GARBAGE: [&[u8]; 7] = [
+                b"HTTP/1.1 400 Bad Request\r\n\r\n",
+                b"$3\r\nabcdef\r\n",
+                b"$-7\r\n",
+                b"*-9\r\n",
+                b":12a\r\n",
+                b"$99999999999999\r\n",
+                b"\0\xff\x80",
+            ];
+            reply = self.random.pick(&GARBAGE).to_vec();
+        }
+        if network.now < self.mood.cut_until && reply.len() > 1 {
+            self.mood.cut_until = 0;
+            reply.truncate(self.random.index(reply.len()));
+            self.conns[position].closing = true;
+        }
+        let output = &mut self.conns[position];
+        let is_defect_due = self.served >= self.defect_after;
+        match self.defect {
+            Some(Defect::SwappedReplies) if is_defect_due => match output.held_back.take() {
+                None => output.held_back = Some(reply),
+                Some(first) => {
+                    output.output.extend_from_slice(&reply);
+                    output.output.extend_from_slice(&first);
+                    self.defect = None;
+                }
+            },
+            Some(Defect::LostReply) if is_defect_due => self.defect = None,
+            Some(Defect::DoubledReply) if is_defect_due => {
+                output.output.extend_from_slice(&reply);
+                output.output.extend_from_slice(&reply);
+                self.defect = None;
+            }
+            _ => output.output.extend_from_slice(&reply),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        position: usize,
+        args: &[Vec<u8>],
+        (now, is_straggler): (Nanos, bool),
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) {
+        let name = args.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+        if self.answer_connection(position, &name, args, now, reply) {
+            return;
+        }
+        if !self.conns[position].authenticated {
+            return reply.extend_from_slice(b"-NOAUTH Authentication required.\r\n");
+        }
+        let first_key = args.get(1).map(Vec::as_slice).unwrap_or_default();
+        if now < self.mood.loading_until {
+            reply.extend_from_slice(b"-LOADING for ");
+            reply.extend_from_slice(first_key);
+            return reply.extend_from_slice(b"\r\n");
+        }
+        let is_write = matches!(&name[..], b"SET" | b"MSET" | b"INCR");
+        if is_write && now < self.mood.full_until {
+            reply.extend_from_slice(b"-OOM no room for ");
+            reply.extend_from_slice(first_key);
+            return reply.extend_from_slice(b"\r\n");
+        }
+        if self.defect == Some(Defect::GroundlessError) && self.served >= self.defect_after {
+            self.defect = None;
+            return reply.extend_from_slice(b"-ERR I do not feel like it\r\n");
+        }
+        self.execute_data(position, &name, args, is_straggler, ledger, reply);
+    }
+
+    /// Answers what is about the connection; returns whether it was.
+    fn answer_connection(
+        &mut self,
+        position: usize,
+        name: &[u8],
+        args: &[Vec<u8>],
+        now: Nanos,
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        let conn = &mut self.conns[position];
+        let refusing = now < self.mood.refusing_until;
+        match name {
+            b"AUTH" if refusing || self.password.as_ref() != args.get(1) => {
+                reply.extend_from_slice(b"-WRONGPASS invalid password\r\n");
+            }
+            b"AUTH" => {
+                conn.authenticated = true;
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"SELECT" if !conn.authenticated => {
+                reply.extend_from_slice(b"-NOAUTH Authentication required.\r\n");
+            }
+            b"SELECT" if refusing => {
+                reply.extend_from_slice(b"-ERR DB index is out of range\r\n");
+            }
+            b"SELECT" => {
+                let text = String::from_utf8_lossy(&args[1]);
+                conn.database = text.parse().expect("a database is a number");
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"PING" if conn.authenticated && now >= self.mood.loading_until => {
+                reply.extend_from_slice(b"+PONG\r\n");
+            }
+            b"PING" if conn.authenticated => reply.extend_from_slice(b"-LOADING\r\n"),
+            _ => return false,
+        }
+        true
+    }
+
+    fn execute_data(
+        &mut self,
+        position: usize,
+        name: &[u8],
+        args: &[Vec<u8>],
+        is_straggler: bool,
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) {
+        let database = self.conns[position].database;
+        let keys = &args[1..];
+        match name {
+            b"SET" if args.len() == 3 => {
+                self.set(database, &args[1], &args[2], is_straggler, ledger);
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"MSET" => {
+                for pair in keys.chunks(2) {
+                    self.set(database, &pair[0], &pair[1], is_straggler, ledger);
+                }
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"GET" if args.len() == 2 => self.get(database, &args[1], ledger, reply),
+            b"MGET" => {
+                reply.extend_from_slice(format!("*{}\r\n", keys.len()).as_bytes());
+                for key in keys {
+                    self.get(database, key, ledger, reply);
+                }
+            }
+            b"INCR" => {
+                self.check_place(database, &args[1], ledger);
+                let data = self.databases.entry(database).or_default();
+                let entry = data.entry(args[1].clone()).or_insert_with(|| b"0".to_vec());
+                let count: i64 =
+                    String::from_utf8_lossy(entry).parse().expect("a counter is a number");
+                *entry = (count + 1).to_string().into_bytes();
+                if is_straggler {
+                    ledger.on_straggler(&args[1]);
+                }
+                reply.extend_from_slice(format!(":{}\r\n", count + 1).as_bytes());
+            }
+            b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" => {
+                let removes = matches!(name, b"DEL" | b"UNLINK");
+                let mut count = 0;
+                for key in keys {
+                    self.check_place(database, key, ledger);
+                    let data = self.databases.entry(database).or_default();
+                    count += i64::from(data.contains_key(key));
+                    if removes {
+                        data.remove(key);
+                        if is_straggler {
+                            ledger.on_straggler(key);
+                        }
+                    }
+                }
+                reply.extend_from_slice(format!(":{count}\r\n").as_bytes());
+            }
+            b"SDIFF" => {
+                for key in keys {
+                    self.check_place(database, key, ledger);
+                }
+                reply.extend_from_slice(b"-WRONGTYPE these are strings\r\n");
+            }
+            b"FLUSHDB" => {
+                self.databases.remove(&database);
+                ledger.on_flush(self.pool, self.index, is_straggler);
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"FLUSHALL" => {
+                self.databases.clear();
+                ledger.on_flush(self.pool, self.index, is_straggler);
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            _ => ledger.fail(|| format!("a server was sent {}", clip(name))),
+        }
+    }
+
+    fn set(
+        &mut self,
+        database: u32,
+        key: &[u8],
+        bytes: &[u8],
+        is_straggler: bool,
+        ledger: &mut Ledger,
+    ) {
+        self.check_place(database, key, ledger);
+        match value::check(key, bytes) {
+            Ok(write) => {
+                ledger.on_executed(write, key, is_straggler);
+                if self.defect == Some(Defect::DoubledWrite) && self.served >= self.defect_after {
+                    ledger.on_executed(write, key, is_straggler);
+                }
+            }
+            Err(fault) => ledger.fail(|| format!("a server was told to store: {fault}")),
+        }
+        let data = self.databases.entry(database).or_default();
+        if let Some(old) = data.get(key) {
+            self.older.insert(key.to_vec(), old.clone());
+        }
+        if self.defect == Some(Defect::ForgottenWrite) && self.served >= self.defect_after {
+            self.defect = None;
+            return;
+        }
+        data.insert(key.to_vec(), bytes.to_vec());
+    }
+
+    fn get(&mut self, database: u32, key: &[u8], ledger: &mut Ledger, reply: &mut Vec<u8>) {
+        self.check_place(database, key, ledger);
+        let data = self.databases.entry(database).or_default();
+        let is_due = self.served >= self.defect_after;
+        let mut found = data.get(key);
+        match self.defect {
+            Some(Defect::WrongValue) if is_due => {
+                if let Some((_, other)) = data.iter().find(|(name, _)| *name != key) {
+                    found = Some(other);
+                    self.defect = None;
+                }
+            }
+            Some(Defect::OldValue) if is_due && self.older.contains_key(key) => {
+                found = self.older.get(key);
+                self.defect = None;
+            }
+            _ => {}
+        }
+        match found {
+            Some(bytes) => write_bulk(reply, bytes),
+            None => reply.extend_from_slice(b"$-1\r\n"),
+        }
+    }
+
+    /// Every key says which database it is meant for, and hashing says which
+    /// server.
+    fn check_place(&self, database: u32, key: &[u8], ledger: &mut Ledger) {
+        let asked = key_database(key);
+        let meant = if asked == 0 { self.base_database } else { asked };
+        if meant != database {
+            ledger.fail(|| format!("{} was used in database {database}", clip(key)));
+        }
+        let Some(known) = &ledger.pools[self.pool] else { return };
+        if known.is_static && ledger.home(self.pool, key) != Some(self.index) {
+            ledger.fail(|| format!("{} was sent to server {}", clip(key), self.index));
+        }
+    }
+}
+
+/// The name of a key: which database it is meant for, and whose it is. With a
+/// tag, all keys of one client and database share a server.
+pub fn key_name(kind: char, database: u32, owner: &str, number: usize, tagged: bool) -> Vec<u8> {
+    match tagged {
+        true => format!("{kind}{database}:{{{owner}}}:{number}"),
+        false => format!("{kind}{database}:{owner}:{number}"),
+    }
+    .into_bytes()
+}
+
+/// The database in a key's name.
+fn key_database(key: &[u8]) -> u32 {
+    let digits = key.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+}

@@ -1,0 +1,137 @@
+//! RESP as clients and servers of the simulation speak it: plain code of its
+//! own, so that a mistake in `keyway-resp` cannot hide itself.
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// `+`
+    Simple(Vec<u8>),
+    /// `-`
+    Error(Vec<u8>),
+    /// `:`
+    Integer(i64),
+    /// `$`
+    Bulk(Option<Vec<u8>>),
+    /// `*`
+    Array(Option<Vec<Value>>),
+}
+
+impl Value {
+    /// How it is shown in a report.
+    pub fn show(&self) -> String {
+        match self {
+            Value::Simple(text) => format!("+{}", clip(text)),
+            Value::Error(text) => format!("-{}", clip(text)),
+            Value::Integer(number) => format!(":{number}"),
+            Value::Bulk(None) => "nil".to_owned(),
+            Value::Bulk(Some(bytes)) => format!("\"{}\"", clip(bytes)),
+            Value::Array(None) => "nil array".to_owned(),
+            Value::Array(Some(items)) => {
+                let items: Vec<_> = items.iter().map(Value::show).collect();
+                format!("[{}]", items.join(", "))
+            }
+        }
+    }
+}
+
+/// Bytes for a report: readable and short.
+pub fn clip(bytes: &[u8]) -> String {
+    const SHOWN: usize = 160;
+    let shown =
+        String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).escape_debug().to_string();
+    if bytes.len() > SHOWN { format!("{shown}... ({} bytes)", bytes.len()) } else { shown }
+}
+
+/// Where a line ends and what it says; `None` while it is not whole.
+fn line(buf: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let len = buf[at..].windows(2).position(|pair| pair == b"\r\n")?;
+    Some((&buf[at..at + len], at + len + 2))
+}
+
+/// Something read, and where the next starts; `None` while it is not whole.
+pub type Parsed<T> = Result<Option<(T, usize)>, String>;
+
+fn number(text: &[u8]) -> Result<i64, String> {
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| format!("no number: {}", clip(text)))
+}
+
+/// Reads one reply at `at`; returns where the next one starts, or `None` while
+/// it is not whole.
+///
+/// # Errors
+/// What is not RESP about it.
+pub fn parse_value(buf: &[u8], at: usize) -> Parsed<Value> {
+    let Some(&first) = buf.get(at) else { return Ok(None) };
+    let Some((text, next)) = line(buf, at + 1) else { return Ok(None) };
+    let value = match first {
+        b'+' => Value::Simple(text.to_vec()),
+        b'-' => Value::Error(text.to_vec()),
+        b':' => Value::Integer(number(text)?),
+        b'$' => {
+            let len = number(text)?;
+            if len == -1 {
+                Value::Bulk(None)
+            } else {
+                let len = usize::try_from(len).map_err(|_| "negative length".to_owned())?;
+                let Some(bytes) = buf.get(next..next + len + 2) else { return Ok(None) };
+                if &bytes[len..] != b"\r\n" {
+                    return Err("bulk without its line end".to_owned());
+                }
+                return Ok(Some((Value::Bulk(Some(bytes[..len].to_vec())), next + len + 2)));
+            }
+        }
+        b'*' => {
+            let len = number(text)?;
+            if len == -1 {
+                Value::Array(None)
+            } else {
+                let mut items = Vec::new();
+                let mut at = next;
+                for _ in 0..len {
+                    let Some((item, next)) = parse_value(buf, at)? else { return Ok(None) };
+                    items.push(item);
+                    at = next;
+                }
+                return Ok(Some((Value::Array(Some(items)), at)));
+            }
+        }
+        other => return Err(format!("a reply that starts with {:?}", other as char)),
+    };
+    Ok(Some((value, next)))
+}
+
+/// Reads one request, an array of bulks, at `at`; like [`parse_value`].
+///
+/// # Errors
+/// What is not a request about it: a proxy must never send that.
+pub fn parse_request(buf: &[u8], at: usize) -> Parsed<Vec<Vec<u8>>> {
+    match parse_value(buf, at)? {
+        None => Ok(None),
+        Some((Value::Array(Some(items)), next)) => {
+            let args = items.into_iter().map(|item| match item {
+                Value::Bulk(Some(bytes)) => Ok(bytes),
+                other => Err(format!("an argument that is {}", other.show())),
+            });
+            Ok(Some((args.collect::<Result<_, _>>()?, next)))
+        }
+        Some((other, _)) => Err(format!("a request that is {}", other.show())),
+    }
+}
+
+/// Appends a request.
+pub fn write_request(out: &mut Vec<u8>, args: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+    for arg in args {
+        write_bulk(out, arg);
+    }
+}
+
+/// Appends a bulk.
+pub fn write_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}

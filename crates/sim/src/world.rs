@@ -1,0 +1,153 @@
+use crate::client::Client;
+use crate::ledger::Ledger;
+use crate::network::{ConnectMode, Nanos, Network, Occurrence};
+use crate::server::Server;
+
+/// What can go wrong with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It stops working; sockets stay open.
+    Stall,
+    /// It closes every connection.
+    Drop,
+    /// It closes every connection and refuses new ones.
+    Refuse,
+    /// It closes every connection and does not answer to new ones.
+    Vanish,
+    /// It closes every connection and its name does not resolve.
+    Unresolve,
+    /// It closes every connection, and new ones as soon as they stand.
+    AcceptAndClose,
+    /// Its connections stay and are dead.
+    Abandon,
+    /// It answers `-LOADING`.
+    Loading,
+    /// It answers `-OOM` to writes.
+    Full,
+    /// It answers a few bytes at a time.
+    Trickle,
+    /// It closes every connection and refuses the handshake of new ones.
+    RefuseHandshake,
+    /// It closes a connection in the middle of a reply.
+    Cut,
+    /// It answers with garbage.
+    Garble,
+    /// It closes every connection and forgets its data.
+    Restart,
+}
+
+/// One fault of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// When it begins.
+    pub at: Nanos,
+    /// How long it lasts.
+    pub lasts: Nanos,
+    /// Which server.
+    pub server: usize,
+    /// What happens.
+    pub kind: FaultKind,
+    /// How long after its end it may still cause errors.
+    pub aftermath: Nanos,
+}
+
+/// Everything but the workers.
+pub struct World {
+    /// Network and clock.
+    pub network: Network,
+    /// Clients.
+    pub clients: Vec<Client>,
+    /// Servers.
+    pub servers: Vec<Server>,
+    /// What is true.
+    pub ledger: Ledger,
+    /// What goes wrong; each entry occurs twice, at its beginning and its end.
+    pub faults: Vec<Fault>,
+}
+
+impl World {
+    /// Lets everything happen that is due.
+    pub fn settle(&mut self) {
+        while let Some(what) = self.network.take_due() {
+            match what {
+                Occurrence::Client(index) => {
+                    self.clients[index].step(&mut self.network, &mut self.ledger);
+                }
+                Occurrence::Server(index) => {
+                    self.servers[index].step(&mut self.network, &mut self.ledger);
+                }
+                Occurrence::Fault(index) => self.on_fault(index),
+                _ => {}
+            }
+            if self.ledger.violation.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn on_fault(&mut self, index: usize) {
+        let Fault { at, lasts, server, kind, aftermath } = self.faults[index];
+        let begins = self.network.now < at + lasts;
+        let what = if begins { "begins" } else { "ends" };
+        self.network.tell(|| format!("server {server}: {kind:?} {what}"));
+        let Server { mood, .. } = &mut self.servers[server];
+        if !begins {
+            self.network.modes[server] = ConnectMode::Accept;
+            if kind == FaultKind::Abandon {
+                self.servers[server].drop_connections(&mut self.network);
+            }
+            return self.network.wake_server(server, self.network.now);
+        }
+        let until = at + lasts;
+        self.ledger.on_trouble(server, at, until + aftermath);
+        self.network.schedule(until, Occurrence::Fault(index));
+        let drops = match kind {
+            FaultKind::Stall => {
+                mood.stalled_until = until;
+                None
+            }
+            FaultKind::Abandon => {
+                self.servers[server].abandon_connections();
+                None
+            }
+            FaultKind::Loading => {
+                mood.loading_until = until;
+                None
+            }
+            FaultKind::Full => {
+                mood.full_until = until;
+                None
+            }
+            FaultKind::Trickle => {
+                mood.trickling_until = until;
+                None
+            }
+            FaultKind::Cut => {
+                mood.cut_until = until;
+                None
+            }
+            FaultKind::Garble => {
+                mood.garble_until = until;
+                None
+            }
+            FaultKind::RefuseHandshake => {
+                mood.refusing_until = until;
+                Some(ConnectMode::Accept)
+            }
+            FaultKind::Drop => Some(ConnectMode::Accept),
+            FaultKind::Refuse => Some(ConnectMode::Refuse),
+            FaultKind::Vanish => Some(ConnectMode::Silent),
+            FaultKind::Unresolve => Some(ConnectMode::Unresolved),
+            FaultKind::AcceptAndClose => Some(ConnectMode::AcceptAndClose),
+            FaultKind::Restart => {
+                self.servers[server].lose_everything(&mut self.ledger);
+                Some(ConnectMode::Accept)
+            }
+        };
+        if let Some(mode) = drops {
+            self.network.modes[server] = mode;
+            self.servers[server].drop_connections(&mut self.network);
+        }
+        self.network.wake_server(server, self.network.now);
+    }
+}

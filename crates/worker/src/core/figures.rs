@@ -1,0 +1,67 @@
+use super::Core;
+use crate::PoolKind;
+use keyway_base::Time;
+use std::time::Duration;
+
+/// What a worker holds at one moment, for tests that hold it to its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Clients connected.
+    pub sessions: usize,
+    /// Clients that hold buffers.
+    pub sessions_busy: usize,
+    /// Most requests of one client in flight.
+    pub session_in_flight_max: usize,
+    /// Most bytes of one client that were received and not parsed.
+    pub session_input_max: usize,
+    /// Most bytes of one client that wait to be sent.
+    pub session_output_max: usize,
+    /// Requests in flight on all links.
+    pub in_flight: usize,
+    /// Most requests in flight on one link.
+    pub link_in_flight_max: usize,
+    /// Most bytes of one link that wait to be sent.
+    pub link_output_max: usize,
+    /// Most bytes of one link that are part of a reply.
+    pub link_input_max: usize,
+    /// Split requests that wait for fragments.
+    pub joins: usize,
+    /// How far past its deadline the most overdue link is.
+    pub overdue: Duration,
+}
+
+impl Core {
+    /// What the worker holds, as of `now`.
+    pub fn figures(&self, now: Time) -> Figures {
+        let mut figures = Figures {
+            sessions: self.sessions.len(),
+            joins: self.plane.joins.len(),
+            ..Figures::default()
+        };
+        for (_, session) in self.sessions.iter() {
+            let Some(busy) = &session.busy else { continue };
+            figures.sessions_busy += 1;
+            raise(&mut figures.session_in_flight_max, busy.order.len());
+            raise(&mut figures.session_input_max, busy.unparsed().len());
+            raise(&mut figures.session_output_max, busy.undelivered());
+        }
+        for slot in &self.links {
+            let link = &slot.link;
+            figures.in_flight += link.in_flight();
+            raise(&mut figures.link_in_flight_max, link.in_flight());
+            raise(&mut figures.link_output_max, link.unsent_len());
+            raise(&mut figures.link_input_max, link.input_len());
+            let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[slot.pool as usize].kind
+            else {
+                continue;
+            };
+            let overdue = link.deadline(options).map_or(Duration::ZERO, |due| now.since(due));
+            figures.overdue = figures.overdue.max(overdue);
+        }
+        figures
+    }
+}
+
+fn raise(most: &mut usize, value: usize) {
+    *most = (*most).max(value);
+}
