@@ -161,6 +161,11 @@ impl Link {
         self.fifo.len() > self.abandoned && self.state == LinkState::Ready
     }
 
+    /// Exchanges whose reply somebody still waits for.
+    pub fn live(&self) -> usize {
+        self.fifo.len() - self.abandoned
+    }
+
     /// Bytes not sent yet.
     #[inline]
     pub fn unsent_len(&self) -> usize {
