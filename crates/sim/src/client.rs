@@ -87,6 +87,8 @@ struct Expected {
     asked_at: Nanos,
     database: usize,
     circumstances: Vec<Circumstances>,
+    /// It asked not to be answered.
+    is_silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +125,8 @@ pub struct Client {
     expected: VecDeque<Expected>,
     databases: Vec<Keys>,
     database: usize,
+    /// What is asked now is not to be answered.
+    is_silent: bool,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
@@ -149,6 +153,7 @@ impl Client {
             expected: VecDeque::new(),
             databases: Vec::new(),
             database: 0,
+            is_silent: false,
             read_from: 0,
             write_from: 0,
             last_progress: 0,
@@ -274,7 +279,9 @@ impl Client {
 
     fn expect(&mut self, now: Nanos, ask: Ask, circumstances: Vec<Circumstances>) {
         let database = self.database;
-        self.expected.push_back(Expected { ask, asked_at: now, database, circumstances });
+        let is_silent = self.is_silent;
+        let expected = Expected { ask, asked_at: now, database, circumstances, is_silent };
+        self.expected.push_back(expected);
     }
 
     fn read(&mut self, network: &mut Network, ledger: &mut Ledger) {
@@ -337,9 +344,13 @@ impl Client {
             if most > 0 {
                 let count = self.random.between(1, most as u64);
                 for _ in 0..count {
-                    self.ask(network.now, ledger);
+                    match self.habits.silences && self.random.percent(3) {
+                        true => self.ask_in_silence(network.now, ledger),
+                        false => self.ask(network.now, ledger),
+                    }
                     self.requests_left -= 1;
                 }
+                self.settle_silent(ledger);
             }
         }
         if !self.output.is_empty() {
@@ -423,6 +434,33 @@ impl Client {
             }
             _ if self.habits.local_commands => self.ask_local(now),
             _ => self.ask_get(now, ledger),
+        }
+    }
+
+    /// Some requests that are not to be answered.
+    fn ask_in_silence(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let is_one = self.random.percent(50);
+        let mode: &[u8] = if is_one { b"SKIP" } else { b"OFF" };
+        write_request(&mut self.output, &[b"CLIENT", b"REPLY", mode]);
+        let count = if is_one { 1 } else { self.random.between(0, 5) };
+        self.is_silent = true;
+        for _ in 0..count {
+            self.ask(now, ledger);
+        }
+        self.is_silent = false;
+        if !is_one {
+            write_request(&mut self.output, &[b"CLIENT", b"REPLY", b"ON"]);
+            self.expect(now, Ask::Exactly(ok()), Vec::new());
+        }
+    }
+
+    /// Whatever was asked in silence, with everything before it answered, may
+    /// have been executed.
+    fn settle_silent(&mut self, ledger: &mut Ledger) {
+        while self.expected.front().is_some_and(|expected| expected.is_silent) {
+            if let Some(expected) = self.expected.pop_front() {
+                self.settle(&expected, Fate::Maybe, ledger);
+            }
         }
     }
 
@@ -595,6 +633,7 @@ impl Client {
                         });
                         return;
                     }
+                    self.settle_silent(ledger);
                 }
                 Ok(None) => break,
                 Err(fault) => {

@@ -266,8 +266,8 @@ impl Scenario {
             databases,
             password: self.passwords[pool].clone(),
             cut_percent: random.pick(&[0, 0, 30]),
-            local_commands: LOCAL_COMMANDS,
-            silences: LOCAL_COMMANDS && random.percent(20),
+            local_commands: true,
+            silences: random.percent(20),
         }
     }
 
@@ -317,9 +317,6 @@ impl Scenario {
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
     }
 }
-
-/// Whether clients use the commands Keyway answers itself.
-const LOCAL_COMMANDS: bool = true;
 
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
@@ -432,9 +429,9 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
 
 fn password_of(pool: &Pool) -> Option<String> {
     match &pool.kind {
-        PoolKind::Sharded(pool) if LOCAL_COMMANDS => {
+        PoolKind::Sharded(pool) => {
             pool.password.as_ref().map(|password| password.expose().to_owned())
         }
-        _ => None,
+        PoolKind::Store => None,
     }
 }

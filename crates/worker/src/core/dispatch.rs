@@ -109,7 +109,10 @@ impl Plane {
         slot.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Owner::None,
+            true => {
+                Self::end_skip(session);
+                Owner::None
+            }
         };
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
         Step::Started
