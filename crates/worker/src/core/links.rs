@@ -94,6 +94,9 @@ impl Core {
         let slot = &mut links[index];
         let (pool, backend) = (slot.pool, slot.backend);
         let state = slot.link.state();
+        // What is still said of this connection, such as that it stands after
+        // all, is about the past.
+        slot.generation = next_generation(slot.generation);
         plane.note_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
@@ -101,7 +104,6 @@ impl Core {
         let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
-        slot.generation = (slot.generation + 1) & 0x3fff_ffff;
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
@@ -224,6 +226,11 @@ impl Core {
         };
         Arc::clone(options)
     }
+}
+
+/// Generations fit into a token beside the link's position.
+fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & 0x3fff_ffff
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {

@@ -62,6 +62,7 @@ pub struct Core {
 }
 
 /// What requests and replies need besides sessions and links.
+#[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
     pub(crate) cells: WorkerCells,
@@ -312,3 +313,6 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
