@@ -206,6 +206,7 @@ impl Sim {
             if done(self, now) {
                 return Ok(());
             }
+            self.interfere(now);
             let first = self.random.index(self.seats.len());
             let count = self.seats.len();
             let runnable = (0..count)
@@ -215,6 +216,25 @@ impl Sim {
                 Some(index) => self.take_turn(index)?,
                 None => self.pass_time()?,
             }
+        }
+    }
+
+    /// What the process around the workers does to them.
+    fn interfere(&mut self, now: Nanos) {
+        for &(from, until) in &self.scenario.exhaustions {
+            if (from..until).contains(&now) {
+                for station in &mut self.world.borrow_mut().network.stations {
+                    station.exhausted_until = until;
+                }
+            }
+        }
+        while self.scenario.handovers.last().is_some_and(|&at| at <= now) {
+            self.scenario.handovers.pop();
+            let from = self.random.index(self.seats.len());
+            let to = self.seats[(from + 1) % self.seats.len()].mailer.clone();
+            let count = self.random.between(1, 6) as usize;
+            // A full mailbox only means that nothing is handed over.
+            let _ = self.seats[from].mailer.post(Mail::GiveAway { count, to });
         }
     }
 
@@ -429,7 +449,11 @@ impl Sim {
         let slack = SECOND / 2;
         {
             let mut world = self.world.borrow_mut();
-            world.clients.iter_mut().for_each(|client| client.draining = true);
+            let World { network, clients, .. } = &mut *world;
+            let habits = self.scenario.clients.iter().chain(&self.scenario.last_clients);
+            for (client, habits) in clients.iter_mut().zip(habits) {
+                client.on_drain(network, self.scenario.unhindered_max(habits));
+            }
         }
         for seat in &self.seats {
             let _ = seat.mailer.post(Mail::Drain);
