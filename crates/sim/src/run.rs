@@ -85,6 +85,7 @@ pub struct Sim {
     world: Rc<RefCell<World>>,
     seats: Vec<Seat>,
     plan: Arc<Plan>,
+    registry: Arc<Registry>,
     random: Random,
     turns: u64,
     /// When a fault may explain that nothing moves.
@@ -144,7 +145,7 @@ impl Sim {
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
         let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
-        Self { scenario, world, seats, plan, random, turns: 0, calm_from, next_audit: 0 }
+        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0 }
     }
 
     /// Runs to the end.
@@ -434,6 +435,12 @@ impl Sim {
         let resting = world.clients.iter().filter(|client| client.is_connected()).count();
         if sessions != resting {
             return Err(format!("{sessions} sessions for {resting} clients"));
+        }
+        let pools = 0..self.scenario.topology.pools().len();
+        let counted: u64 = pools.map(|p| self.registry.pool_totals(p).clients_connected).sum();
+        if counted != sessions as u64 || self.plan.clients.len() != sessions {
+            let listed = self.plan.clients.len();
+            return Err(format!("{sessions} sessions, {counted} counted, {listed} listed"));
         }
         let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
         let links = links * self.seats.len();
