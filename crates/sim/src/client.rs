@@ -66,6 +66,8 @@ pub struct Habits {
     pub cut_percent: u64,
     /// Whether it uses the commands Keyway answers itself.
     pub local_commands: bool,
+    /// Whether clients close each other's connections.
+    pub may_be_killed: bool,
     /// Whether it sometimes asks not to be answered.
     pub silences: bool,
 }
@@ -80,6 +82,7 @@ enum Ask {
     Delete { keys: Vec<usize> },
     Exists { keys: Vec<usize> },
     Refused { contains: Vec<u8> },
+    AtMost(i64),
     Crossing { keys: Vec<usize> },
     BrokenFrame,
 }
@@ -89,6 +92,10 @@ struct Expected {
     asked_at: Nanos,
     database: usize,
     circumstances: Vec<Circumstances>,
+    /// It asked not to be answered.
+    is_silent: bool,
+    /// Where it ends among all bytes of its connection.
+    end: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,16 +128,22 @@ pub struct Client {
     cut_at: Option<u32>,
     phase: Phase,
     output: Vec<u8>,
+    /// Bytes of the connection that the network has taken.
+    written: u64,
     input: Vec<u8>,
     expected: VecDeque<Expected>,
     databases: Vec<Keys>,
     database: usize,
+    /// What is asked now is not to be answered.
+    is_silent: bool,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
     tags: u64,
     /// Workers are being stopped: being cut off is no violation any more.
-    pub draining: bool,
+    draining: bool,
+    /// Replies it must still get although workers are being stopped.
+    owed: usize,
     random: Random,
 }
 
@@ -147,15 +160,18 @@ impl Client {
             cut_at: None,
             phase: Phase::Running,
             output: Vec::new(),
+            written: 0,
             input: Vec::new(),
             expected: VecDeque::new(),
             databases: Vec::new(),
             database: 0,
+            is_silent: false,
             read_from: 0,
             write_from: 0,
             last_progress: 0,
             tags: 0,
             draining: false,
+            owed: 0,
             random,
         }
     }
@@ -174,6 +190,21 @@ impl Client {
     /// nothing is awaited.
     pub fn waiting_since(&self) -> Option<Nanos> {
         (self.conn.is_some() && !self.is_done()).then_some(self.last_progress)
+    }
+
+    /// Workers are being stopped. What has reached them by now must still be
+    /// answered, if it is so little that nothing but the client's own reading
+    /// can stand in the way: at most `most` requests.
+    pub fn on_drain(&mut self, network: &Network, most: usize) {
+        self.draining = true;
+        let Some(conn) = self.conn else { return };
+        let (under_way, is_taken) = network.under_way(conn, INITIATOR);
+        if !is_taken || self.expected.len() > most {
+            return;
+        }
+        let arrived = self.written - under_way as u64;
+        let loud = self.expected.iter().filter(|expected| !expected.is_silent);
+        self.owed = loud.filter(|expected| expected.end <= arrived).count();
     }
 
     /// What it waits for, for a report.
@@ -234,6 +265,7 @@ impl Client {
             .then(|| self.random.below(u64::from(self.habits.requests).max(1)) as u32);
         self.database = 0;
         self.last_progress = network.now;
+        self.written = 0;
         self.output.clear();
         self.input.clear();
         if !self.expected.is_empty() || self.databases.is_empty() {
@@ -276,7 +308,10 @@ impl Client {
 
     fn expect(&mut self, now: Nanos, ask: Ask, circumstances: Vec<Circumstances>) {
         let database = self.database;
-        self.expected.push_back(Expected { ask, asked_at: now, database, circumstances });
+        let is_silent = self.is_silent;
+        let end = self.written + self.output.len() as u64;
+        let expected = Expected { ask, asked_at: now, database, circumstances, is_silent, end };
+        self.expected.push_back(expected);
     }
 
     fn read(&mut self, network: &mut Network, ledger: &mut Ledger) {
@@ -301,17 +336,21 @@ impl Client {
     }
 
     fn on_end(&mut self, is_reset: bool, network: &mut Network, ledger: &mut Ledger) {
-        let may_lose = match self.phase {
-            Phase::Leaving { may_lose } => may_lose,
-            Phase::HalfClosed => false,
-            _ => self.draining,
+        let is_missing = self.expected.iter().any(|expected| !expected.is_silent);
+        let may_close = self.draining || self.habits.may_be_killed;
+        let (is_due, may_lose) = match self.phase {
+            Phase::Leaving { may_lose } => (true, may_lose),
+            Phase::HalfClosed => (true, false),
+            _ => (may_close, may_close),
         };
-        let is_due = matches!(self.phase, Phase::Leaving { .. } | Phase::HalfClosed);
-        if !is_due && !self.draining {
+        if !is_due {
             let what = if is_reset { "reset" } else { "closed" };
             ledger.fail(|| format!("the connection was {what}: {}", self.describe()));
-        } else if !self.expected.is_empty() && !may_lose && !self.draining {
+        } else if is_missing && !may_lose && !may_close {
             ledger.fail(|| format!("closed with replies missing: {}", self.describe()));
+        } else if self.owed > 0 && !is_reset && !self.habits.may_be_killed {
+            let owed = self.owed;
+            ledger.fail(|| format!("stopped with {owed} replies owed: {}", self.describe()));
         }
         self.disconnect(network, false);
     }
@@ -339,9 +378,13 @@ impl Client {
             if most > 0 {
                 let count = self.random.between(1, most as u64);
                 for _ in 0..count {
-                    self.ask(network.now, ledger);
+                    match self.habits.silences && self.random.percent(3) {
+                        true => self.ask_in_silence(network.now, ledger),
+                        false => self.ask(network.now, ledger),
+                    }
                     self.requests_left -= 1;
                 }
+                self.settle_silent(ledger);
             }
         }
         if !self.output.is_empty() {
@@ -351,6 +394,7 @@ impl Client {
                 Sent::Taken(0) => {}
                 Sent::Taken(taken) => {
                     self.output.drain(..taken);
+                    self.written += taken as u64;
                     self.last_progress = network.now;
                 }
                 // The end is noticed by reading.
@@ -428,11 +472,43 @@ impl Client {
         }
     }
 
+    /// Some requests that are not to be answered.
+    fn ask_in_silence(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let is_one = self.random.percent(50);
+        let mode: &[u8] = if is_one { b"SKIP" } else { b"OFF" };
+        write_request(&mut self.output, &[b"CLIENT", b"REPLY", mode]);
+        let count = if is_one { 1 } else { self.random.between(0, 5) };
+        self.is_silent = true;
+        for _ in 0..count {
+            self.ask(now, ledger);
+        }
+        self.is_silent = false;
+        if !is_one {
+            write_request(&mut self.output, &[b"CLIENT", b"REPLY", b"ON"]);
+            self.expect(now, Ask::Exactly(ok()), Vec::new());
+        }
+    }
+
+    /// Whatever was asked in silence, with everything before it answered, may
+    /// have been executed.
+    fn settle_silent(&mut self, ledger: &mut Ledger) {
+        while self.expected.front().is_some_and(|expected| expected.is_silent) {
+            if let Some(expected) = self.expected.pop_front() {
+                self.settle(&expected, Fate::Maybe, ledger);
+            }
+        }
+    }
+
     fn ask_local(&mut self, now: Nanos) {
         self.tags += 1;
         let tag = format!("tag-{}-{}", self.index, self.tags);
         let echo = Ask::Exactly(Value::Bulk(Some(tag.clone().into_bytes())));
-        match self.random.below(5) {
+        match self.random.below(if self.habits.may_be_killed { 6 } else { 5 }) {
+            5 => {
+                let id = self.random.between(1, 40).to_string();
+                write_request(&mut self.output, &[b"CLIENT", b"KILL", b"ID", id.as_bytes()]);
+                self.expect(now, Ask::AtMost(1), Vec::new());
+            }
             0 => {
                 write_request(&mut self.output, &[b"ECHO", tag.as_bytes()]);
                 self.expect(now, echo, Vec::new());
@@ -588,6 +664,7 @@ impl Ask {
             Ask::Delete { .. } => "DEL",
             Ask::Exists { .. } => "EXISTS",
             Ask::Refused { .. } => "an unknown command",
+            Ask::AtMost(_) => "CLIENT KILL",
             Ask::Crossing { .. } => "SDIFF",
             Ask::BrokenFrame => "a broken frame",
         }

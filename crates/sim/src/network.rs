@@ -628,6 +628,17 @@ impl Network {
         self.conns[conn].sides[1 - side].closed
     }
 
+    /// Bytes this side has written that have not reached the other, and whether
+    /// the other side is a worker that has taken the connection.
+    pub fn under_way(&self, conn: ConnId, side: usize) -> (usize, bool) {
+        let Conn { pipes, sides } = &self.conns[conn];
+        let pieces = pipes[side].under_way.iter().map(|piece| match piece {
+            Piece::Data(bytes) => bytes.len(),
+            Piece::End | Piece::Reset => 0,
+        });
+        (pieces.sum(), sides[1 - side].token.is_some())
+    }
+
     /// Names a worker's socket; its events start here.
     pub fn watch(&mut self, worker: usize, socket: Socket, token: Token) {
         let (conn, side) = end_of(socket);

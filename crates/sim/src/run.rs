@@ -85,6 +85,7 @@ pub struct Sim {
     world: Rc<RefCell<World>>,
     seats: Vec<Seat>,
     plan: Arc<Plan>,
+    registry: Arc<Registry>,
     random: Random,
     turns: u64,
     /// When a fault may explain that nothing moves.
@@ -144,7 +145,7 @@ impl Sim {
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
         let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
-        Self { scenario, world, seats, plan, random, turns: 0, calm_from, next_audit: 0 }
+        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0 }
     }
 
     /// Runs to the end.
@@ -206,6 +207,7 @@ impl Sim {
             if done(self, now) {
                 return Ok(());
             }
+            self.interfere(now);
             let first = self.random.index(self.seats.len());
             let count = self.seats.len();
             let runnable = (0..count)
@@ -215,6 +217,25 @@ impl Sim {
                 Some(index) => self.take_turn(index)?,
                 None => self.pass_time()?,
             }
+        }
+    }
+
+    /// What the process around the workers does to them.
+    fn interfere(&mut self, now: Nanos) {
+        for &(from, until) in &self.scenario.exhaustions {
+            if (from..until).contains(&now) {
+                for station in &mut self.world.borrow_mut().network.stations {
+                    station.exhausted_until = until;
+                }
+            }
+        }
+        while self.scenario.handovers.last().is_some_and(|&at| at <= now) {
+            self.scenario.handovers.pop();
+            let from = self.random.index(self.seats.len());
+            let to = self.seats[(from + 1) % self.seats.len()].mailer.clone();
+            let count = self.random.between(1, 6) as usize;
+            // A full mailbox only means that nothing is handed over.
+            let _ = self.seats[from].mailer.post(Mail::GiveAway { count, to });
         }
     }
 
@@ -415,6 +436,12 @@ impl Sim {
         if sessions != resting {
             return Err(format!("{sessions} sessions for {resting} clients"));
         }
+        let pools = 0..self.scenario.topology.pools().len();
+        let counted: u64 = pools.map(|p| self.registry.pool_totals(p).clients_connected).sum();
+        if counted != sessions as u64 || self.plan.clients.len() != sessions {
+            let listed = self.plan.clients.len();
+            return Err(format!("{sessions} sessions, {counted} counted, {listed} listed"));
+        }
         let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
         let links = links * self.seats.len();
         let sockets = world.network.worker_sockets;
@@ -429,7 +456,11 @@ impl Sim {
         let slack = SECOND / 2;
         {
             let mut world = self.world.borrow_mut();
-            world.clients.iter_mut().for_each(|client| client.draining = true);
+            let World { network, clients, .. } = &mut *world;
+            let habits = self.scenario.clients.iter().chain(&self.scenario.last_clients);
+            for (client, habits) in clients.iter_mut().zip(habits) {
+                client.on_drain(network, self.scenario.unhindered_max(habits));
+            }
         }
         for seat in &self.seats {
             let _ = seat.mailer.post(Mail::Drain);

@@ -54,7 +54,7 @@ pub struct Scenario {
     pub service: Nanos,
     /// When the workers are told to stop, if that is before the end.
     pub drain_at: Option<Nanos>,
-    /// When clients are handed from one worker to another.
+    /// When clients are handed from one worker to another, the last first.
     pub handovers: Vec<Nanos>,
     /// When workers have no descriptor left for a while: from, until.
     pub exhaustions: Vec<(Nanos, Nanos)>,
@@ -129,6 +129,10 @@ impl Scenario {
         if workers > 1 {
             let count = random.below(8);
             scenario.handovers = (0..count).map(|_| within(&mut random)).collect();
+            scenario.handovers.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        if !options.is_defective() && random.percent(10) {
+            scenario.clients.iter_mut().for_each(|habits| habits.may_be_killed = true);
         }
         if !calm && random.percent(20) {
             let from = within(&mut random);
@@ -171,6 +175,7 @@ impl Scenario {
             password: None,
             cut_percent: 0,
             local_commands: false,
+            may_be_killed: false,
             silences: false,
         };
         Self {
@@ -266,8 +271,9 @@ impl Scenario {
             databases,
             password: self.passwords[pool].clone(),
             cut_percent: random.pick(&[0, 0, 30]),
-            local_commands: LOCAL_COMMANDS,
-            silences: LOCAL_COMMANDS && random.percent(20),
+            local_commands: true,
+            may_be_killed: false,
+            silences: random.percent(20),
         }
     }
 
@@ -291,6 +297,23 @@ impl Scenario {
             let aftermath = aftermath(pool);
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
+    }
+
+    /// Most requests of one client that never have to wait for anything but
+    /// their servers; none where faults may.
+    pub fn unhindered_max(&self, habits: &Habits) -> usize {
+        if !self.faults.is_empty() {
+            return 0;
+        }
+        let reply_len = 6 * (habits.value_len + 100);
+        let limits = &self.limits;
+        let output = limits.session_output_len_soft as usize / 2 / reply_len;
+        let input = limits.read_len_per_turn as usize / 2 / reply_len;
+        let shared = limits.link_in_flight_max as usize / 2 / self.clients.len().max(1);
+        let unsent =
+            limits.link_output_len_max as usize / 2 / self.clients.len().max(1) / reply_len;
+        let own = limits.session_in_flight_max as usize / 2;
+        output.min(input).min(shared).min(unsent).min(own)
     }
 
     /// Most attempts to connect to a server of a pool within a second, with
@@ -317,9 +340,6 @@ impl Scenario {
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
     }
 }
-
-/// Whether clients use the commands Keyway answers itself.
-const LOCAL_COMMANDS: bool = true;
 
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
@@ -432,9 +452,9 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
 
 fn password_of(pool: &Pool) -> Option<String> {
     match &pool.kind {
-        PoolKind::Sharded(pool) if LOCAL_COMMANDS => {
+        PoolKind::Sharded(pool) => {
             pool.password.as_ref().map(|password| password.expose().to_owned())
         }
-        _ => None,
+        PoolKind::Store => None,
     }
 }

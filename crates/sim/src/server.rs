@@ -73,7 +73,7 @@ struct ServerConn {
 pub struct Server {
     index: usize,
     pool: usize,
-    /// Database that stands for the clients' database 0.
+    /// Database that is the clients' database 0; they count from there.
     base_database: u32,
     password: Option<Vec<u8>>,
     databases: BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -526,8 +526,7 @@ impl Server {
     /// Every key says which database it is meant for, and hashing says which
     /// server.
     fn check_place(&self, database: u32, key: &[u8], ledger: &mut Ledger) {
-        let asked = key_database(key);
-        let meant = if asked == 0 { self.base_database } else { asked };
+        let meant = self.base_database + key_database(key);
         if meant != database {
             ledger.fail(|| format!("{} was used in database {database}", clip(key)));
         }

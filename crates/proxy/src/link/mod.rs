@@ -221,8 +221,9 @@ impl Link {
             reply::bulk(out, password.as_bytes());
             left += 1;
         }
-        let last = options.databases.saturating_sub(1);
-        let selects = [(last > 0, last), (last > 0 || options.database != 0, options.database)];
+        let others = options.databases > 1;
+        let last = options.database + options.databases.saturating_sub(1);
+        let selects = [(others, last), (others || options.database != 0, options.database)];
         for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
             reply::array(out, 2);
             reply::bulk(out, b"SELECT");

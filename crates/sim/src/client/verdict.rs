@@ -25,6 +25,8 @@ impl Client {
                         });
                         return;
                     }
+                    self.owed = self.owed.saturating_sub(1);
+                    self.settle_silent(ledger);
                 }
                 Ok(None) => break,
                 Err(fault) => {
@@ -95,6 +97,7 @@ impl Client {
                 }
                 Ok(())
             }
+            (Ask::AtMost(most), Value::Integer(count)) if (0..=*most).contains(count) => Ok(()),
             (Ask::Increment { counter }, Value::Integer(count)) => {
                 counters[*counter].check(ledger, pool, *count, asked[0])
             }
@@ -188,7 +191,7 @@ impl Client {
             | Ask::Delete { keys }
             | Ask::Exists { keys }
             | Ask::Crossing { keys } => keys.iter().map(|&key| strings[key].name.clone()).collect(),
-            Ask::Exactly(_) | Ask::Refused { .. } | Ask::BrokenFrame => Vec::new(),
+            Ask::Exactly(_) | Ask::Refused { .. } | Ask::AtMost(_) | Ask::BrokenFrame => Vec::new(),
         }
     }
 
