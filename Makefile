@@ -22,8 +22,9 @@ check: ## formatting, lints, and who may import whom
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo run --quiet --locked --package keyway-testkit --bin layer_check
 
-bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine)
-	@scripts/bench.sh
+bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine; ARGS=--help)
+	@cargo build --release --locked --package keyway --package keyway-bench
+	@"$(CARGO_TARGET_DIR)/release/keyway-peer-bench" $(ARGS)
 
 fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 	@scripts/fuzz.sh $(or $(SECONDS),20)

@@ -5,6 +5,8 @@
 //! first: `cli` (what can be typed), `serve` (how a process comes up and goes
 //! down) and `workers` (threads, added while busy).
 
+#![forbid(unsafe_code)]
+
 mod admin;
 mod cli;
 mod facts;

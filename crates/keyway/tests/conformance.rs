@@ -18,7 +18,9 @@ struct Systems {
 impl Systems {
     fn start() -> Systems {
         let servers = RedisServer::start_many(4);
-        let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+        // 512 MB take their time.
+        let pool = Pool::over("main", &servers).with("timeout", "\"60s\"");
+        let pools = vec![Pool::store("local"), pool];
         let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
         Systems { keyway, reference: RedisServer::start(), _servers: servers }
     }

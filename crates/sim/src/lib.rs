@@ -28,6 +28,7 @@ mod value;
 mod wire;
 mod world;
 
+pub use client::{Habits, Mix};
 pub use io::SimIo;
 pub use many::{Summary, run_many};
 pub use random::Random;

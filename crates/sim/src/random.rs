@@ -10,7 +10,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,7 +20,7 @@ impl Random {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A position in something of `len` places.
@@ -37,7 +37,7 @@ impl Random {
     /// order of magnitude. `low` is not 0.
     pub fn scaled(&mut self, low: u64, high: u64) -> u64 {
         let span = (high as f64 / low as f64).ln();
-        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let unit = (self.bits() >> 11) as f64 / (1u64 << 53) as f64;
         ((low as f64 * (span * unit).exp()) as u64).clamp(low, high)
     }
 
@@ -53,6 +53,6 @@ impl Random {
 
     /// A sequence of its own, so that one part's draws do not shift another's.
     pub fn fork(&mut self) -> Random {
-        Random(self.next())
+        Random(self.bits())
     }
 }

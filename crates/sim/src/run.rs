@@ -119,9 +119,14 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
 }
 
 impl Sim {
-    /// Everything in its place, nothing has happened.
+    /// What `seed` decides, before anything has happened.
     pub fn new(seed: u64, options: &Options) -> Self {
-        let scenario = Scenario::new(seed, options);
+        Self::of(Scenario::new(seed, options), seed, options)
+    }
+
+    /// A scenario before anything has happened; `seed` is for what is drawn
+    /// on the way.
+    pub fn of(scenario: Scenario, seed: u64, options: &Options) -> Self {
         let mut random = Random::new(!seed);
         let plan = plan(&scenario, seed);
         let world = Rc::new(RefCell::new(build_world(&scenario, &plan, options, &mut random)));
@@ -133,7 +138,7 @@ impl Sim {
             plan.mailers.lock().push(mailer.clone());
             let io = SimIo::new(Rc::clone(&world), index, &mailbox).expect("a descriptor");
             let cells = registry.start_worker().expect("cells for each worker");
-            let worker = Worker::new(io, Arc::clone(&plan), cells, mailbox, random.next());
+            let worker = Worker::new(io, Arc::clone(&plan), cells, mailbox, random.bits());
             let worker = Some(worker);
             seats.push(Seat { worker, mailer, asleep_until: None, spins: 0, turns: 0 });
         }
@@ -158,6 +163,14 @@ impl Sim {
         self.check_rest()?;
         self.drain()?;
         Ok(self.report())
+    }
+
+    /// Goes on until this many replies were checked.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run_replies(&mut self, replies: u64) -> Result<(), String> {
+        self.run_until(|sim, _| sim.world.borrow().ledger.replies >= replies)
     }
 
     fn report(&self) -> Report {
@@ -528,6 +541,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
         for address in addresses {
             let index = servers.len();
             network.names.insert(address.to_string(), index);
+            network.attempts_max[index] = scenario.attempts_max(pool);
             let password = pool.password.as_ref().map(|password| password.expose());
             let defect = options.defect.filter(|_| index == 0);
             let (place, service) = ((index, pool_index), scenario.service);

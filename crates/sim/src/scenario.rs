@@ -1,6 +1,6 @@
 //! From a seed to everything that is decided by chance before time starts.
 
-use crate::client::Habits;
+use crate::client::{Habits, Mix};
 use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
 use crate::random::Random;
 use crate::server::Defect;
@@ -63,7 +63,9 @@ pub struct Scenario {
 }
 
 /// The likelier ones more than once.
-const FAULTS: [FaultKind; 18] = [
+const FAULTS: [FaultKind; 20] = [
+    FaultKind::Hesitate,
+    FaultKind::AcceptAndClose,
     FaultKind::Stall,
     FaultKind::Stall,
     FaultKind::Stall,
@@ -135,6 +137,69 @@ impl Scenario {
         scenario
     }
 
+    /// Some clients that go on for ever in one way, on a network and servers
+    /// without surprises.
+    pub fn steady(mix: Mix, depth: usize, is_store: bool) -> Self {
+        let servers = ["10.0.0.0:6379", "10.0.0.1:6379", "10.0.0.2:6379"];
+        let servers = servers.map(|line| Server::parse(line).expect("a server line")).to_vec();
+        let kind = match is_store {
+            true => PoolKind::Store,
+            false => PoolKind::Sharded(ShardedPool {
+                timeout: Duration::from_secs(5),
+                ..ShardedPool::with_servers(servers)
+            }),
+        };
+        let pool = Pool { name: "pool".to_owned(), kind };
+        let client = Habits {
+            pool: 0,
+            listener: 0,
+            is_store,
+            mix,
+            requests: u32::MAX,
+            connections: 1,
+            depth,
+            batch: depth,
+            pause: 100 * MICRO,
+            read_len: 1 << 40,
+            // Requests arrive whole.
+            write_len: 1 << 40,
+            value_len: 100,
+            large_len: 100,
+            keys: 20,
+            tagged: false,
+            databases: 1,
+            password: None,
+            cut_percent: 0,
+            local_commands: false,
+            silences: false,
+        };
+        Self {
+            limits: Limits::default(),
+            network: NetworkOptions {
+                latency: (10 * MICRO, 30 * MICRO),
+                capacity: 64 << 10,
+                read_len: 64 << 10,
+                events_max: 256,
+                short_writes: 0,
+                splits: 0,
+                reset_discards: false,
+                dropped_edge: None,
+            },
+            topology: Topology::new(Epoch(1), vec![pool]),
+            passwords: vec![None],
+            workers: 1,
+            clients: vec![client; 8],
+            last_clients: Vec::new(),
+            starts: vec![START; 8],
+            faults: Vec::new(),
+            service: 5 * MICRO,
+            drain_at: None,
+            handovers: Vec::new(),
+            exhaustions: Vec::new(),
+            value_len_max: 4096,
+        }
+    }
+
     fn add_clients(&mut self, random: &mut Random, options: &Options) {
         let large = (self.network.capacity * 20).min(300_000);
         let count = match options {
@@ -186,6 +251,7 @@ impl Scenario {
             pool,
             listener: pool as u16,
             is_store: matches!(self.topology.pools()[pool].kind, PoolKind::Store),
+            mix: Mix::All,
             requests,
             connections: random.between(1, 3) as u32,
             depth: depth as usize,
@@ -227,6 +293,13 @@ impl Scenario {
         }
     }
 
+    /// Most attempts to connect to a server of a pool within a second, with
+    /// all links in trouble: each waits at least half the shortest pause.
+    pub fn attempts_max(&self, pool: &ShardedPool) -> usize {
+        let links = usize::from(pool.server_connections) * self.workers;
+        links * (2 * SECOND / nanos(pool.reconnect_min) + 30) as usize
+    }
+
     /// Most requests of probes that wait on a silent link: two each time one
     /// is due, until silence counts as death.
     pub fn probes_max(&self) -> usize {
@@ -246,7 +319,7 @@ impl Scenario {
 }
 
 /// Whether clients use the commands Keyway answers itself.
-const LOCAL_COMMANDS: bool = false;
+const LOCAL_COMMANDS: bool = true;
 
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos

@@ -48,6 +48,9 @@ fn line(buf: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((&buf[at..at + len], at + len + 2))
 }
 
+/// Something read, and where the next starts; `None` while it is not whole.
+pub type Parsed<T> = Result<Option<(T, usize)>, String>;
+
 fn number(text: &[u8]) -> Result<i64, String> {
     std::str::from_utf8(text)
         .ok()
@@ -60,7 +63,7 @@ fn number(text: &[u8]) -> Result<i64, String> {
 ///
 /// # Errors
 /// What is not RESP about it.
-pub fn parse_value(buf: &[u8], at: usize) -> Result<Option<(Value, usize)>, String> {
+pub fn parse_value(buf: &[u8], at: usize) -> Parsed<Value> {
     let Some(&first) = buf.get(at) else { return Ok(None) };
     let Some((text, next)) = line(buf, at + 1) else { return Ok(None) };
     let value = match first {
@@ -104,7 +107,7 @@ pub fn parse_value(buf: &[u8], at: usize) -> Result<Option<(Value, usize)>, Stri
 ///
 /// # Errors
 /// What is not a request about it: a proxy must never send that.
-pub fn parse_request(buf: &[u8], at: usize) -> Result<Option<(Vec<Vec<u8>>, usize)>, String> {
+pub fn parse_request(buf: &[u8], at: usize) -> Parsed<Vec<Vec<u8>>> {
     match parse_value(buf, at)? {
         None => Ok(None),
         Some((Value::Array(Some(items)), next)) => {

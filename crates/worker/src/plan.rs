@@ -63,7 +63,7 @@ pub struct PoolPlan {
     pub name: String,
     /// Databases a client may select.
     pub databases: u32,
-    /// Clients at once, over all workers; 0 for no bound but the process's.
+    /// Clients at once, per worker; 0 for no bound but [`Limits::clients_max`].
     pub clients_max: u32,
     /// What serves it.
     pub kind: PoolKind,
@@ -98,6 +98,7 @@ impl PoolKind {
         let options = Arc::new(LinkOptions {
             password: pool.password.as_ref().map(|password| password.expose().to_owned()),
             database: pool.database,
+            databases: pool.databases_allowed,
             timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
             connect_timeout: pool.connect_timeout,
             backoff_min: pool.reconnect_min,

@@ -29,6 +29,10 @@ pub struct LinkOptions {
     pub password: Option<String>,
     /// Database selected after connecting.
     pub database: u32,
+    /// How many databases clients may select, from 0 on. With more than one
+    /// the handshake makes sure that the last exists: a request must never
+    /// run on another database because its `SELECT` was refused.
+    pub databases: u32,
     /// How long a request may wait for its reply; `None`: for ever.
     pub timeout: Option<Duration>,
     /// How long connecting and the handshake may take.
@@ -91,8 +95,10 @@ pub struct Link {
     pub database: Option<u32>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
-    /// Failed attempts to connect since the last success.
+    /// Attempts to connect since the backend last answered a request.
     failures: u32,
+    /// The backend has answered a request on this connection.
+    answered: bool,
     /// The socket took less than was offered.
     pub send_blocked: bool,
     /// In the worker's list of links with output.
@@ -128,6 +134,7 @@ impl Default for Link {
             database: None,
             progress: Time(0),
             failures: 0,
+            answered: false,
             send_blocked: false,
             is_dirty: false,
         }
@@ -146,11 +153,12 @@ impl Link {
         self.fifo.len()
     }
 
-    /// Whether somebody waits for a reply that is not overdue already: if not,
-    /// no timeout of a request is pending.
+    /// Whether the connection stands and somebody waits for a reply that is
+    /// not overdue yet. If not, the next request may need a connection, and
+    /// has the earliest timeout.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        self.fifo.len() > self.abandoned
+        self.fifo.len() > self.abandoned && self.state == LinkState::Ready
     }
 
     /// Bytes not sent yet.
@@ -208,10 +216,12 @@ impl Link {
             reply::bulk(out, password.as_bytes());
             left += 1;
         }
-        if options.database != 0 {
+        let last = options.databases.saturating_sub(1);
+        let selects = [(last > 0, last), (last > 0 || options.database != 0, options.database)];
+        for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
             reply::array(out, 2);
             reply::bulk(out, b"SELECT");
-            reply::bulk(out, options.database.to_string().as_bytes());
+            reply::bulk(out, database.to_string().as_bytes());
             left += 1;
         }
         self.progress = now;
@@ -220,9 +230,13 @@ impl Link {
             0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
-        if left == 0 {
-            self.failures = 0;
-        }
+        self.answered = false;
+    }
+
+    /// Whether the backend has answered a request on this connection: until
+    /// then it may be one that accepts and closes.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Buffer to append one request to; follow with [`Link::enqueue`].
@@ -312,6 +326,10 @@ impl Link {
                     let Some(mut exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
+                    if !self.answered {
+                        self.answered = true;
+                        self.failures = 0;
+                    }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
                         exchange.owner = Owner::None;
@@ -338,10 +356,7 @@ impl Link {
             return Err(BackendFault::Handshake);
         }
         self.state = match left - 1 {
-            0 => {
-                self.failures = 0;
-                LinkState::Ready
-            }
+            0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
         Ok(())
@@ -505,6 +520,7 @@ impl Link {
         self.output.keep_last(kept_len);
         self.database = None;
         self.abandoned = 0;
+        self.answered = false;
         self.handshake.clear();
         self.input = Vec::new();
         self.input_needed = 0;
@@ -535,6 +551,7 @@ mod tests {
         LinkOptions {
             password: None,
             database: 0,
+            databases: 1,
             timeout: Some(Duration::from_millis(400)),
             connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(50),
@@ -693,6 +710,19 @@ mod tests {
             link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
         };
         assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn the_handshake_makes_sure_of_the_last_database() {
+        let options = LinkOptions { databases: 16, ..options() };
+        let mut link = Link::default();
+        link.on_connecting(&options, at(0));
+        link.on_connected(&options, at(0));
+        let (last, own) =
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
+        assert_eq!(link.unsent(), [&last[..], own].concat());
+        let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
+        assert_eq!(refused, Err(BackendFault::Handshake));
     }
 
     #[test]

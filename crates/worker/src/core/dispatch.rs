@@ -3,7 +3,7 @@ use super::pools::PoolState;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Flags, Request, store_serves};
+use keyway_command::{Args, Flags, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{Busy, Internal, Owner, ReplyMode, Session, write_crossslot, write_fault};
 use keyway_resp::reply;
@@ -111,6 +111,7 @@ impl Plane {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
             true => Owner::None,
         };
+        Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
         Step::Started
     }
@@ -188,14 +189,13 @@ impl Plane {
             pool: session.pool,
         };
         let after = local::answer(request, &mut context, &mut out);
-        // CLIENT REPLY ON is itself answered; OFF and SKIP are not.
-        if Self::is_silent(session) {
-            if was_silent {
-                Self::end_skip(session);
-            }
-        } else {
+        // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
+        // about the request behind it.
+        if !Self::is_silent(session) {
             let place = busy.order.reserve();
             busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
+        } else if was_silent && request.command.verb != Verb::ClientReply {
+            Self::end_skip(session);
         }
         self.scratch = out;
         match after {

@@ -1,5 +1,5 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -20,26 +20,35 @@ impl Core {
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut trouble = None;
-        // A probe is at most FLUSHALL and PING, and a refused SELECT need be
-        // told once.
-        let mut internal = [None; 2];
+        let (mut select_refused, mut flush_refused, mut probe) = (false, false, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             trouble = reason;
+            let refused = kind == Kind::Error;
             match exchange.owner {
-                Owner::Internal(which) => {
-                    let free = usize::from(internal[0].is_some());
-                    internal[free] = Some((which, kind));
+                Owner::Internal(Internal::Select) => select_refused |= refused,
+                Owner::Internal(Internal::Flush) => flush_refused |= refused,
+                Owner::Internal(Internal::Probe) => probe = Some(!refused),
+                // It ran on another database than its own.
+                _ if select_refused => {
+                    let (fault, sent) = (BackendFault::Handshake, Sent::Maybe);
+                    let fault = Fault::Backend { fault, sent };
+                    plane.fail(sessions, (pool, backend), exchange, fault);
                 }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
+        if select_refused {
+            return Err(BackendFault::Handshake);
+        }
         if !was_ready {
             plane.after_handshake(index, slot);
         }
         plane.after_replies(index, slot, trouble);
-        for (which, kind) in internal.into_iter().flatten() {
-            plane.on_internal_reply(slot, which, kind);
+        if flush_refused || probe == Some(false) {
+            plane.on_rejoin_failed(slot, trouble.unwrap_or(FailureReason::Handshake));
+        } else if probe == Some(true) {
+            plane.on_rejoined(slot);
         }
         release_waiting(sessions, plane, slot);
         Ok(())
@@ -132,9 +141,7 @@ impl Plane {
         let before = busy.undelivered();
         busy.order.complete(sequence, busy.output.buf(), write);
         busy.note_reply(busy.undelivered().saturating_sub(before));
-        if !busy.output.is_empty() {
-            self.mark_session_dirty(key, session);
-        } else if session.is_overgrown(&self.plan.limits) {
+        if !busy.output.is_empty() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
         if session.paused && !session.waits_for_link {
@@ -228,25 +235,6 @@ impl Plane {
         match trouble {
             None => self.note_success(slot),
             Some(reason) => self.note_failure(index, slot, reason),
-        }
-    }
-
-    #[cold]
-    fn on_internal_reply(&mut self, slot: &mut LinkSlot, which: Internal, kind: Kind) {
-        match (which, kind) {
-            (Internal::Select, Kind::Error) => {
-                let backend = self.describe_backend(slot.pool, slot.backend);
-                tracing::warn!(
-                    backend,
-                    "SELECT was refused: the server has fewer databases than the pool allows"
-                );
-            }
-            (Internal::Select, _) => {}
-            (Internal::Flush | Internal::Probe, Kind::Error) => {
-                self.on_rejoin_failed(slot, FailureReason::Handshake);
-            }
-            (Internal::Flush, _) => {}
-            (Internal::Probe, _) => self.on_rejoined(slot),
         }
     }
 }

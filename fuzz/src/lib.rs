@@ -1,0 +1,31 @@
+//! The fuzz targets, as plain functions from bytes to "did not panic".
+//!
+//! Each module holds one target: what it feeds to which machine, and the model
+//! or law it checks. `targets/` wraps them for libFuzzer, `tests/replay.rs`
+//! plays the checked-in seeds through them with any toolchain. An input is
+//! read through [`Choices`], so that any bytes whatever mean something.
+
+mod choices;
+pub mod command_keys;
+pub mod config_text;
+mod laws;
+pub mod link_ops;
+pub mod resp_reply;
+pub mod resp_request;
+pub mod session_ops;
+pub mod store_ops;
+pub mod worker_ops;
+
+pub use choices::Choices;
+
+/// Every target with its name.
+pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+    ("command_keys", command_keys::run),
+    ("config_text", config_text::run),
+    ("link_ops", link_ops::run),
+    ("resp_reply", resp_reply::run),
+    ("resp_request", resp_request::run),
+    ("session_ops", session_ops::run),
+    ("store_ops", store_ops::run),
+    ("worker_ops", worker_ops::run),
+];

@@ -1,0 +1,249 @@
+//! One link, driven in any order its worker could drive it, against a plain
+//! queue: every exchange has exactly one outcome, replies go to whom they
+//! belong, and the bytes on the wire are those of the requests in flight.
+
+use crate::Choices;
+use crate::laws::shown;
+use keyway_base::{BackendFault, Key, Limits, Sent, Time};
+use keyway_proxy::{Internal, Link, LinkOptions, LinkState, Owner};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let mut driver = Driver::new(&mut choices);
+    while !choices.is_over() {
+        driver.step(&mut choices);
+        driver.check();
+    }
+    driver.finish();
+}
+
+/// A request that the link holds.
+struct Asked {
+    id: u32,
+    bytes: Vec<u8>,
+    owner: Owner,
+    started: Time,
+    /// Answered already, with a timeout.
+    expired: bool,
+}
+
+struct Driver {
+    link: Link,
+    options: LinkOptions,
+    limits: Limits,
+    now: Time,
+    held: VecDeque<Asked>,
+    /// What is to be sent on this connection, from its first request on.
+    wire: Vec<u8>,
+    sent: usize,
+    next_id: u32,
+    /// Outcomes so far, by id: each request has one in the end.
+    outcomes: Vec<u8>,
+}
+
+impl Driver {
+    fn new(choices: &mut Choices) -> Self {
+        let options = LinkOptions {
+            password: choices.flip().then(|| "secret".to_owned()),
+            database: choices.below(2) as u32,
+            timeout: choices.flip().then(|| Duration::from_millis(400)),
+            connect_timeout: Duration::from_millis(300),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+        };
+        let limits = Limits { reply_len_max: 64, reply_depth_max: 3, ..Limits::default() };
+        Self {
+            link: Link::default(),
+            options,
+            limits,
+            now: Time(1),
+            held: VecDeque::new(),
+            wire: Vec::new(),
+            sent: 0,
+            next_id: 0,
+            outcomes: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, choices: &mut Choices) {
+        match choices.below(10) {
+            0..=2 => self.ask(choices),
+            3 => self.advance(choices),
+            4 | 5 => self.answer(choices),
+            6 => self.input(choices.bytes(40)),
+            7 => self.pass_time(choices),
+            8 if matches!(self.link.state(), LinkState::Connecting { .. }) => {
+                self.link.on_connected(&self.options, self.now);
+            }
+            9 if choices.below(4) == 0 && self.is_connection() => self.lose(choices.byte()),
+            _ => {}
+        }
+    }
+
+    fn is_connection(&self) -> bool {
+        !matches!(self.link.state(), LinkState::Idle | LinkState::Backoff { .. })
+    }
+
+    fn ask(&mut self, choices: &mut Choices) {
+        if self.link.is_down(self.now) {
+            return;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.outcomes.push(0);
+        let owner = match choices.below(8) {
+            0 => Owner::None,
+            1 => Owner::Internal(Internal::Probe),
+            _ => Owner::Session { session: Key::NONE, sequence: id },
+        };
+        let bytes = [format!("<{id}:").as_bytes(), choices.bytes(20), b">"].concat();
+        self.link.request_buf().extend_from_slice(&bytes);
+        self.link.enqueue(owner, 0, bytes.len(), self.now);
+        self.wire.extend_from_slice(&bytes);
+        self.held.push_back(Asked { id, bytes, owner, started: self.now, expired: false });
+        if self.link.wants_connection(self.now) {
+            self.link.on_connecting(&self.options, self.now);
+        }
+    }
+
+    fn advance(&mut self, choices: &mut Choices) {
+        let len = choices.below(256).min(self.link.unsent().len());
+        if len == 0 {
+            return;
+        }
+        if self.link.state() == LinkState::Ready {
+            self.sent += len;
+        }
+        self.link.advance(len);
+    }
+
+    /// A reply such as the backend owes, cut in two.
+    fn answer(&mut self, choices: &mut Choices) {
+        let reply: &[u8] = match self.link.state() {
+            LinkState::Handshaking { .. } => b"+OK\r\n",
+            LinkState::Ready if !self.held.is_empty() => choices.pick(&[
+                &b"$3\r\nabc\r\n"[..],
+                b":1\r\n",
+                b"*2\r\n*1\r\n$-1\r\n+x\r\n",
+                b"-ERR\r\n",
+                b"$-1\r\n",
+            ]),
+            _ => return,
+        };
+        let (first, second) = reply.split_at(choices.below(reply.len()));
+        self.input(first);
+        if self.is_connection() {
+            self.input(second);
+        }
+    }
+
+    fn input(&mut self, bytes: &[u8]) {
+        if !matches!(self.link.state(), LinkState::Handshaking { .. } | LinkState::Ready)
+            || bytes.is_empty()
+        {
+            return;
+        }
+        let Driver { link, held, outcomes, limits, now, .. } = self;
+        let outcome = link.handle_input(bytes, limits, *now, |exchange, _, reply| {
+            assert!(!reply.is_empty() && reply.len() <= limits.reply_len_max as usize);
+            let asked = held.pop_front().expect("a reply for no request");
+            let owner = if asked.expired { Owner::None } else { asked.owner };
+            assert_eq!(exchange.owner, owner, "request {}", asked.id);
+            if !asked.expired {
+                outcomes[asked.id as usize] += 1;
+            }
+        });
+        if outcome.is_err() {
+            self.lose(0);
+        }
+    }
+
+    fn pass_time(&mut self, choices: &mut Choices) {
+        self.now = self.now + choices.span();
+        let due = self.link.deadline(&self.options).is_some_and(|deadline| deadline <= self.now);
+        let Driver { link, held, outcomes, options, now, .. } = self;
+        let mut acted = false;
+        let outcome = link.handle_timeout(options, *now, |exchange| {
+            let asked = held.iter_mut().find(|asked| !asked.expired).expect("nothing can expire");
+            assert_eq!(exchange.owner, asked.owner, "request {}", asked.id);
+            assert!(*now >= asked.started + Duration::from_millis(400));
+            asked.expired = true;
+            outcomes[asked.id as usize] += 1;
+            acted = true;
+        });
+        assert_eq!(due, acted || outcome.is_err(), "the deadline is when something happens");
+        match outcome {
+            Ok(()) => {
+                let next = self.link.deadline(&self.options);
+                assert!(next.is_none_or(|next| next > self.now), "a deadline that has passed");
+            }
+            Err(BackendFault::Connect | BackendFault::Timeout) => self.lose(0),
+            Err(fault) => panic!("{fault:?} by the clock"),
+        }
+    }
+
+    fn lose(&mut self, jitter: u8) {
+        let state = self.link.state();
+        let keep = state == LinkState::Ready;
+        let mut unsent_from = self.wire.len();
+        let mut lost = Vec::new();
+        self.link.on_lost(keep, |one| lost.push((one.exchange.owner, one.sent)));
+        // What is kept, counted from the end of the wire.
+        let mut kept = VecDeque::new();
+        let mut expected = Vec::new();
+        while let Some(asked) = self.held.pop_back() {
+            unsent_from = unsent_from.saturating_sub(asked.bytes.len());
+            let unsent = unsent_from >= self.sent;
+            if keep && unsent && !asked.expired && !matches!(asked.owner, Owner::Internal(_)) {
+                kept.push_front(asked);
+                continue;
+            }
+            let owner = if asked.expired { Owner::None } else { asked.owner };
+            expected.push((owner, if unsent { Sent::No } else { Sent::Maybe }));
+            if !asked.expired {
+                self.outcomes[asked.id as usize] += 1;
+            }
+        }
+        expected.reverse();
+        assert_eq!(lost, expected);
+        self.held = kept;
+        self.wire = self.held.iter().flat_map(|asked| asked.bytes.clone()).collect();
+        self.sent = 0;
+        if !keep {
+            self.link.on_backoff(&self.options, self.now, u64::from(jitter) << 20);
+        } else if !self.held.is_empty() {
+            self.link.on_connecting(&self.options, self.now);
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.link.in_flight(), self.held.len());
+        assert_eq!(self.link.unsent_len(), self.wire.len() - self.sent);
+        match self.link.state() {
+            LinkState::Ready => {
+                let unsent = self.link.unsent();
+                assert_eq!(shown(unsent), shown(&self.wire[self.sent..]));
+            }
+            LinkState::Handshaking { left, .. } => assert!((1..=2).contains(&left)),
+            _ => assert!(self.link.unsent().is_empty()),
+        }
+        assert!(self.outcomes.iter().all(|count| *count <= 1), "two outcomes of one request");
+    }
+
+    /// With the connection gone for good, everything has had its outcome.
+    fn finish(&mut self) {
+        if !self.is_connection() && self.held.is_empty() {
+            return;
+        }
+        self.link.on_lost(false, |_| ());
+        for asked in self.held.drain(..).filter(|asked| !asked.expired) {
+            self.outcomes[asked.id as usize] += 1;
+        }
+        assert_eq!(self.link.in_flight(), 0);
+        assert_eq!(self.link.unsent_len(), 0);
+        assert!(self.outcomes.iter().all(|count| *count == 1), "requests without an outcome");
+    }
+}

@@ -1,0 +1,185 @@
+//! Replies of one client, completed in any order and sent in any pieces,
+//! against a plain list; and replies to split requests joined into one.
+
+use crate::Choices;
+use crate::laws::{one_reply, shown};
+use keyway_base::{BackendFault, Fault, Sent};
+use keyway_command::Join as Rule;
+use keyway_proxy::{Join, Output, ReplyOrder};
+use keyway_resp::{Framing, Kind, frame_reply, reply};
+use std::collections::VecDeque;
+
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let mut client = Client::default();
+    while !choices.is_over() {
+        client.step(&mut choices);
+        client.check();
+    }
+    client.finish();
+}
+
+/// A reply's place, and the reply once it is there.
+struct Place {
+    sequence: u32,
+    reply: Option<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Client {
+    order: ReplyOrder,
+    output: Output,
+    /// What `order` ought to hold.
+    places: VecDeque<Place>,
+    /// What `output` ought to hold.
+    unsent: Vec<u8>,
+    replies: u32,
+}
+
+impl Client {
+    fn step(&mut self, choices: &mut Choices) {
+        match choices.below(8) {
+            0 | 1 => {
+                let sequence = self.order.reserve();
+                self.places.push_back(Place { sequence, reply: None });
+            }
+            2..=4 => {
+                let waiting: Vec<_> =
+                    (0..self.places.len()).filter(|&at| self.places[at].reply.is_none()).collect();
+                if !waiting.is_empty() {
+                    self.complete(choices.pick(&waiting), choices);
+                }
+            }
+            5 => {
+                let len = choices.below(1 << 16).min(self.output.len());
+                self.output.advance(len);
+                self.unsent.drain(..len);
+            }
+            6 => {
+                let mut bytes = choices.bytes(200).to_vec();
+                let taken = bytes.clone();
+                assert_eq!(self.output.swap_in(&mut bytes), self.unsent.is_empty());
+                if self.unsent.is_empty() {
+                    self.unsent = taken;
+                }
+            }
+            _ if self.order.is_empty() => self.order.shrink(),
+            _ => join(choices),
+        }
+    }
+
+    fn complete(&mut self, at: usize, choices: &mut Choices) {
+        // Mostly small; at times what outgrows the buffers that are kept.
+        let len = [3, 40, 500, 70_000][choices.below(4)];
+        let filler = [b'a' + (self.replies % 26) as u8].repeat(choices.below(len));
+        let reply = [self.replies.to_string().as_bytes(), &filler].concat();
+        self.replies += 1;
+        let sequence = self.places[at].sequence;
+        assert_eq!(self.order.is_head(sequence), at == 0);
+        self.order.complete(sequence, self.output.buf(), |out| out.extend_from_slice(&reply));
+        self.places[at].reply = Some(reply);
+        while let Some(reply) = self.places.front_mut().and_then(|place| place.reply.take()) {
+            self.unsent.extend_from_slice(&reply);
+            self.places.pop_front();
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.output.unsent() == self.unsent, "replies left out of order");
+        assert_eq!(self.output.len(), self.unsent.len());
+        assert_eq!(self.order.len(), self.places.len());
+        let early: usize = self.places.iter().flat_map(|place| &place.reply).map(Vec::len).sum();
+        assert!(self.order.stash_len() >= early);
+        if early == 0 && self.places.iter().all(|place| place.reply.is_none()) {
+            assert_eq!(self.order.stash_len(), 0, "the stash is not emptied");
+        }
+    }
+
+    /// Once every reply has come, everything leaves.
+    fn finish(&mut self) {
+        while let Some(at) = self.places.iter().rposition(|place| place.reply.is_none()) {
+            self.complete(at, &mut Choices::new(&[]));
+        }
+        self.check();
+        assert!(self.order.is_empty());
+    }
+}
+
+/// One split request: fragments answered in any order, well or ill.
+fn join(choices: &mut Choices) {
+    let rule = choices.pick(&[Rule::Sum, Rule::AllOk, Rule::Array]);
+    let mut join = Join::default();
+    join.restart(rule);
+    join.command = "mget";
+    let fragments = 1 + choices.below(4);
+    let owners: Vec<usize> = (0..choices.below(12)).map(|_| choices.below(fragments)).collect();
+    for fragment in 0..fragments {
+        let keys = owners.iter().filter(|&&owner| owner == fragment).count();
+        assert_eq!(usize::from(join.add_fragment(fragment as u16, keys as u32)), fragment);
+    }
+    owners.iter().for_each(|&owner| join.add_owner(owner as u16));
+
+    let mut is_good = true;
+    let mut left: Vec<usize> = (0..fragments).collect();
+    while !left.is_empty() {
+        let fragment = left.swap_remove(choices.below(left.len()));
+        let last = match choices.below(4) {
+            0 => {
+                is_good = false;
+                let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
+                join.on_fault(fragment as u16, fault)
+            }
+            1 => {
+                is_good = false;
+                let (kind, bytes) = any_reply(choices);
+                join.on_reply(fragment as u16, kind, &bytes)
+            }
+            _ => {
+                let (kind, bytes) = good_reply(rule, fragment, &owners);
+                join.on_reply(fragment as u16, kind, &bytes)
+            }
+        };
+        assert_eq!(last, left.is_empty(), "the last fragment is the last");
+    }
+    let mut out = Vec::new();
+    join.write_reply(&mut out, |_| "name", |_, fault| fault.label().to_owned());
+    one_reply(&out);
+    if is_good {
+        assert_eq!(shown(&out), shown(&joined(rule, &owners)));
+    }
+}
+
+/// A whole reply of whatever shape: the input's own bytes, if they are one.
+fn any_reply(choices: &mut Choices) -> (Kind, Vec<u8>) {
+    let mut bytes = choices.bytes(60).to_vec();
+    bytes.extend_from_slice(b"\r\n");
+    match frame_reply(&bytes, u32::MAX, 16) {
+        Ok(Framing::Ready { len, kind }) => (kind, bytes[..len].to_vec()),
+        _ => (Kind::Array, b"*1\r\n*1\r\n*1\r\n$-1\r\n".to_vec()),
+    }
+}
+
+fn good_reply(rule: Rule, fragment: usize, owners: &[usize]) -> (Kind, Vec<u8>) {
+    let mut out = Vec::new();
+    let own = || owners.iter().enumerate().filter(|(_, owner)| **owner == fragment);
+    match rule {
+        Rule::Sum => reply::integer(&mut out, own().count() as i64),
+        Rule::AllOk => reply::simple(&mut out, "OK"),
+        Rule::Array => {
+            reply::array(&mut out, own().count());
+            own().for_each(|(key, _)| reply::bulk(&mut out, format!("value {key}").as_bytes()));
+        }
+    }
+    match rule {
+        Rule::Sum => (Kind::Integer, out),
+        Rule::AllOk => (Kind::Simple, out),
+        Rule::Array => (Kind::Array, out),
+    }
+}
+
+/// What an unsplit request would have been answered with.
+fn joined(rule: Rule, owners: &[usize]) -> Vec<u8> {
+    let all: Vec<usize> = owners.iter().map(|_| 0).collect();
+    good_reply(rule, 0, &all).1
+}

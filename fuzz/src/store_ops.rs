@@ -1,0 +1,165 @@
+//! Any commands on the embedded store, on virtual time and with little memory:
+//! each gets exactly one reply, and what is flushed is gone.
+
+use crate::Choices;
+use crate::laws::{compose, one_reply, shown};
+use keyway_base::{Clock, Time};
+use keyway_command::{Args, COMMANDS, Command, Request, store_serves};
+use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// Commands the store serves, subcommands included.
+static SERVED: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
+    let all = COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    all.filter(|command| store_serves(command.verb) && command.subcommands.is_empty()).collect()
+});
+
+const POLICIES: [&str; 9] = [
+    "noeviction",
+    "allkeys-s3fifo",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+];
+
+/// Options and numbers that commands look for.
+const WORDS: [&str; 56] = [
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "GET",
+    "KEEPTTL",
+    "PERSIST",
+    "REPLACE",
+    "DB",
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "string",
+    "ASYNC",
+    "SYNC",
+    "LEN",
+    "IDX",
+    "MINMATCHLEN",
+    "WITHMATCHLEN",
+    "SET",
+    "INCRBY",
+    "OVERFLOW",
+    "WRAP",
+    "SAT",
+    "FAIL",
+    "u8",
+    "i64",
+    "u63",
+    "i5",
+    "#1",
+    "AND",
+    "NOT",
+    "XOR",
+    "BIT",
+    "BYTE",
+    "*",
+    "[^a]?",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "100",
+    "1000",
+    "4096",
+    "60000",
+    "3.5",
+    "-inf",
+    "4294967295",
+    "536870911",
+    "9223372036854775807",
+    "-9223372036854775808",
+];
+
+const DATABASES: u32 = 3;
+
+/// Runs the target on one input.
+pub fn run(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let store = store(&mut choices);
+    let mut clock = Clock { now: Time(0), unix_micros: 1_700_000_000_000_000 };
+    while !choices.is_over() {
+        match choices.below(16) {
+            0 => {
+                let span = choices.span();
+                clock.now = clock.now + span;
+                clock.unix_micros += span.as_micros() as u64;
+            }
+            1 => {
+                store.tick(clock);
+            }
+            _ => {
+                let line = line(&mut choices);
+                let database = choices.below(DATABASES as usize + 1) as u32;
+                execute(&store, &line, Context { database, clock });
+            }
+        }
+    }
+    flushing_leaves_nothing(&store, clock);
+}
+
+fn store(choices: &mut Choices) -> Store {
+    let policy = EvictionPolicy::from_name(choices.pick(&POLICIES)).expect("a policy there is");
+    Store::new(StoreConfig {
+        memory_max: choices.pick(&[1 << 20, 64 << 10, 4 << 20, 1]),
+        policy,
+        databases: DATABASES,
+        shards: Some(choices.pick(&[1, 2, 16])),
+        seed: 7,
+    })
+}
+
+fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
+    let command = SERVED[choices.below(256) % SERVED.len()];
+    let mut line: Vec<Vec<u8>> =
+        command.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
+    let count = choices.below(8);
+    for _ in 0..count {
+        line.push(match choices.below(8) {
+            0..=2 => format!("k{}", choices.below(12)).into_bytes(),
+            3 | 4 => choices.pick(&WORDS).as_bytes().to_vec(),
+            5 => choices.below(1 << 16).to_string().into_bytes(),
+            6 => choices.bytes(24).to_vec(),
+            _ => choices.bytes(8).repeat(choices.below(1 << 12)),
+        });
+    }
+    line
+}
+
+fn execute(store: &Store, line: &[Vec<u8>], context: Context) {
+    let (buf, ranges) = compose(line);
+    let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) else { return };
+    let mut out = b"before".to_vec();
+    store.execute(&request, context, &mut out);
+    let reply = out.strip_prefix(b"before").unwrap_or_else(|| {
+        panic!("{:?} changed what was there", shown(&buf));
+    });
+    one_reply(reply);
+}
+
+fn flushing_leaves_nothing(store: &Store, mut clock: Clock) {
+    execute(store, &[b"FLUSHALL".to_vec()], Context { database: 0, clock });
+    for _ in 0..20 {
+        clock.now = clock.now + Duration::from_millis(100);
+        clock.unix_micros += 100_000;
+        store.tick(clock);
+    }
+    let stats = store.stats();
+    assert!(stats.databases.iter().all(|database| database.items == 0 && database.volatile == 0));
+}
