@@ -2,6 +2,7 @@
 
 use keyway_base::ByteRange;
 use keyway_resp::{Framing, Kind, frame_reply, reply};
+use std::sync::LazyLock;
 
 /// Deepest nesting of any reply of ours.
 const DEPTH_MAX: u32 = 16;
@@ -34,4 +35,14 @@ pub fn compose<A: AsRef<[u8]>>(args: &[A]) -> (Vec<u8>, Vec<ByteRange>) {
         ranges.push(ByteRange::new(end - arg.as_ref().len(), end));
     }
     (buf, ranges)
+}
+
+/// Tells what happens in a run, where `KEYWAY_FUZZ_STORY` is set: to
+/// understand one input.
+pub fn tell(line: impl FnOnce() -> String) {
+    static IS_TOLD: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("KEYWAY_FUZZ_STORY").is_some());
+    if *IS_TOLD {
+        eprintln!("{}", line());
+    }
 }

@@ -8,6 +8,7 @@ mod peers;
 mod wires;
 
 use crate::Choices;
+use crate::laws::tell;
 use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
@@ -99,6 +100,9 @@ impl Run {
     /// One thing happens; often the worker takes a turn after it.
     fn step(&mut self, choices: &mut Choices) {
         let action = choices.byte();
+        tell(|| {
+            format!("action {}, {}", action % 16, if action & 16 == 0 { "turn" } else { "no turn" })
+        });
         match action % 16 {
             0 | 1 => self.dial(choices),
             2..=4 => self.with_client(choices, |client, choices, wires, ledger| {
