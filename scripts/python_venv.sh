@@ -7,6 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 requirements=tests/python/requirements.txt
 venv="${CARGO_TARGET_DIR:-$PWD/target}/venv"
 stamp="$venv/requirements.txt"
+# Several tests may ask at once: one makes it, the others wait.
+mkdir -p "$(dirname "$venv")"
+exec 9>"$venv.lock"
+flock 9
 if ! cmp -s "$requirements" "$stamp"; then
   rm -rf "$venv"
   python3 -m venv "$venv" >&2

@@ -1,35 +1,75 @@
 //! What the process knows about itself: INFO and CONFIG GET.
+//!
+//! Fields have Redis's names where they mean what Redis means by them, since
+//! exporters and client libraries look for these; the rest is in the section
+//! `Keyway`. Counts are those of the asking client's pool; memory in RAM, CPU
+//! and uptime are the process's. What Keyway does not measure is left out,
+//! never shown as zero.
 
+mod rate;
+mod settings;
+
+use crate::memory;
 use keyway_base::Clock;
-use keyway_config::Config;
-use keyway_metrics::Registry;
+use keyway_config::{Config, ListenAddr};
+use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
-use keyway_proxy::local::{ClientRegistry, Facts};
-use keyway_store::Store;
+use keyway_proxy::local::{Facts, REDIS_VERSION};
+use keyway_store::StoreStats;
 use keyway_worker::{PoolKind, PoolPlan};
-use std::fmt::Write;
+use rate::Rates;
+use std::cell::OnceCell;
+use std::fmt::{Display, Write};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Redis's version that our answers are compatible with.
-const REDIS_VERSION: &str = "7.0.15";
+/// Where a pool is listened for, and how.
+#[derive(Clone, Debug, Default)]
+struct Listening {
+    /// TCP addresses, with the ports that were really taken.
+    tcp: Vec<SocketAddr>,
+    /// Unix sockets.
+    unix: Vec<PathBuf>,
+    backlog: u32,
+    keepalive: Option<Duration>,
+}
 
+impl Listening {
+    fn port(&self) -> u16 {
+        self.tcp.first().map_or(0, SocketAddr::port)
+    }
+}
+
+/// An embedded store, as far as INFO is concerned.
+struct StoreFacts {
+    policy: &'static str,
+    read: Box<dyn Fn() -> StoreStats + Send + Sync>,
+}
+
+/// One pool.
 struct PoolFacts {
     name: String,
-    store: Option<Arc<Store>>,
-    servers: usize,
+    /// Absent where servers hold the keys.
+    store: Option<StoreFacts>,
     databases: u32,
+    clients_max: u32,
+    bulk_len_max: u32,
+    request_len_max: u32,
+    listening: Listening,
+    rates: Rates,
 }
 
 /// The process, as INFO and CONFIG GET tell of it.
 pub struct ProcessFacts {
-    start: Clock,
-    port: u16,
-    clients_max: u32,
-    bulk_len_max: u32,
+    start_unix_micros: u64,
+    /// 40 hexadecimal digits that no other run has.
     run_id: String,
+    wall_clock: fn() -> Clock,
     pools: Vec<PoolFacts>,
     registry: Arc<Registry>,
-    clients: Arc<ClientRegistry>,
 }
 
 impl ProcessFacts {
@@ -39,172 +79,378 @@ impl ProcessFacts {
         pools: &[PoolPlan],
         listeners: &[Listener],
         registry: &Arc<Registry>,
-        clients: &Arc<ClientRegistry>,
         start: Clock,
     ) -> Self {
-        let facts = pools.iter().map(|pool| match &pool.kind {
-            PoolKind::Store(store) => PoolFacts {
-                name: pool.name.clone(),
-                store: Some(Arc::clone(store)),
-                servers: 0,
-                databases: pool.databases,
+        let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
+            name: pool.name.clone(),
+            store: match &pool.kind {
+                PoolKind::Store(store) => {
+                    let (policy, store) = (store.config().policy.name(), Arc::clone(store));
+                    Some(StoreFacts { policy, read: Box::new(move || store.stats()) })
+                }
+                PoolKind::Sharded { .. } => None,
             },
-            PoolKind::Sharded { pool: sharded, .. } => PoolFacts {
-                name: pool.name.clone(),
-                store: None,
-                servers: sharded.servers.len(),
-                databases: pool.databases,
+            databases: pool.databases,
+            clients_max: match pool.clients_max {
+                0 => config.limits.clients_max,
+                max => max.min(config.limits.clients_max),
             },
-        });
-        let process = u64::from(std::process::id());
-        Self {
-            start,
-            port: listeners.first().and_then(Listener::local_addr).map_or(0, |addr| addr.port()),
-            clients_max: config.limits.clients_max,
             bulk_len_max: config.limits.bulk_len_max,
-            run_id: format!("{:016x}{:08x}{:016x}", start.unix_micros, process, !start.unix_micros),
+            request_len_max: config.limits.request_len_max,
+            listening: listening(config, listeners, index),
+            rates: Rates::default(),
+        });
+        Self {
+            start_unix_micros: start.unix_micros,
+            run_id: run_id(start),
+            wall_clock: crate::serve::wall_clock,
             pools: facts.collect(),
             registry: Arc::clone(registry),
-            clients: Arc::clone(clients),
-        }
-    }
-
-    fn server(&self, now: u64, out: &mut String) {
-        let uptime = now.saturating_sub(self.start.unix_micros) / 1_000_000;
-        let _ = write!(
-            out,
-            "redis_version:{REDIS_VERSION}\r\nkeyway_version:{}\r\nredis_mode:standalone\r\n\
-             os:{}\r\narch_bits:{}\r\nprocess_id:{}\r\nrun_id:{}\r\ntcp_port:{}\r\n\
-             uptime_in_seconds:{uptime}\r\nuptime_in_days:{}\r\n",
-            env!("CARGO_PKG_VERSION"),
-            std::env::consts::OS,
-            usize::BITS,
-            std::process::id(),
-            self.run_id,
-            self.port,
-            uptime / 86_400,
-        );
-    }
-
-    fn memory(&self, pool: &PoolFacts, out: &mut String) {
-        let resident = crate::memory::resident();
-        let stats = pool.store.as_ref().map(|store| store.stats());
-        let used = stats.as_ref().map_or(resident, |stats| stats.memory_used);
-        let (max, policy) = memory_bound(pool);
-        let _ = write!(
-            out,
-            "used_memory:{used}\r\nused_memory_human:{}\r\nused_memory_rss:{resident}\r\n\
-             maxmemory:{max}\r\nmaxmemory_policy:{policy}\r\n",
-            crate::memory::human(used),
-        );
-    }
-
-    fn stats(&self, index: usize, pool: &PoolFacts, out: &mut String) {
-        let totals = self.registry.pool_totals(index);
-        let _ = write!(
-            out,
-            "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n\
-             total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n\
-             total_error_replies:{}\r\n",
-            totals.clients_accepted,
-            totals.requests,
-            totals.received_bytes,
-            totals.sent_bytes,
-            totals.errors + totals.refused,
-        );
-        if let Some(store) = &pool.store {
-            let stats = store.stats();
-            let _ = write!(
-                out,
-                "keyspace_hits:{}\r\nkeyspace_misses:{}\r\nevicted_keys:{}\r\nexpired_keys:{}\r\n",
-                stats.hits, stats.misses, stats.evicted, stats.expired
-            );
-        }
-    }
-
-    fn keyspace(pool: &PoolFacts, out: &mut String) {
-        let Some(store) = &pool.store else { return };
-        for (database, stats) in store.stats().databases.iter().enumerate() {
-            if stats.items > 0 {
-                let (keys, expires) = (stats.items, stats.volatile);
-                let _ = write!(out, "db{database}:keys={keys},expires={expires},avg_ttl=0\r\n");
-            }
         }
     }
 }
 
-fn memory_bound(pool: &PoolFacts) -> (u64, &'static str) {
-    match &pool.store {
-        Some(store) => (store.config().memory_max, store.config().policy.name()),
-        None => (0, "noeviction"),
+/// Where clients of the pool at `pool_index` connect.
+fn listening(config: &Config, listeners: &[Listener], pool_index: usize) -> Listening {
+    let mut listening = Listening::default();
+    let pairs = config.listeners.iter().zip(listeners);
+    for (settings, listener) in pairs.filter(|(settings, _)| settings.pool_index == pool_index) {
+        match &settings.bind {
+            ListenAddr::Tcp(addr) => {
+                listening.tcp.push(listener.local_addr().unwrap_or(*addr));
+            }
+            ListenAddr::Unix(path) => listening.unix.push(path.clone()),
+        }
+        listening.backlog = settings.backlog;
+        listening.keepalive = settings.tcp_keepalive;
+    }
+    listening
+}
+
+/// 160 bits from the process's random seeds.
+fn run_id(start: Clock) -> String {
+    let part = || RandomState::new().hash_one(start.unix_micros);
+    format!("{:016x}{:016x}{:08x}", part(), part(), part() as u32)
+}
+
+/// The sections there are, in Redis's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Server,
+    Clients,
+    Memory,
+    Persistence,
+    Stats,
+    Replication,
+    Cpu,
+    Commandstats,
+    Cluster,
+    Keyspace,
+    Keyway,
+}
+
+impl Section {
+    const ALL: [(Section, &'static str); 11] = [
+        (Section::Server, "Server"),
+        (Section::Clients, "Clients"),
+        (Section::Memory, "Memory"),
+        (Section::Persistence, "Persistence"),
+        (Section::Stats, "Stats"),
+        (Section::Replication, "Replication"),
+        (Section::Cpu, "CPU"),
+        (Section::Commandstats, "Commandstats"),
+        (Section::Cluster, "Cluster"),
+        (Section::Keyspace, "Keyspace"),
+        (Section::Keyway, "Keyway"),
+    ];
+
+    /// Whether any of the words asks for this section, called `name`.
+    fn is_asked_for(self, name: &str, words: &[&str]) -> bool {
+        words.iter().any(|word| {
+            word.eq_ignore_ascii_case(name)
+                || word.eq_ignore_ascii_case("all")
+                || word.eq_ignore_ascii_case("everything")
+                || (word.eq_ignore_ascii_case("default") && self != Section::Commandstats)
+        })
     }
 }
 
 impl Facts for ProcessFacts {
-    fn info(&self, index: u16, sections: &[&str], out: &mut String) {
-        const SECTIONS: [&str; 9] = [
-            "Server",
-            "Clients",
-            "Memory",
-            "Persistence",
-            "Stats",
-            "Replication",
-            "CPU",
-            "Keyspace",
-            "Keyway",
-        ];
-        let pool = &self.pools[usize::from(index)];
-        let all = sections.is_empty()
-            || sections.iter().any(|name| matches!(*name, "default" | "all" | "everything"));
-        let now = crate::serve::wall_clock().unix_micros;
-        for section in SECTIONS {
-            if !all && !sections.iter().any(|name| name.eq_ignore_ascii_case(section)) {
-                continue;
-            }
-            if !out.is_empty() {
-                out.push_str("\r\n");
-            }
-            let _ = write!(out, "# {section}\r\n");
-            match section {
-                "Server" => self.server(now, out),
-                "Clients" => {
-                    let (count, max) = (self.clients.len(), self.clients_max);
-                    let _ = write!(
-                        out,
-                        "connected_clients:{count}\r\nmaxclients:{max}\r\nblocked_clients:0\r\n"
-                    );
+    fn info(&self, pool: u16, sections: &[&str], out: &mut String) {
+        let Some(facts) = self.pools.get(usize::from(pool)) else { return };
+        let report = Report {
+            process: self,
+            index: usize::from(pool),
+            pool: facts,
+            unix_micros: (self.wall_clock)().unix_micros,
+            store: OnceCell::new(),
+        };
+        for (section, name) in Section::ALL {
+            if section.is_asked_for(name, sections) {
+                if !out.is_empty() {
+                    out.push_str("\r\n");
                 }
-                "Memory" => self.memory(pool, out),
-                "Persistence" => out.push_str("loading:0\r\n"),
-                "Stats" => self.stats(usize::from(index), pool, out),
-                "Replication" => out.push_str("role:master\r\nconnected_slaves:0\r\n"),
-                "CPU" => {
-                    let (user, system) = crate::memory::cpu_seconds();
-                    let _ = write!(out, "used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n");
-                }
-                "Keyspace" => Self::keyspace(pool, out),
-                _ => {
-                    let kind = if pool.store.is_some() { "store" } else { "sharded" };
-                    let (name, servers) = (&pool.name, pool.servers);
-                    let _ = write!(out, "pool:{name}\r\nkind:{kind}\r\nservers:{servers}\r\n");
-                }
+                let _ = write!(out, "# {name}\r\n");
+                report.write(section, &mut Fields(out));
             }
         }
     }
 
-    fn settings(&self, index: u16) -> Vec<(&'static str, String)> {
-        let pool = &self.pools[usize::from(index)];
-        let (max, policy) = memory_bound(pool);
-        vec![
-            ("appendonly", "no".to_owned()),
-            ("databases", pool.databases.to_string()),
-            ("maxclients", self.clients_max.to_string()),
-            ("maxmemory", max.to_string()),
-            ("maxmemory-policy", policy.to_owned()),
-            ("port", self.port.to_string()),
-            ("proto-max-bulk-len", self.bulk_len_max.to_string()),
-            ("save", String::new()),
-            ("timeout", "0".to_owned()),
-        ]
+    fn settings(&self, pool: u16) -> Vec<(&'static str, String)> {
+        self.pools.get(usize::from(pool)).map(settings::of).unwrap_or_default()
     }
 }
+
+/// Lines of `name:value`.
+struct Fields<'a>(&'a mut String);
+
+impl Fields<'_> {
+    fn put(&mut self, name: &str, value: impl Display) -> &mut Self {
+        let _ = write!(self.0, "{name}:{value}\r\n");
+        self
+    }
+
+    /// A size in bytes, and the same for people under `name_human`.
+    fn put_size(&mut self, name: &str, bytes: u64) -> &mut Self {
+        self.put(name, bytes).put(&format!("{name}_human"), Human(bytes))
+    }
+}
+
+/// A size as Redis writes it for people: `0B`, `1.50K`, `12.00G`.
+struct Human(u64);
+
+impl Display for Human {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
+        if self.0 < 1024 {
+            return write!(f, "{}B", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.2}{}", UNITS[unit])
+    }
+}
+
+/// One INFO being written.
+struct Report<'a> {
+    process: &'a ProcessFacts,
+    index: usize,
+    pool: &'a PoolFacts,
+    unix_micros: u64,
+    /// Read at most once, since that locks every shard of the store in turn.
+    store: OnceCell<Option<StoreStats>>,
+}
+
+impl Report<'_> {
+    fn write(&self, section: Section, fields: &mut Fields) {
+        match section {
+            Section::Server => self.server(fields),
+            Section::Clients => self.clients(fields),
+            Section::Memory => self.memory(fields),
+            Section::Persistence => persistence(fields),
+            Section::Stats => self.stats(fields),
+            Section::Replication => self.replication(fields),
+            Section::Cpu => cpu(fields),
+            Section::Commandstats => self.command_stats(fields),
+            Section::Cluster => {
+                fields.put("cluster_enabled", 0);
+            }
+            Section::Keyspace => self.keyspace(fields),
+            Section::Keyway => self.keyway(fields),
+        }
+    }
+
+    fn store(&self) -> Option<&StoreStats> {
+        let read = || self.pool.store.as_ref().map(|store| (store.read)());
+        self.store.get_or_init(read).as_ref()
+    }
+
+    fn totals(&self) -> PoolTotals {
+        self.process.registry.pool_totals(self.index)
+    }
+
+    fn uptime_seconds(&self) -> u64 {
+        self.unix_micros.saturating_sub(self.process.start_unix_micros) / 1_000_000
+    }
+
+    fn server(&self, fields: &mut Fields) {
+        let system = rustix::system::uname();
+        let name = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let os = [name(system.sysname()), name(system.release()), name(system.machine())];
+        fields
+            .put("redis_version", REDIS_VERSION)
+            .put("keyway_version", self.process.registry.layout().version)
+            .put("redis_mode", "standalone")
+            .put("os", os.join(" "))
+            .put("arch_bits", usize::BITS)
+            .put("monotonic_clock", "POSIX clock_gettime")
+            .put("multiplexing_api", "epoll")
+            .put("process_id", std::process::id())
+            .put("run_id", &self.process.run_id)
+            .put("tcp_port", self.pool.listening.port())
+            .put("server_time_usec", self.unix_micros)
+            .put("uptime_in_seconds", self.uptime_seconds())
+            .put("uptime_in_days", self.uptime_seconds() / 86_400);
+        if let Ok(path) = std::env::current_exe() {
+            fields.put("executable", path.display());
+        }
+    }
+
+    fn clients(&self, fields: &mut Fields) {
+        fields
+            .put("connected_clients", self.totals().clients_connected)
+            .put("cluster_connections", 0)
+            .put("maxclients", self.pool.clients_max)
+            .put("blocked_clients", 0)
+            .put("tracking_clients", 0);
+    }
+
+    /// `used_memory` is what `maxmemory` bounds: the store's share. Without a
+    /// store it is the memory of the process.
+    fn memory(&self, fields: &mut Fields) {
+        let resident = memory::resident();
+        let peak = memory::resident_peak().max(resident);
+        let used = self.store().map_or(resident, |stats| stats.memory_used);
+        let max = self.store().map_or(0, |stats| stats.memory_max);
+        fields
+            .put_size("used_memory", used)
+            .put_size("used_memory_rss", resident)
+            .put_size("used_memory_peak", peak)
+            .put("used_memory_dataset", self.store().map_or(0, |stats| stats.memory_used))
+            .put_size("total_system_memory", memory::available())
+            .put_size("maxmemory", max)
+            .put("maxmemory_policy", settings::policy(self.pool))
+            .put("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)))
+            .put("mem_allocator", "libc");
+    }
+
+    fn stats(&self, fields: &mut Fields) {
+        let totals = self.totals();
+        let counts = [totals.requests, totals.received_bytes, totals.sent_bytes];
+        let since = self.process.start_unix_micros;
+        let [requests, received, sent] =
+            self.pool.rates.per_second(self.unix_micros, since, counts);
+        fields
+            .put("total_connections_received", totals.clients_accepted)
+            .put("total_commands_processed", totals.requests)
+            .put("instantaneous_ops_per_sec", requests.round() as u64)
+            .put("total_net_input_bytes", totals.received_bytes)
+            .put("total_net_output_bytes", totals.sent_bytes)
+            .put("instantaneous_input_kbps", format_args!("{:.2}", received / 1024.0))
+            .put("instantaneous_output_kbps", format_args!("{:.2}", sent / 1024.0))
+            .put("sync_full", 0)
+            .put("sync_partial_ok", 0)
+            .put("sync_partial_err", 0)
+            .put("total_error_replies", totals.errors + totals.refused);
+        if let Some(stats) = self.store() {
+            fields
+                .put("expired_keys", stats.expired)
+                .put("evicted_keys", stats.evicted)
+                .put("keyspace_hits", stats.hits)
+                .put("keyspace_misses", stats.misses);
+        }
+        fields.put("pubsub_channels", 0).put("pubsub_patterns", 0).put("latest_fork_usec", 0);
+    }
+
+    fn replication(&self, fields: &mut Fields) {
+        fields
+            .put("role", "master")
+            .put("connected_slaves", 0)
+            .put("master_failover_state", "no-failover")
+            .put("master_replid", &self.process.run_id)
+            .put("master_replid2", "0".repeat(40))
+            .put("master_repl_offset", 0)
+            .put("second_repl_offset", -1)
+            .put("repl_backlog_active", 0)
+            .put("repl_backlog_size", 0)
+            .put("repl_backlog_first_byte_offset", 0)
+            .put("repl_backlog_histlen", 0);
+    }
+
+    /// By class of commands, as the metrics are. The time is the whole time
+    /// from request to reply, servers included.
+    fn command_stats(&self, fields: &mut Fields) {
+        let classes = self.process.registry.layout().classes;
+        for (class, totals) in classes.iter().zip(self.process.registry.class_totals(self.index)) {
+            if totals.requests == 0 {
+                continue;
+            }
+            let micros = totals.reply_seconds * 1e6;
+            let per_call = if totals.replies == 0 { 0.0 } else { micros / totals.replies as f64 };
+            let value = format_args!(
+                "calls={},usec={micros:.0},usec_per_call={per_call:.2},rejected_calls=0,\
+                 failed_calls={}",
+                totals.requests, totals.errors
+            );
+            fields.put(&format!("cmdstat_{class}"), value);
+        }
+    }
+
+    fn keyspace(&self, fields: &mut Fields) {
+        let databases = self.store().map_or(&[][..], |stats| &stats.databases);
+        for (database, stats) in databases.iter().enumerate().filter(|(_, stats)| stats.items > 0) {
+            let value = format_args!("keys={},expires={},avg_ttl=0", stats.items, stats.volatile);
+            fields.put(&format!("db{database}"), value);
+        }
+    }
+
+    fn keyway(&self, fields: &mut Fields) {
+        let registry = &self.process.registry;
+        let backends = &registry.layout().pools[self.index].backends;
+        let kind = if self.pool.store.is_some() { "store" } else { "sharded" };
+        fields
+            .put("keyway_pool", &self.pool.name)
+            .put("keyway_pool_kind", kind)
+            .put("keyway_pools", self.process.pools.len())
+            .put("keyway_workers", registry.workers_running())
+            .put("keyway_workers_max", registry.layout().workers_max)
+            .put("keyway_backends", backends.len());
+        let totals = registry.backend_totals(self.index);
+        for (index, (name, backend)) in backends.iter().zip(totals).enumerate() {
+            let value = format_args!(
+                "name={name},state={},links={},in_flight={},requests={},errors={},\
+                 error_replies={},ejections={}",
+                backend.health.label(),
+                backend.links_ready,
+                backend.in_flight,
+                backend.requests,
+                backend.errors,
+                backend.error_replies,
+                backend.ejections,
+            );
+            fields.put(&format!("backend{index}"), value);
+        }
+    }
+}
+
+/// Nothing is written to disk, so nothing is ever unsaved, loading or failing.
+fn persistence(fields: &mut Fields) {
+    fields
+        .put("loading", 0)
+        .put("async_loading", 0)
+        .put("rdb_changes_since_last_save", 0)
+        .put("rdb_bgsave_in_progress", 0)
+        .put("rdb_last_bgsave_status", "ok")
+        .put("aof_enabled", 0)
+        .put("aof_rewrite_in_progress", 0)
+        .put("aof_last_bgrewrite_status", "ok")
+        .put("aof_last_write_status", "ok");
+}
+
+fn cpu(fields: &mut Fields) {
+    let (user, system) = memory::cpu_seconds();
+    fields
+        .put("used_cpu_sys", format_args!("{system:.6}"))
+        .put("used_cpu_user", format_args!("{user:.6}"));
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests;

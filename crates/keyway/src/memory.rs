@@ -23,6 +23,13 @@ pub fn resident() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+/// The most memory this process has held so far, in bytes; 0 where the kernel
+/// does not say.
+pub fn resident_peak() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kilobytes(&text, "VmHWM:").unwrap_or(0)
+}
+
 /// Processor time of this process: in user code, and in the kernel for it.
 pub fn cpu_seconds() -> (f64, f64) {
     let ticks = rustix::param::clock_ticks_per_second() as f64;
@@ -41,7 +48,12 @@ pub fn default_store_bytes() -> u64 {
 }
 
 fn mem_total(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kilobytes(text, "MemTotal:")
+}
+
+/// The bytes of a line `name  123 kB`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

@@ -66,6 +66,10 @@ impl BackendFaultCounters {
     pub fn of(&self, fault: BackendFault) -> &Counter {
         &self.0[backend_fault_index(fault)]
     }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().map(Counter::get).sum()
+    }
 }
 
 #[inline]
@@ -136,9 +140,10 @@ impl CloseCounters {
 }
 
 /// How usable a worker finds a backend, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthLevel {
     /// Takes requests, and the last ones went well.
+    #[default]
     Healthy = 0,
     /// Takes requests, though the last ones failed.
     Failing = 1,
@@ -146,6 +151,18 @@ pub enum HealthLevel {
     Ejected = 2,
     /// Back, and kept out of use because its data may be stale.
     Quarantined = 3,
+}
+
+impl HealthLevel {
+    /// The word for it.
+    pub fn label(self) -> &'static str {
+        match self {
+            HealthLevel::Healthy => "healthy",
+            HealthLevel::Failing => "failing",
+            HealthLevel::Ejected => "ejected",
+            HealthLevel::Quarantined => "quarantined",
+        }
+    }
 }
 
 /// Requests of one command class in one pool.
@@ -250,6 +267,15 @@ impl BackendCells {
 
     pub(crate) fn health(&self) -> u64 {
         self.health.get()
+    }
+
+    pub(crate) fn health_level(&self) -> HealthLevel {
+        match self.health() {
+            0 => HealthLevel::Healthy,
+            1 => HealthLevel::Failing,
+            2 => HealthLevel::Ejected,
+            _ => HealthLevel::Quarantined,
+        }
     }
 
     fn clear_levels(&self) {

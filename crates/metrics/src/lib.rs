@@ -32,5 +32,6 @@ pub use cells::{
 };
 pub use histogram::{LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
-    DatabaseFigures, Layout, PoolLayout, PoolTotals, Registry, StoreFigures, WorkerCells,
+    BackendTotals, ClassTotals, DatabaseFigures, Layout, PoolLayout, PoolTotals, Registry,
+    StoreFigures, WorkerCells,
 };

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use crate::cells::{Cells, PoolCells, TurnCells};
+use crate::cells::{BackendCells, Cells, HealthLevel, PoolCells, TurnCells};
 use crate::histogram::Snapshot;
 use crate::process;
 
@@ -85,6 +85,38 @@ pub struct PoolTotals {
     pub sent_bytes: u64,
     /// Reply latency of all command classes, in seconds.
     pub reply_latency: Snapshot,
+}
+
+/// What all workers did for one command class of a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassTotals {
+    /// Requests taken for serving.
+    pub requests: u64,
+    /// Requests answered with an error of ours.
+    pub errors: u64,
+    /// Requests whose latency was measured.
+    pub replies: u64,
+    /// Sum of their latencies, in seconds.
+    pub reply_seconds: f64,
+}
+
+/// What all workers did with one backend of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendTotals {
+    /// Requests and fragments queued for it.
+    pub requests: u64,
+    /// Requests and fragments that got no usable reply.
+    pub errors: u64,
+    /// Its replies that were errors.
+    pub error_replies: u64,
+    /// Requests and fragments waiting for their reply now.
+    pub in_flight: u64,
+    /// Links that take requests now.
+    pub links_ready: u64,
+    /// Times it was taken out of use, over all workers.
+    pub ejections: u64,
+    /// The worst any worker finds it.
+    pub health: HealthLevel,
 }
 
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
@@ -225,6 +257,53 @@ impl Registry {
             sent_bytes: sum(|pool| pool.clients.sent_bytes.get()),
             reply_latency: Snapshot::of_latencies(classes().map(|class| &class.latency)),
         }
+    }
+
+    /// What all workers did for each command class of the pool at index
+    /// `pool`, in the order of [`Layout::classes`].
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn class_totals(&self, pool: usize) -> Vec<ClassTotals> {
+        assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
+        let total = |class: usize| {
+            let cells = || self.cells().map(move |cells| cells.pools[pool].class(class));
+            let latency = Snapshot::of_latencies(cells().map(|class| &class.latency));
+            ClassTotals {
+                requests: cells().map(|class| class.requests.get()).sum(),
+                errors: cells().map(|class| class.errors.sum()).sum(),
+                replies: latency.count(),
+                reply_seconds: latency.sum(),
+            }
+        };
+        (0..self.layout.classes.len()).map(total).collect()
+    }
+
+    /// What all workers did with each backend of the pool at index `pool`, in
+    /// the order of [`PoolLayout::backends`].
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn backend_totals(&self, pool: usize) -> Vec<BackendTotals> {
+        let total = |backend: usize| {
+            let cells = || self.cells().map(move |cells| cells.pools[pool].backend(backend));
+            let sum = |read: fn(&BackendCells) -> u64| cells().map(read).sum();
+            BackendTotals {
+                requests: sum(|backend| backend.requests.get()),
+                errors: sum(|backend| backend.errors.sum()),
+                error_replies: sum(|backend| backend.error_replies.get()),
+                in_flight: sum(|backend| backend.in_flight.get()),
+                links_ready: sum(|backend| backend.links_ready.get()),
+                ejections: sum(|backend| backend.ejections.get()),
+                health: cells().map(BackendCells::health_level).max().unwrap_or_default(),
+            }
+        };
+        (0..self.layout.pools[pool].backends.len()).map(total).collect()
+    }
+
+    /// Workers running now.
+    pub fn workers_running(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_running()).count()
     }
 
     pub(crate) fn slots(&self) -> &[WorkerSlot] {

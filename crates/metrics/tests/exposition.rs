@@ -203,6 +203,30 @@ fn values_are_summed_over_workers_and_health_is_the_worst() {
 }
 
 #[test]
+fn totals_of_classes_and_backends_are_sums_over_the_workers() {
+    let registry = registry();
+    let first = registry.start_worker().expect("a free place");
+    let second = registry.start_worker().expect("a free place");
+    assert_eq!(registry.workers_running(), 2);
+    serve(&first, 0, 1, 1_000);
+    serve(&second, 0, 1, 3_000);
+    first.pool(1).backend(1).set_health(HealthLevel::Ejected);
+    second.pool(1).backend(1).set_health(HealthLevel::Failing);
+    second.pool(1).backend(1).errors.of(BackendFault::Timeout).add(5);
+    let classes = registry.class_totals(1);
+    assert_eq!((classes[0].requests, classes[0].replies, classes[1].requests), (2, 2, 0));
+    assert!((0.0039..0.0041).contains(&classes[0].reply_seconds));
+    let backends = registry.backend_totals(1);
+    assert_eq!((backends[0].requests, backends[1].requests, backends[1].errors), (0, 2, 5));
+    assert_eq!(backends[0].health, HealthLevel::Healthy);
+    assert_eq!(backends[1].health, HealthLevel::Ejected, "the worst of them");
+    drop(first);
+    assert_eq!(registry.workers_running(), 1);
+    assert_eq!(registry.backend_totals(1)[1].health, HealthLevel::Failing);
+    assert!(registry.backend_totals(0).is_empty());
+}
+
+#[test]
 fn store_figures_are_those_the_reader_gives() {
     let registry = registry();
     let cache = [("pool", "cache")];

@@ -78,6 +78,8 @@ pub enum ConnectMode {
     Unresolved,
     /// It accepts and closes at once.
     AcceptAndClose,
+    /// It accepts after a while, which may be too late.
+    Hesitate,
 }
 
 /// Outcome of a write.
@@ -218,6 +220,8 @@ pub struct Network {
     pub stations: Vec<Station>,
     /// Per server.
     pub modes: Vec<ConnectMode>,
+    /// Attempts to connect that may reach a server within a second.
+    pub attempts_max: Vec<usize>,
     /// Connections a server has yet to take.
     pub arrivals: Vec<VecDeque<ConnId>>,
     /// Servers by address.
@@ -234,6 +238,7 @@ pub struct Network {
     pub digest: u64,
     options: NetworkOptions,
     conns: Vec<Conn>,
+    attempts: Vec<VecDeque<Nanos>>,
     heap: BinaryHeap<Scheduled>,
     order: u64,
     client_wakes: Vec<Nanos>,
@@ -262,6 +267,8 @@ impl Network {
             now: SECOND,
             stations: (0..workers).map(|_| station()).collect(),
             modes: vec![ConnectMode::Accept; servers],
+            attempts_max: vec![usize::MAX; servers],
+            attempts: vec![VecDeque::new(); servers],
             arrivals: (0..servers).map(|_| VecDeque::new()).collect(),
             names: BTreeMap::new(),
             edges: 0,
@@ -428,7 +435,21 @@ impl Network {
     }
 
     fn attempt(&mut self, worker: usize, token: Token, server: usize) {
-        let latency = self.latency();
+        let attempts = &mut self.attempts[server];
+        attempts.push_back(self.now);
+        while attempts.front().is_some_and(|&at| at + SECOND < self.now) {
+            attempts.pop_front();
+        }
+        if attempts.len() > self.attempts_max[server] {
+            let count = attempts.len();
+            self.misuse.get_or_insert_with(|| {
+                format!("server {server} is connected to {count} times in a second")
+            });
+        }
+        let latency = match self.modes[server] {
+            ConnectMode::Hesitate => self.random.below(3 * SECOND),
+            _ => self.latency(),
+        };
         let at = self.now + latency;
         let refused = Occurrence::Outcome(worker, token, Err(ConnectFault::Refused));
         match self.modes[server] {

@@ -541,6 +541,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
         for address in addresses {
             let index = servers.len();
             network.names.insert(address.to_string(), index);
+            network.attempts_max[index] = scenario.attempts_max(pool);
             let password = pool.password.as_ref().map(|password| password.expose());
             let defect = options.defect.filter(|_| index == 0);
             let (place, service) = ((index, pool_index), scenario.service);

@@ -63,7 +63,9 @@ pub struct Scenario {
 }
 
 /// The likelier ones more than once.
-const FAULTS: [FaultKind; 18] = [
+const FAULTS: [FaultKind; 20] = [
+    FaultKind::Hesitate,
+    FaultKind::AcceptAndClose,
     FaultKind::Stall,
     FaultKind::Stall,
     FaultKind::Stall,
@@ -289,6 +291,13 @@ impl Scenario {
             let aftermath = aftermath(pool);
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
+    }
+
+    /// Most attempts to connect to a server of a pool within a second, with
+    /// all links in trouble: each waits at least half the shortest pause.
+    pub fn attempts_max(&self, pool: &ShardedPool) -> usize {
+        let links = usize::from(pool.server_connections) * self.workers;
+        links * (2 * SECOND / nanos(pool.reconnect_min) + 30) as usize
     }
 
     /// Most requests of probes that wait on a silent link: two each time one

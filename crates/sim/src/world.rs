@@ -18,6 +18,8 @@ pub enum FaultKind {
     Unresolve,
     /// It closes every connection, and new ones as soon as they stand.
     AcceptAndClose,
+    /// It closes every connection, and takes its time with new ones.
+    Hesitate,
     /// Its connections stay and are dead.
     Abandon,
     /// It answers `-LOADING`.
@@ -139,6 +141,7 @@ impl World {
             FaultKind::Vanish => Some(ConnectMode::Silent),
             FaultKind::Unresolve => Some(ConnectMode::Unresolved),
             FaultKind::AcceptAndClose => Some(ConnectMode::AcceptAndClose),
+            FaultKind::Hesitate => Some(ConnectMode::Hesitate),
             FaultKind::Restart => {
                 self.servers[server].lose_everything(&mut self.ledger);
                 Some(ConnectMode::Accept)

@@ -22,7 +22,7 @@
 
 use crate::expiry::Entry;
 use crate::item::Item;
-use crate::space::Space;
+use crate::space::{Space, Upkeep};
 use crate::table::{FREQUENCY_MAX, Marks, Position};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -207,7 +207,7 @@ impl Space {
         &mut self,
         policy: EvictionPolicy,
         random: u64,
-        hash_key: impl Fn(&[u8]) -> u32,
+        upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
     ) -> Option<Position> {
         if self.table.len() == 0 || policy.only_volatile() && self.volatile == 0 {
             return None;
@@ -225,7 +225,7 @@ impl Space {
             EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
                 self.sweep(|marks| policy.only_volatile() && !marks.volatile, |uses| uses)
             }
-            EvictionPolicy::VolatileTtl => self.nearest_expiry(hash_key),
+            EvictionPolicy::VolatileTtl => self.nearest_expiry(upkeep),
         }
     }
 
@@ -279,10 +279,10 @@ impl Space {
         None
     }
 
-    fn nearest_expiry(&mut self, hash_key: impl Fn(&[u8]) -> u32) -> Option<Position> {
+    fn nearest_expiry(&mut self, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) -> Option<Position> {
         while let Some(entry) = self.wheel.as_mut()?.pop_nearest() {
             let found = self.table.find(entry.hash, |item, marks| {
-                marks.volatile && hash_key(item.key()) == entry.hash
+                marks.volatile && (upkeep.hash_key)(item.key()) == entry.hash
             });
             let Some(position) = found else { continue };
             let due = self.table.item(position).expiry().map(crate::expiry::due_second);
@@ -290,7 +290,7 @@ impl Space {
                 Some(second) if second > entry.second => {
                     // Its expiry was moved: it waits for its new turn.
                     let wheel = self.wheel.as_mut()?;
-                    wheel.add(Entry { hash: entry.hash, second });
+                    wheel.add(upkeep.memory, Entry { hash: entry.hash, second });
                 }
                 _ => return Some(position),
             }

@@ -10,6 +10,8 @@
 //! expiry moved into the future is scheduled anew when its old entry comes up,
 //! so refreshing one costs nothing.
 
+use crate::lines::{Lines, Memory};
+
 const LEVELS: usize = 7;
 const DIGIT_BITS: u32 = 5;
 const DIGITS: usize = 1 << DIGIT_BITS;
@@ -27,13 +29,15 @@ pub(crate) struct Entry {
     pub(crate) second: u32,
 }
 
+#[derive(Clone, Copy)]
 struct Chunk {
     next: u32,
     len: u32,
     entries: [Entry; CHUNK_LEN],
 }
 
-/// A timing wheel.
+/// A timing wheel. The owner clears it before dropping it, or its memory is
+/// lost.
 pub(crate) struct Wheel {
     /// The second up to which everything was taken out.
     now: u32,
@@ -43,7 +47,7 @@ pub(crate) struct Wheel {
     occupied: [u32; LEVELS],
     /// First chunk of each bucket.
     heads: [[u32; DIGITS]; LEVELS],
-    chunks: Vec<Chunk>,
+    chunks: Lines<Chunk>,
     /// First free chunk; they are linked by `next`.
     free: u32,
 }
@@ -67,7 +71,7 @@ impl Wheel {
             len: 0,
             occupied: [0; LEVELS],
             heads: [[NONE; DIGITS]; LEVELS],
-            chunks: Vec::new(),
+            chunks: Lines::new(),
             free: NONE,
         }
     }
@@ -79,42 +83,39 @@ impl Wheel {
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.chunks.capacity() * size_of::<Chunk>()
+        size_of::<Self>() + self.chunks.bytes()
     }
 
     /// Adds an entry; one in the past is due at once.
-    pub(crate) fn add(&mut self, entry: Entry) {
+    pub(crate) fn add(&mut self, memory: Memory<'_>, entry: Entry) {
         let second = entry.second.max(self.now);
         let differing = second ^ self.now;
         let level = (u32::BITS - differing.leading_zeros()).saturating_sub(1) / DIGIT_BITS;
         let (level, bucket) = (level as usize, digit(second, level as usize));
         let head = self.heads[level][bucket];
-        let chunk = if head != NONE && (self.chunks[head as usize].len as usize) < CHUNK_LEN {
+        let chunk = if head != NONE && (self.chunks.get(head as usize).len as usize) < CHUNK_LEN {
             head
         } else {
-            let fresh = self.take_chunk(head);
+            let fresh = self.take_chunk(memory, head);
             self.heads[level][bucket] = fresh;
             fresh
         };
-        let chunk = &mut self.chunks[chunk as usize];
+        let chunk = self.chunks.get_mut(chunk as usize);
         chunk.entries[chunk.len as usize] = entry;
         chunk.len += 1;
         self.occupied[level] |= 1 << bucket;
         self.len += 1;
     }
 
-    fn take_chunk(&mut self, next: u32) -> u32 {
+    fn take_chunk(&mut self, memory: Memory<'_>, next: u32) -> u32 {
         if self.free != NONE {
             let index = self.free;
-            let chunk = &mut self.chunks[index as usize];
+            let chunk = self.chunks.get_mut(index as usize);
             self.free = chunk.next;
             (chunk.next, chunk.len) = (next, 0);
             return index;
         }
-        if self.chunks.len() == self.chunks.capacity() {
-            self.chunks.reserve_exact((self.chunks.len() / 8).max(1));
-        }
-        self.chunks.push(Chunk { next, len: 0, entries: [Entry::default(); CHUNK_LEN] });
+        self.chunks.push(memory, Chunk { next, len: 0, entries: [Entry::default(); CHUNK_LEN] });
         self.chunks.len() as u32 - 1
     }
 
@@ -153,7 +154,12 @@ impl Wheel {
     /// Takes out an entry due by second `now`. Counts down `steps` for every
     /// entry touched, those only moved to a finer level included, and stops at
     /// zero.
-    pub(crate) fn pop_due(&mut self, now: u32, steps: &mut u32) -> Option<Entry> {
+    pub(crate) fn pop_due(
+        &mut self,
+        memory: Memory<'_>,
+        now: u32,
+        steps: &mut u32,
+    ) -> Option<Entry> {
         while *steps > 0 {
             let Some((level, bucket, second)) = self.first() else {
                 self.now = self.now.max(now);
@@ -170,16 +176,22 @@ impl Wheel {
             if entry.second <= second || level == 0 {
                 return Some(entry);
             }
-            self.add(entry);
+            self.add(memory, entry);
         }
         None
+    }
+
+    /// Gives its memory back; it is empty then.
+    pub(crate) fn clear(&mut self, memory: Memory<'_>) {
+        self.chunks.clear(memory);
+        *self = Self::new(self.now);
     }
 
     /// Takes out the entry that is due first, or one close to it: of a coarse
     /// bucket, only the first few entries are compared.
     pub(crate) fn pop_nearest(&mut self) -> Option<Entry> {
         let (level, bucket, _) = self.first()?;
-        let chunk = &mut self.chunks[self.heads[level][bucket] as usize];
+        let chunk = self.chunks.get_mut(self.heads[level][bucket] as usize);
         let entries = &mut chunk.entries[..chunk.len as usize];
         let nearest = (0..entries.len()).min_by_key(|index| entries[*index].second)?;
         entries.swap(nearest, chunk.len as usize - 1);
@@ -188,7 +200,10 @@ impl Wheel {
 
     fn pop_from(&mut self, level: usize, bucket: usize) -> Option<Entry> {
         let index = self.heads[level][bucket];
-        let chunk = self.chunks.get_mut(index as usize)?;
+        if index == NONE {
+            return None;
+        }
+        let chunk = self.chunks.get_mut(index as usize);
         chunk.len -= 1;
         let entry = chunk.entries[chunk.len as usize];
         if chunk.len == 0 {
@@ -207,13 +222,14 @@ impl Wheel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Heap;
     use proptest::prelude::*;
 
-    fn drain(wheel: &mut Wheel, now: u32) -> Vec<Entry> {
+    fn drain(wheel: &mut Wheel, memory: Memory<'_>, now: u32) -> Vec<Entry> {
         let mut entries = Vec::new();
         loop {
             let mut steps = 3;
-            while let Some(entry) = wheel.pop_due(now, &mut steps) {
+            while let Some(entry) = wheel.pop_due(memory, now, &mut steps) {
                 entries.push(entry);
             }
             if steps > 0 {
@@ -235,6 +251,8 @@ mod tests {
                 1..30,
             ),
         ) {
+            let heap = Heap::new(1);
+            let memory = Memory { heap: &heap, arena: 0 };
             let mut wheel = Wheel::new(start);
             let mut model: Vec<Entry> = Vec::new();
             let mut now = start;
@@ -243,14 +261,14 @@ mod tests {
                 for delay in delays {
                     hash += 1;
                     let entry = Entry { hash, second: now.saturating_add(delay) };
-                    wheel.add(entry);
+                    wheel.add(memory, entry);
                     model.push(entry);
                 }
                 if let Some(next) = wheel.next_second() {
                     prop_assert!(model.iter().all(|entry| entry.second >= next || entry.second <= now));
                 }
                 now = now.saturating_add(step);
-                let mut due = drain(&mut wheel, now);
+                let mut due = drain(&mut wheel, memory, now);
                 let mut expected: Vec<Entry> =
                     model.iter().copied().filter(|entry| entry.second <= now).collect();
                 model.retain(|entry| entry.second > now);
@@ -264,9 +282,11 @@ mod tests {
 
     #[test]
     fn the_nearest_entry_is_first_within_a_second() {
+        let heap = Heap::new(1);
+        let memory = Memory { heap: &heap, arena: 0 };
         let mut wheel = Wheel::new(0);
         for second in [50, 9, 7, 4000, 8] {
-            wheel.add(Entry { hash: second, second });
+            wheel.add(memory, Entry { hash: second, second });
         }
         let order: Vec<u32> =
             std::iter::from_fn(|| wheel.pop_nearest()).map(|entry| entry.hash).collect();

@@ -23,6 +23,7 @@ mod expiry;
 mod extended;
 mod glob;
 mod item;
+mod lines;
 mod lock;
 mod mapping;
 mod number;

@@ -1,9 +1,9 @@
-use crate::arena::Heap;
 use crate::evict::EvictionPolicy;
-use crate::space::{Due, Space};
+use crate::lines::Memory;
+use crate::space::{Due, Space, Upkeep};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Items of flushed databases freed at a time: about 10 us.
+/// Items of flushed databases freed at a time: some ten microseconds.
 const GARBAGE_STEP: usize = 128;
 /// Items evicted from one shard before another's turn: more makes shards
 /// uneven, less takes more locks per byte freed.
@@ -32,14 +32,6 @@ pub(crate) struct Shard {
     others: Vec<Option<Box<Space>>>,
     /// Spaces of flushed databases, freed bit by bit.
     garbage: Vec<Space>,
-}
-
-/// What a shard's upkeep needs from the store.
-pub(crate) struct Upkeep<'a, H> {
-    pub(crate) heap: &'a Heap,
-    pub(crate) now_millis: u64,
-    /// Hashes keys as the tables do.
-    pub(crate) hash_key: H,
 }
 
 impl Shard {
@@ -87,7 +79,7 @@ impl Shard {
     /// Whether there is anything to free.
     pub(crate) fn flush(&mut self, database: usize) -> bool {
         let Some(space) = self.existing_space(database) else { return false };
-        if space.table.len() == 0 {
+        if space.is_pristine() {
             return false;
         }
         let old = std::mem::replace(space, Space::new());
@@ -96,13 +88,13 @@ impl Shard {
     }
 
     /// Frees some memory of flushed databases; the bytes freed.
-    fn free_garbage(&mut self, heap: &Heap) -> i64 {
+    fn free_garbage(&mut self, memory: Memory<'_>) -> i64 {
         let Some(space) = self.garbage.last_mut() else { return 0 };
-        let (freed, empty) = space.free_some(heap, GARBAGE_STEP);
+        let (freed, empty) = space.free_some(memory, GARBAGE_STEP);
         let mut freed = freed as i64;
         if empty {
             if let Some(mut space) = self.garbage.pop() {
-                space.forget();
+                space.forget(memory);
                 freed -= space.growth();
             }
         }
@@ -123,16 +115,17 @@ impl Shard {
     ) -> i64 {
         let mut freed = 0;
         while *steps > 0 && !self.garbage.is_empty() {
-            freed += self.free_garbage(upkeep.heap);
-            *steps = steps.saturating_sub(GARBAGE_STEP as u32 / 2);
+            freed += self.free_garbage(upkeep.memory);
+            *steps = steps.saturating_sub(GARBAGE_STEP as u32);
         }
         let mut next = if self.garbage.is_empty() { u32::MAX } else { 0 };
         for database in 0..self.database_count() {
             let Some(space) = self.existing_space(database) else { continue };
             let mut expired = 0;
-            while let Some(found) = space.next_due(upkeep.now_millis, steps, &upkeep.hash_key) {
+            while let Some(found) = space.next_due(upkeep, steps) {
                 if let Due::Expired(position) = found {
-                    freed += space.remove(position).release(upkeep.heap) as i64;
+                    freed +=
+                        space.remove(upkeep.memory, position).release(upkeep.memory.heap) as i64;
                     expired += 1;
                 }
             }
@@ -154,7 +147,7 @@ impl Shard {
         policy: EvictionPolicy,
         wanted: i64,
     ) -> i64 {
-        let mut freed = self.free_garbage(upkeep.heap);
+        let mut freed = self.free_garbage(upkeep.memory);
         if policy == EvictionPolicy::NoEviction {
             return freed;
         }
@@ -168,8 +161,8 @@ impl Shard {
             let Some(space) = self.existing_space((start + turn) % database_count) else {
                 continue;
             };
-            let Some(victim) = space.victim(policy, random, &upkeep.hash_key) else { continue };
-            freed += space.remove(victim).release(upkeep.heap) as i64;
+            let Some(victim) = space.victim(policy, random, upkeep) else { continue };
+            freed += space.remove(upkeep.memory, victim).release(upkeep.memory.heap) as i64;
             freed -= space.growth();
             self.counts.evicted += 1;
         }
@@ -177,12 +170,12 @@ impl Shard {
     }
 
     /// Frees every item, before the shard is dropped.
-    pub(crate) fn clear(&mut self, heap: &Heap) {
+    pub(crate) fn clear(&mut self, memory: Memory<'_>) {
         for database in 0..self.database_count() {
             self.flush(database);
         }
         while !self.garbage.is_empty() {
-            self.free_garbage(heap);
+            self.free_garbage(memory);
         }
     }
 }

@@ -1,7 +1,7 @@
-use crate::arena::Heap;
 use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
 use crate::item::Owned;
+use crate::lines::Memory;
 use crate::table::{Marks, Position, Table};
 use smallvec::SmallVec;
 
@@ -24,6 +24,20 @@ pub(crate) struct Space {
     accounted: usize,
 }
 
+/// What upkeep needs from the store.
+pub(crate) struct Upkeep<'a, H> {
+    pub(crate) memory: Memory<'a>,
+    pub(crate) now_millis: u64,
+    /// Hashes keys as the tables do.
+    pub(crate) hash_key: H,
+}
+
+impl<H> Upkeep<'_, H> {
+    fn second(&self) -> u32 {
+        (self.now_millis / 1000) as u32
+    }
+}
+
 /// What became of an entry of the wheel.
 pub(crate) enum Due {
     /// The item has expired: remove it.
@@ -44,6 +58,11 @@ impl Space {
             + self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
+    /// Whether it takes no memory.
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.bytes() == 0
+    }
+
     /// By how many bytes it grew since last asked, items not counted.
     #[inline]
     pub(crate) fn growth(&mut self) -> i64 {
@@ -58,8 +77,7 @@ impl Space {
         position: Position,
         hash: u32,
         (old, new): (Option<u64>, Option<u64>),
-        now_millis: u64,
-        hash_key: impl Fn(&[u8]) -> u32,
+        upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
     ) -> Option<u32> {
         if old.is_some() != new.is_some() {
             let marks = self.table.marks(position);
@@ -71,46 +89,46 @@ impl Space {
         if old.is_some_and(|old| due_second(old) <= second) {
             return None;
         }
-        let wheel =
-            self.wheel.get_or_insert_with(|| Box::new(Wheel::new((now_millis / 1000) as u32)));
-        wheel.add(Entry { hash, second });
+        let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(upkeep.second())));
+        wheel.add(upkeep.memory, Entry { hash, second });
         if wheel.len() > 2 * self.volatile + STALE_MAX {
-            self.rebuild_wheel(now_millis, hash_key);
+            self.rebuild_wheel(upkeep);
         }
         Some(second)
     }
 
     /// Drops the entries of items that are gone, by making all anew.
     #[cold]
-    fn rebuild_wheel(&mut self, now_millis: u64, hash_key: impl Fn(&[u8]) -> u32) {
-        let mut wheel = Wheel::new((now_millis / 1000) as u32);
+    fn rebuild_wheel(&mut self, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
+        let mut wheel = Box::new(Wheel::new(upkeep.second()));
         for bucket in 0..self.table.bucket_count() {
             for position in self.table.positions(bucket) {
                 if let Some(expiry) = self.table.item(position).expiry() {
-                    let hash = hash_key(self.table.item(position).key());
-                    wheel.add(Entry { hash, second: due_second(expiry) });
+                    let hash = (upkeep.hash_key)(self.table.item(position).key());
+                    wheel.add(upkeep.memory, Entry { hash, second: due_second(expiry) });
                 }
             }
         }
-        self.wheel = Some(Box::new(wheel));
+        if let Some(mut old) = self.wheel.replace(wheel) {
+            old.clear(upkeep.memory);
+        }
     }
 
     /// Takes the next entry due off the wheel; `None` when there is none or
     /// `steps` are used up.
     pub(crate) fn next_due(
         &mut self,
-        now_millis: u64,
+        upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
         steps: &mut u32,
-        hash_key: impl Fn(&[u8]) -> u32,
     ) -> Option<Due> {
         let wheel = self.wheel.as_mut()?;
-        let entry = wheel.pop_due((now_millis / 1000) as u32, steps)?;
+        let entry = wheel.pop_due(upkeep.memory, upkeep.second(), steps)?;
         let mut later: SmallVec<[Entry; 2]> = SmallVec::new();
         let expired = self.table.find(entry.hash, |item, marks| {
-            if !marks.volatile || hash_key(item.key()) != entry.hash {
+            if !marks.volatile || (upkeep.hash_key)(item.key()) != entry.hash {
                 return false;
             }
-            if !is_expired(item, now_millis) {
+            if !is_expired(item, upkeep.now_millis) {
                 let second = item.expiry().map_or(u32::MAX, due_second);
                 later.push(Entry { hash: entry.hash, second });
                 return false;
@@ -121,33 +139,34 @@ impl Space {
             // Another item of the same hash has an entry of its own.
             return Some(Due::Expired(position));
         }
-        later.into_iter().for_each(|entry| wheel.add(entry));
+        later.into_iter().for_each(|entry| wheel.add(upkeep.memory, entry));
         Some(Due::Nothing)
     }
 
     /// Takes an item out of the books and the table.
     #[inline]
-    pub(crate) fn remove(&mut self, position: Position) -> Owned {
+    pub(crate) fn remove(&mut self, memory: Memory<'_>, position: Position) -> Owned {
         if self.table.marks(position).volatile {
             self.volatile -= 1;
         }
-        self.table.remove(position)
+        self.table.remove(memory, position)
     }
 
     /// Drops what it knows besides its items.
-    pub(crate) fn forget(&mut self) {
-        self.table = Table::new();
-        self.wheel = None;
+    pub(crate) fn forget(&mut self, memory: Memory<'_>) {
+        if let Some(mut wheel) = self.wheel.take() {
+            wheel.clear(memory);
+        }
         self.queue = None;
     }
 
     /// Frees up to `count` items of a space that is no longer used; the bytes
     /// they took, and whether it is empty.
-    pub(crate) fn free_some(&mut self, heap: &Heap, count: usize) -> (usize, bool) {
+    pub(crate) fn free_some(&mut self, memory: Memory<'_>, count: usize) -> (usize, bool) {
         let mut freed = 0;
         for _ in 0..count {
-            match self.table.pop() {
-                Some(item) => freed += item.release(heap),
+            match self.table.pop(memory) {
+                Some(item) => freed += item.release(memory.heap),
                 None => return (freed, true),
             }
         }

@@ -2,8 +2,10 @@ use crate::arena::Heap;
 use crate::commands;
 use crate::entry::{Entry, Turn};
 use crate::evict::EvictionPolicy;
+use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
-use crate::shard::{Shard, Upkeep};
+use crate::shard::Shard;
+use crate::space::Upkeep;
 use keyway_base::Clock;
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::reply;
@@ -24,8 +26,8 @@ const SHARDS_PER_ARENA: usize = 64;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
-/// Items a tick may touch: some hundred microseconds of work.
-const TICK_STEPS: u32 = 2000;
+/// Items a tick may touch: a few hundred microseconds when none is in a cache.
+const TICK_STEPS: u32 = 1000;
 /// Items a write may touch to keep its shard tidy: under a microsecond each.
 const WRITE_STEPS: u32 = 8;
 /// Bytes by which a shard's use may change before the store's sum is told,
@@ -273,13 +275,19 @@ impl Store {
 
     /// The shard of a hash: its top bits; tables use the lower half.
     #[inline]
-    fn shard_of(&self, hash: u64) -> usize {
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
         ((hash >> 32) >> (32 - self.shard_bits)) as usize
     }
 
     #[inline]
     pub(crate) fn arena_of(&self, shard_index: usize) -> usize {
         shard_index / SHARDS_PER_ARENA
+    }
+
+    /// Where a shard's tables and items get their memory from.
+    #[inline]
+    pub(crate) fn memory_of(&self, shard_index: usize) -> Memory<'_> {
+        Memory { heap: &self.heap, arena: self.arena_of(shard_index) }
     }
 
     pub(crate) fn shard_count(&self) -> usize {
@@ -307,6 +315,13 @@ impl Store {
         split_mix(&mut turn)
     }
 
+    /// The hash of a key in its shard, and the shard's index.
+    #[inline]
+    pub(crate) fn locate(&self, key: &[u8]) -> (u32, usize) {
+        let hash = self.hash(key);
+        (hash as u32, self.shard_of(hash))
+    }
+
     /// Locks `key`'s shard and lets `work` work on the key.
     #[inline]
     pub(crate) fn with_key<R>(
@@ -315,10 +330,9 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(Entry<'_>) -> R,
     ) -> R {
-        let hash = self.hash(key);
-        let index = self.shard_of(hash);
+        let (hash, index) = self.locate(key);
         let mut shard = self.shard(index);
-        work(Entry::locate(self, (&mut shard, index), turn, key, hash as u32))
+        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
     }
 
     /// Locks the shards of all `keys`, always in the same order, so that two
@@ -360,7 +374,7 @@ impl Store {
 
     /// A write's share of its shard's upkeep.
     #[inline]
-    pub(crate) fn upkeep_of(&self, shard: &mut Shard, shard_index: usize, turn: Turn) {
+    pub(crate) fn tidy_if_due(&self, shard: &mut Shard, shard_index: usize, turn: Turn) {
         let second = (turn.now_millis / 1000) as u32;
         if self.due[shard_index].load(Ordering::Relaxed) <= second {
             let mut steps = WRITE_STEPS;
@@ -370,13 +384,17 @@ impl Store {
 
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
-        let freed = shard.tidy(&self.upkeep(turn), steps, &self.due[shard_index]);
+        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, &self.due[shard_index]);
         self.charge(shard, -freed);
     }
 
-    fn upkeep(&self, turn: Turn) -> Upkeep<'_, impl Fn(&[u8]) -> u32> {
+    pub(crate) fn upkeep(
+        &self,
+        shard_index: usize,
+        turn: Turn,
+    ) -> Upkeep<'_, impl Fn(&[u8]) -> u32> {
         let hash_key = |key: &[u8]| self.hash(key) as u32;
-        Upkeep { heap: &self.heap, now_millis: turn.now_millis, hash_key }
+        Upkeep { memory: self.memory_of(shard_index), now_millis: turn.now_millis, hash_key }
     }
 
     /// Evicts until `extra` bytes fit below the bound on memory; whether they
@@ -400,7 +418,6 @@ impl Store {
 
     #[cold]
     fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
-        let upkeep = self.upkeep(turn);
         let mut fruitless = 0;
         while fruitless <= self.shards.len() {
             let wanted = self.used.load(Ordering::Relaxed) - bound;
@@ -415,7 +432,7 @@ impl Store {
                 continue;
             }
             let mut shard = self.shard(index);
-            let freed = shard.evict(&upkeep, self.policy(), wanted);
+            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted);
             self.charge(&mut shard, -freed);
             fruitless = if freed > 0 { 0 } else { fruitless + 1 };
         }
@@ -433,8 +450,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        for shard in &mut self.shards {
-            shard.0.get_mut().clear(&self.heap);
+        for (index, shard) in self.shards.iter_mut().enumerate() {
+            let memory = Memory { heap: &self.heap, arena: index / SHARDS_PER_ARENA };
+            shard.0.get_mut().clear(memory);
         }
     }
 }

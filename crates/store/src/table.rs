@@ -11,6 +11,7 @@
 //! the shard.
 
 use crate::item::{Item, Owned};
+use crate::lines::{Lines, Memory};
 use std::ptr::NonNull;
 
 const SLOTS: usize = 8;
@@ -75,8 +76,8 @@ pub(crate) struct Marks {
 /// A linear hash table that owns its items. The owner empties it with
 /// [`Table::pop`] before dropping it, or their memory is lost.
 pub(crate) struct Table {
-    buckets: Vec<Bucket>,
-    overflow: Vec<Bucket>,
+    buckets: Lines<Bucket>,
+    overflow: Lines<Bucket>,
     /// First free overflow bucket plus one; its first slot holds the next.
     overflow_free: u32,
     len: usize,
@@ -89,7 +90,7 @@ fn tag_of(hash: u32) -> u64 {
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self { buckets: Vec::new(), overflow: Vec::new(), overflow_free: 0, len: 0 }
+        Self { buckets: Lines::new(), overflow: Lines::new(), overflow_free: 0, len: 0 }
     }
 
     /// Items.
@@ -107,7 +108,7 @@ impl Table {
     /// Bytes the table itself takes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        (self.buckets.capacity() + self.overflow.capacity()) * size_of::<Bucket>()
+        self.buckets.bytes() + self.overflow.bytes()
     }
 
     /// The bucket of `hash`; there must be buckets.
@@ -122,18 +123,18 @@ impl Table {
     #[inline]
     fn bucket(&self, id: BucketId) -> &Bucket {
         if id.0 & OVERFLOW == 0 {
-            &self.buckets[id.0 as usize]
+            self.buckets.get(id.0 as usize)
         } else {
-            &self.overflow[(id.0 & !OVERFLOW) as usize]
+            self.overflow.get((id.0 & !OVERFLOW) as usize)
         }
     }
 
     #[inline]
     fn bucket_mut(&mut self, id: BucketId) -> &mut Bucket {
         if id.0 & OVERFLOW == 0 {
-            &mut self.buckets[id.0 as usize]
+            self.buckets.get_mut(id.0 as usize)
         } else {
-            &mut self.overflow[(id.0 & !OVERFLOW) as usize]
+            self.overflow.get_mut((id.0 & !OVERFLOW) as usize)
         }
     }
 
@@ -162,11 +163,13 @@ impl Table {
             let bucket = self.bucket(id);
             for (slot, word) in bucket.slots.iter().enumerate() {
                 let differs = (word ^ tag) & (!0 << TAG_SHIFT | LINK);
-                if differs == 0
-                    && *word & ADDRESS != 0
-                    && is_it(&item_of(*word, self), marks_of(*word))
-                {
-                    return Some(Position { head, bucket: id, slot: slot as u8 });
+                if differs == 0 && *word & ADDRESS != 0 {
+                    // The key is in the first cache line, most of the value in
+                    // the next: fetched while the key is compared.
+                    prefetch(start_of(*word).as_ptr().wrapping_add(64));
+                    if is_it(&item_of(*word, self), marks_of(*word)) {
+                        return Some(Position { head, bucket: id, slot: slot as u8 });
+                    }
                 }
             }
             id = self.next(id)?;
@@ -187,6 +190,12 @@ impl Table {
         word
     }
 
+    /// The slot at `position`, to do several things with it at once.
+    #[inline]
+    pub(crate) fn slot_mut(&mut self, position: Position) -> SlotMut<'_> {
+        SlotMut { word: self.word_mut(position) }
+    }
+
     #[inline]
     pub(crate) fn item(&self, position: Position) -> Item<'_> {
         item_of(self.word(position), self)
@@ -199,11 +208,7 @@ impl Table {
         position: Position,
         change: impl FnOnce(&mut Owned) -> R,
     ) -> R {
-        let word = self.word_mut(position);
-        let mut owned = owned_of(*word);
-        let result = change(&mut owned);
-        *word = *word & !ADDRESS | address_of(owned);
-        result
+        self.slot_mut(position).with_item(change)
     }
 
     #[inline]
@@ -213,33 +218,29 @@ impl Table {
 
     #[inline]
     pub(crate) fn set_marks(&mut self, position: Position, marks: Marks) {
-        let word = self.word_mut(position);
-        let new = *word & !(FREQUENCY | MAIN | VOLATILE) | bits_of(marks);
-        // Unchanged most of the time, and then the cache line stays clean.
-        if *word != new {
-            *word = new;
-        }
+        self.slot_mut(position).set_marks(marks);
     }
 
     /// Adds an item whose key, hashing to `hash`, is not there yet.
     /// `hash_key` hashes other keys likewise.
     pub(crate) fn insert(
         &mut self,
+        memory: Memory<'_>,
         hash: u32,
         owned: Owned,
         marks: Marks,
         hash_key: impl Fn(&[u8]) -> u32,
     ) -> Position {
         if (self.len + 1) * 8 > self.buckets.len() * SPLIT_LOAD {
-            self.split(hash_key);
+            self.split(memory, hash_key);
         }
         self.len += 1;
         let head = self.bucket_of(hash) as u32;
-        self.place(head, tag_of(hash) | bits_of(marks) | address_of(owned))
+        self.place(memory, head, tag_of(hash) | bits_of(marks) | address_of(owned))
     }
 
     /// Puts `word` into the first empty slot of a chain.
-    fn place(&mut self, head: u32, word: u64) -> Position {
+    fn place(&mut self, memory: Memory<'_>, head: u32, word: u64) -> Position {
         let mut bucket = BucketId(head);
         loop {
             let slots = &mut self.bucket_mut(bucket).slots;
@@ -249,22 +250,21 @@ impl Table {
             }
             bucket = match self.next(bucket) {
                 Some(next) => next,
-                None => self.add_overflow(bucket),
+                None => self.add_overflow(memory, bucket),
             };
         }
     }
 
     /// Links an overflow bucket behind a full one, whose last item moves there.
     #[cold]
-    fn add_overflow(&mut self, last: BucketId) -> BucketId {
+    fn add_overflow(&mut self, memory: Memory<'_>, last: BucketId) -> BucketId {
         let index = match self.overflow_free {
             0 => {
-                reserve_by_eighths(&mut self.overflow);
-                self.overflow.push(EMPTY_BUCKET);
+                self.overflow.push(memory, EMPTY_BUCKET);
                 self.overflow.len() as u32 - 1
             }
             free => {
-                let bucket = &mut self.overflow[free as usize - 1];
+                let bucket = self.overflow.get_mut(free as usize - 1);
                 self.overflow_free = bucket.slots[0] as u32;
                 *bucket = EMPTY_BUCKET;
                 free - 1
@@ -273,19 +273,19 @@ impl Table {
         assert!(index < OVERFLOW, "too many overflow buckets");
         let moved =
             std::mem::replace(&mut self.bucket_mut(last).slots[SLOTS - 1], LINK | u64::from(index));
-        self.overflow[index as usize].slots[0] = moved;
+        self.overflow.get_mut(index as usize).slots[0] = moved;
         BucketId(index | OVERFLOW)
     }
 
     /// Takes an item out.
-    pub(crate) fn remove(&mut self, position: Position) -> Owned {
+    pub(crate) fn remove(&mut self, memory: Memory<'_>, position: Position) -> Owned {
         let word = std::mem::take(self.word_mut(position));
         self.len -= 1;
         if self.next(BucketId(position.head)).is_some() {
             self.close_gap(position);
         }
         if self.len * 8 < self.buckets.len() * MERGE_LOAD && self.buckets.len() > BUCKETS_MIN {
-            self.merge();
+            self.merge(memory);
         }
         owned_of(word)
     }
@@ -312,7 +312,7 @@ impl Table {
 
     fn free_overflow(&mut self, id: BucketId) {
         let index = id.0 & !OVERFLOW;
-        self.overflow[index as usize].slots[0] = u64::from(self.overflow_free);
+        self.overflow.get_mut(index as usize).slots[0] = u64::from(self.overflow_free);
         self.overflow_free = index + 1;
     }
 
@@ -334,11 +334,10 @@ impl Table {
     }
 
     /// Adds a bucket, which takes its share of the one it splits off.
-    fn split(&mut self, hash_key: impl Fn(&[u8]) -> u32) {
+    fn split(&mut self, memory: Memory<'_>, hash_key: impl Fn(&[u8]) -> u32) {
         let new = self.buckets.len() as u32;
         assert!(new < OVERFLOW, "too many buckets");
-        reserve_by_eighths(&mut self.buckets);
-        self.buckets.push(EMPTY_BUCKET);
+        self.buckets.push(memory, EMPTY_BUCKET);
         if new == 0 {
             return;
         }
@@ -352,44 +351,42 @@ impl Table {
             } else {
                 hash_key(item_of(word, self).key()) >> level & 1
             };
-            self.place(if bit == 0 { parent } else { new }, word);
+            self.place(memory, if bit == 0 { parent } else { new }, word);
         }
     }
 
     /// Drops the last bucket, whose items go back to the one it was split off.
     #[cold]
-    fn merge(&mut self) {
+    fn merge(&mut self, memory: Memory<'_>) {
         let last = self.buckets.len() as u32 - 1;
         let parent = last & !(1 << last.ilog2());
         let mut words = smallvec::SmallVec::new();
         self.take_chain(last, &mut words);
-        self.buckets.pop();
+        self.buckets.pop(memory);
         for word in words {
-            self.place(parent, word);
-        }
-        if self.buckets.len() < self.buckets.capacity() / 2 {
-            let roomy = self.buckets.len() + self.buckets.len() / 8;
-            self.buckets.shrink_to(roomy);
+            self.place(memory, parent, word);
         }
         if self.len == 0 {
-            self.overflow = Vec::new();
+            self.overflow.clear(memory);
             self.overflow_free = 0;
         }
     }
 
-    /// Takes out any item, from the last bucket on; `None` when empty.
-    pub(crate) fn pop(&mut self) -> Option<Owned> {
-        while !self.buckets.is_empty() {
-            let last = self.buckets.len() as u32 - 1;
-            if self.bucket(BucketId(last)).slots != EMPTY_BUCKET.slots {
-                let position = self.positions(last as usize).next()?;
+    /// Takes out any item, from the last bucket on; `None` when empty, and then
+    /// all memory is given back.
+    pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<Owned> {
+        while let Some(last) = self.buckets.len().checked_sub(1) {
+            let occupied = self.positions(last).next();
+            if let Some(position) = occupied {
                 let word = std::mem::take(self.word_mut(position));
                 self.close_gap(position);
                 self.len -= 1;
                 return Some(owned_of(word));
             }
-            self.buckets.pop();
+            self.buckets.pop(memory);
         }
+        self.overflow.clear(memory);
+        self.overflow_free = 0;
         None
     }
 
@@ -416,7 +413,7 @@ impl Table {
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         if self.len > 0 {
-            prefetch(&raw const self.buckets[self.bucket_of(hash)]);
+            prefetch(self.buckets.place(self.bucket_of(hash)));
         }
     }
 
@@ -425,7 +422,7 @@ impl Table {
     pub(crate) fn prefetch_item(&self, hash: u32) {
         if self.len > 0 {
             let tag = tag_of(hash);
-            for word in &self.buckets[self.bucket_of(hash)].slots {
+            for word in &self.buckets.get(self.bucket_of(hash)).slots {
                 if (word ^ tag) >> TAG_SHIFT == 0 {
                     prefetch(std::ptr::without_provenance::<u8>((word & ADDRESS) as usize));
                 }
@@ -446,19 +443,55 @@ impl Table {
     }
 }
 
+/// An occupied slot, borrowed.
+pub(crate) struct SlotMut<'a> {
+    word: &'a mut u64,
+}
+
+impl<'a> SlotMut<'a> {
+    #[inline]
+    pub(crate) fn marks(&self) -> Marks {
+        marks_of(*self.word)
+    }
+
+    #[inline]
+    pub(crate) fn set_marks(&mut self, marks: Marks) {
+        let new = *self.word & !(FREQUENCY | MAIN | VOLATILE) | bits_of(marks);
+        // Unchanged most of the time, and then the cache line stays clean.
+        if *self.word != new {
+            *self.word = new;
+        }
+    }
+
+    /// Counts a use of the item.
+    #[inline]
+    pub(crate) fn count_use(&mut self) {
+        if *self.word & FREQUENCY != FREQUENCY {
+            *self.word += 1;
+        }
+    }
+
+    /// Lets `change` change or replace the item; its key stays the same.
+    #[inline]
+    pub(crate) fn with_item<R>(&mut self, change: impl FnOnce(&mut Owned) -> R) -> R {
+        let mut owned = owned_of(*self.word);
+        let result = change(&mut owned);
+        *self.word = *self.word & !ADDRESS | address_of(owned);
+        result
+    }
+
+    #[inline]
+    pub(crate) fn item(self) -> Item<'a> {
+        // SAFETY: an occupied slot's item is live while the slot is borrowed.
+        unsafe { Item::at(start_of(*self.word)) }
+    }
+}
+
 /// All ones up to the highest bit that an index below `count` can have.
 #[inline]
 fn mask_for(count: usize) -> usize {
     debug_assert!(count > 0);
     usize::MAX.checked_shr((count - 1).leading_zeros()).unwrap_or(0)
-}
-
-/// Room for one more, growing by an eighth: doubling would leave a quarter of
-/// the memory unused on average.
-fn reserve_by_eighths(buckets: &mut Vec<Bucket>) {
-    if buckets.len() == buckets.capacity() {
-        buckets.reserve_exact((buckets.len() / 8).max(1));
-    }
 }
 
 #[inline]
@@ -554,19 +587,22 @@ mod tests {
         fn add(&mut self, key: &[u8], value: &[u8]) {
             let meta = Meta::new(Encoding::Text, None);
             let item = Owned::create(&self.heap, 0, &meta, 0, key, (value, value.len()));
-            self.table.insert((self.hash)(key), item, MARKS, self.hash);
+            let memory = Memory { heap: &self.heap, arena: 0 };
+            self.table.insert(memory, (self.hash)(key), item, MARKS, self.hash);
         }
 
         fn remove(&mut self, key: &[u8]) -> bool {
             let Some(position) = self.position(key) else { return false };
-            self.table.remove(position).release(&self.heap);
+            let memory = Memory { heap: &self.heap, arena: 0 };
+            self.table.remove(memory, position).release(&self.heap);
             true
         }
     }
 
     impl Drop for Fixture {
         fn drop(&mut self) {
-            while let Some(item) = self.table.pop() {
+            let memory = Memory { heap: &self.heap, arena: 0 };
+            while let Some(item) = self.table.pop(memory) {
                 item.release(&self.heap);
             }
             assert_eq!(self.table.len(), 0);

@@ -231,12 +231,10 @@ impl<I: Io> Worker<I> {
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
         let pool = &self.plan.pools[place.pool as usize];
-        let clients = self.plan.clients.len();
-        let bound = match pool.clients_max {
-            0 => self.plan.limits.clients_max as usize,
-            max => max as usize,
-        };
-        if clients >= bound.min(self.plan.limits.clients_max as usize) {
+        let in_pool = self.core.plane.cells.pool(place.pool as usize).clients.connected.get();
+        let all = self.core.sessions.len() as u64;
+        let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
+        if is_full || all >= u64::from(self.plan.limits.clients_max) {
             let mut out = Vec::new();
             let fault = Fault::Limit(LimitFault::Clients);
             write_fault(fault, "", &mut out);

@@ -14,8 +14,6 @@ use crate::error::Error;
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// A program that does not end after this time is killed.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// A tool that is run to its end is given up after this time.
-const RUN_PATIENCE: Duration = Duration::from_secs(600);
 /// How much of a failed program's output is shown.
 const OUTPUT_TAIL_BYTES: usize = 600;
 
@@ -195,21 +193,31 @@ pub(super) fn find_program(program: &Path) -> Option<PathBuf> {
     directories.map(|directory| Path::new(directory).join(program)).find(|path| path.is_file())
 }
 
-/// Runs `line` to its end and returns what it printed (both streams).
+/// Runs `line` to its end, at most for `patience`, and returns what it printed
+/// (both streams).
 ///
 /// # Errors
-/// [`Error::Start`] when it cannot be run or ends with an error.
-pub fn run_to_end(line: &CommandLine, scratch: &Scratch, name: &str) -> Result<String, Error> {
+/// [`Error::Start`] when it cannot be run or ends with an error or not at all.
+pub fn run_to_end(
+    line: &CommandLine,
+    patience: Duration,
+    scratch: &Scratch,
+    name: &str,
+) -> Result<String, Error> {
     let mut child = Child::start(line, scratch, name)?;
     let mut status = None;
-    clock::wait_until(RUN_PATIENCE, || {
+    clock::wait_until(patience, || {
         status = child.ended()?;
         Ok(status.is_some())
     })?;
     match status {
         Some(status) if status.success() => std::fs::read_to_string(child.output())
             .map_err(Error::io(child.output().display().to_string())),
-        _ => Err(child.failed_to_start("failed")),
+        Some(status) => Err(child.failed_to_start(&format!("ended with {status}"))),
+        None => {
+            let seconds = patience.as_secs();
+            Err(child.failed_to_start(&format!("did not end within {seconds} s")))
+        }
     }
 }
 

@@ -95,8 +95,10 @@ pub struct Link {
     pub database: Option<u32>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
-    /// Failed attempts to connect since the last success.
+    /// Attempts to connect since the backend last answered a request.
     failures: u32,
+    /// The backend has answered a request on this connection.
+    answered: bool,
     /// The socket took less than was offered.
     pub send_blocked: bool,
     /// In the worker's list of links with output.
@@ -132,6 +134,7 @@ impl Default for Link {
             database: None,
             progress: Time(0),
             failures: 0,
+            answered: false,
             send_blocked: false,
             is_dirty: false,
         }
@@ -150,11 +153,12 @@ impl Link {
         self.fifo.len()
     }
 
-    /// Whether somebody waits for a reply that is not overdue already: if not,
-    /// no timeout of a request is pending.
+    /// Whether the connection stands and somebody waits for a reply that is
+    /// not overdue yet. If not, the next request may need a connection, and
+    /// has the earliest timeout.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        self.fifo.len() > self.abandoned
+        self.fifo.len() > self.abandoned && self.state == LinkState::Ready
     }
 
     /// Bytes not sent yet.
@@ -227,9 +231,13 @@ impl Link {
             0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
-        if left == 0 {
-            self.failures = 0;
-        }
+        self.answered = false;
+    }
+
+    /// Whether the backend has answered a request on this connection: until
+    /// then it may be one that accepts and closes.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Buffer to append one request to; follow with [`Link::enqueue`].
@@ -319,6 +327,10 @@ impl Link {
                     let Some(mut exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
+                    if !self.answered {
+                        self.answered = true;
+                        self.failures = 0;
+                    }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
                         exchange.owner = Owner::None;
@@ -345,10 +357,7 @@ impl Link {
             return Err(BackendFault::Handshake);
         }
         self.state = match left - 1 {
-            0 => {
-                self.failures = 0;
-                LinkState::Ready
-            }
+            0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
         Ok(())
@@ -512,6 +521,7 @@ impl Link {
         self.output.keep_last(kept_len);
         self.database = None;
         self.abandoned = 0;
+        self.answered = false;
         self.handshake.clear();
         self.input = Vec::new();
         self.input_needed = 0;

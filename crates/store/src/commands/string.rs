@@ -11,7 +11,10 @@ pub(super) use super::expire::Unit;
 /// GET.
 #[inline]
 pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    call.with_key(|mut entry| write_value(&mut entry, out));
+    call.store.read(call.turn, call.arg(1), |value| match value {
+        Some(value) => reply::bulk(out, value),
+        None => reply::null(out),
+    });
     Ok(())
 }
 
@@ -96,7 +99,7 @@ impl<'a> SetOptions<'a> {
 #[inline]
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if call.args.len() == 3 {
-        call.with_key(|mut entry| entry.set(call.arg(2), Encoding::Text, None));
+        call.store.set(call.turn, call.arg(1), call.arg(2));
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
     }

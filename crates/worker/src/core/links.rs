@@ -45,7 +45,6 @@ impl Core {
         let options = self.options(index);
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
-        slot.generation = next_generation(slot.generation);
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -99,9 +98,11 @@ impl Core {
         // all, is about the past.
         slot.generation = next_generation(slot.generation);
         plane.note_link_end(slot, state, fault);
-        // Only a connection that worked is worth waiting for again.
-        let keep_unsent =
-            state == LinkState::Ready && plane.plan.pools[pool as usize].databases <= 1;
+        // Only a connection that worked is worth waiting for again, or a
+        // server that accepts and closes would be connected to without pause.
+        let worked = slot.link.has_answered();
+        let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
+        let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
@@ -109,10 +110,10 @@ impl Core {
             let fault = Fault::Backend { fault, sent: one.sent };
             plane.fail(sessions, (pool, backend), &one.exchange, fault);
         }
-        if state != LinkState::Ready {
+        if !worked && !is_idle {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
-        } else if slot.link.in_flight() > 0 || is_preconnected(plane, pool) {
+        } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
             slot.is_connecting = true;
             plane.connects.push(index);
         }

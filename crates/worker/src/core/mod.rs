@@ -39,7 +39,8 @@ pub(crate) struct LinkSlot {
     pub(crate) backend: u16,
     pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
-    /// Counts connections, so that an event of an earlier one is told apart.
+    /// Counts connections lost, so that an event of an earlier one is told
+    /// apart.
     pub(crate) generation: u32,
     /// Sessions that wait for room on this link.
     waiting: Vec<Key<Session>>,
@@ -61,6 +62,7 @@ pub struct Core {
 }
 
 /// What requests and replies need besides sessions and links.
+#[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
     pub(crate) cells: WorkerCells,

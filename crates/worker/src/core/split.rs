@@ -69,7 +69,7 @@ impl Plane {
             unreachable!("only sharded pools split");
         };
         let stride = usize::from(split.args_per_key);
-        if !(request.args.len() - 1).is_multiple_of(stride) {
+        if (request.args.len() - 1) % stride != 0 {
             let name = request.command.name;
             let text = format!("ERR wrong number of arguments for '{name}' command");
             self.refuse(session, busy, |out| reply::error(out, &text));

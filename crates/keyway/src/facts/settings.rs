@@ -1,0 +1,44 @@
+//! What CONFIG GET shows. Settings that Keyway does not have are absent, but
+//! for those that clients and tools ask every server for: these say what
+//! holds here (nothing is saved, nobody is timed out, nothing is notified).
+
+use super::PoolFacts;
+use std::net::SocketAddr;
+
+/// The pool's settings by Redis's names, in the order of the alphabet.
+pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
+    let listening = &pool.listening;
+    let join = |words: Vec<String>| words.join(" ");
+    let hosts = listening.tcp.iter().map(SocketAddr::ip);
+    let bind = join(hosts.map(|host| host.to_string()).collect());
+    let sockets = join(listening.unix.iter().map(|path| path.display().to_string()).collect());
+    let keepalive = listening.keepalive.map_or(0, |silence| silence.as_secs());
+    let memory_max = pool.store.as_ref().map_or(0, |store| (store.read)().memory_max);
+    let text = |text: &str| text.to_owned();
+    vec![
+        ("appendonly", text("no")),
+        ("bind", bind),
+        ("client-query-buffer-limit", pool.request_len_max.to_string()),
+        ("cluster-enabled", text("no")),
+        ("databases", pool.databases.to_string()),
+        ("latency-monitor-threshold", text("0")),
+        ("maxclients", pool.clients_max.to_string()),
+        ("maxmemory", memory_max.to_string()),
+        ("maxmemory-policy", text(policy(pool))),
+        ("notify-keyspace-events", String::new()),
+        ("port", listening.port().to_string()),
+        ("proto-max-bulk-len", pool.bulk_len_max.to_string()),
+        ("save", String::new()),
+        ("slowlog-log-slower-than", text("-1")),
+        ("slowlog-max-len", text("0")),
+        ("tcp-backlog", listening.backlog.to_string()),
+        ("tcp-keepalive", keepalive.to_string()),
+        ("timeout", text("0")),
+        ("unixsocket", sockets),
+    ]
+}
+
+/// What gives way when memory is full; nothing does where there is no store.
+pub(super) fn policy(pool: &PoolFacts) -> &'static str {
+    pool.store.as_ref().map_or("noeviction", |store| store.policy)
+}

@@ -1,0 +1,251 @@
+//! What a client makes of the replies it gets.
+
+use super::*;
+
+impl Client {
+    pub(super) fn take_replies(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let mut at = 0;
+        loop {
+            match parse_value(&self.input, at) {
+                Ok(Some((value, next))) => {
+                    at = next;
+                    let Some(expected) = self.expected.pop_front() else {
+                        ledger.fail(|| {
+                            format!("client {} got a reply too many: {}", self.index, value.show())
+                        });
+                        return;
+                    };
+                    ledger.replies += 1;
+                    network.tell(|| format!("client {} reads {}", self.index, value.show()));
+                    let conn = self.conn;
+                    if let Err(fault) = self.check(&expected, &value, network.now, ledger) {
+                        let index = self.index;
+                        ledger.fail(|| {
+                            format!("client {index} on {conn:?} got {}: {fault}", value.show())
+                        });
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(fault) => {
+                    ledger.fail(|| {
+                        let bytes = clip(&self.input[at..]);
+                        format!("client {} got what is not RESP, {fault}: {bytes}", self.index)
+                    });
+                    return;
+                }
+            }
+        }
+        self.input.drain(..at);
+        if self.expected.is_empty() && !self.input.is_empty() {
+            let bytes = clip(&self.input);
+            ledger.fail(|| format!("client {} got bytes too many: {bytes}", self.index));
+        }
+        if self.phase == Phase::Running {
+            // There may be room in the pipeline again.
+            network.wake_client(self.index, network.now.max(self.write_from));
+        }
+    }
+
+    fn check(
+        &mut self,
+        expected: &Expected,
+        value: &Value,
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        if let Ask::Exactly(wanted) = &expected.ask {
+            return (value == wanted).then_some(()).ok_or_else(|| format!("not {}", wanted.show()));
+        }
+        match value {
+            Value::Error(text) => self.check_error(expected, text, now, ledger),
+            _ => self.check_answer(expected, value, ledger),
+        }
+    }
+
+    fn check_answer(
+        &mut self,
+        expected: &Expected,
+        value: &Value,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let pool = self.habits.pool;
+        let Keys { strings, counters } = &mut self.databases[expected.database];
+        let asked = &expected.circumstances;
+        match (&expected.ask, value) {
+            (Ask::Set { key, write }, Value::Simple(text)) if text == b"OK" => {
+                ledger.on_acknowledged(pool, *write);
+                strings[*key].on_fate(Some(*write), Fate::Done, asked[0]);
+                Ok(())
+            }
+            (Ask::SetMany { keys, writes }, Value::Simple(text)) if text == b"OK" => {
+                for ((&key, &write), &asked) in keys.iter().zip(writes).zip(asked) {
+                    ledger.on_acknowledged(pool, write);
+                    strings[key].on_fate(Some(write), Fate::Done, asked);
+                }
+                Ok(())
+            }
+            (Ask::Get { key }, Value::Bulk(bytes)) => {
+                strings[*key].check(ledger, pool, bytes.as_deref())
+            }
+            (Ask::GetMany { keys }, Value::Array(Some(items))) if items.len() == keys.len() => {
+                for (&key, item) in keys.iter().zip(items) {
+                    let Value::Bulk(bytes) = item else { return Err("an odd element".into()) };
+                    strings[key].check(ledger, pool, bytes.as_deref())?;
+                }
+                Ok(())
+            }
+            (Ask::Increment { counter }, Value::Integer(count)) => {
+                counters[*counter].check(ledger, pool, *count, asked[0])
+            }
+            (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
+                let (mut low, mut high) = (0, 0);
+                for &key in keys {
+                    let (least, most) = strings[key].existence(ledger, pool);
+                    (low, high) = (low + least, high + most);
+                }
+                if matches!(expected.ask, Ask::Delete { .. }) {
+                    for (&key, &asked) in keys.iter().zip(asked) {
+                        strings[key].on_fate(None, Fate::Done, asked);
+                    }
+                }
+                let fine = (low..=high).contains(count);
+                fine.then_some(()).ok_or_else(|| format!("but {low} to {high} of the keys exist"))
+            }
+            (ask, _) => Err(format!("an answer of another kind than wanted by {}", ask.name())),
+        }
+    }
+
+    fn check_error(
+        &mut self,
+        expected: &Expected,
+        text: &[u8],
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let pool = self.habits.pool;
+        let shown = String::from_utf8_lossy(text);
+        match &expected.ask {
+            Ask::Refused { contains } => {
+                let contains = String::from_utf8_lossy(contains);
+                let fine = shown.starts_with("ERR unknown command") && shown.contains(&*contains);
+                return fine.then_some(()).ok_or_else(|| "not the refusal wanted".into());
+            }
+            Ask::BrokenFrame => {
+                let fine = shown.starts_with("ERR Protocol error");
+                return fine.then_some(()).ok_or_else(|| "not the protocol error wanted".into());
+            }
+            Ask::Crossing { keys } => {
+                if let Some(outcome) = self.check_crossing(expected, keys, &shown, ledger) {
+                    return outcome;
+                }
+            }
+            _ => {}
+        }
+        let names = self.names_of(expected);
+        let fate = fate_of(&shown, &names)?;
+        let mut servers: Vec<usize> =
+            names.iter().flat_map(|name| ledger.possible_homes(pool, name)).collect();
+        servers.dedup();
+        if !ledger.is_excused(&servers, expected.asked_at, now) {
+            return Err(format!("an error for no reason in answer to {}", expected.ask.name()));
+        }
+        ledger.excused += 1;
+        self.settle(expected, fate, ledger);
+        Ok(())
+    }
+
+    /// `None` when the error is not about where the keys live.
+    fn check_crossing(
+        &self,
+        expected: &Expected,
+        keys: &[usize],
+        text: &str,
+        ledger: &Ledger,
+    ) -> Option<Result<(), String>> {
+        let pool = self.habits.pool;
+        let strings = &self.databases[expected.database].strings;
+        let mut homes: Vec<_> =
+            keys.iter().map(|&key| ledger.home(pool, &strings[key].name)).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        let is_static = ledger.pools[pool].as_ref().is_some_and(|known| known.is_static);
+        let (crossing, wrong_type) = (text.starts_with("CROSSSLOT"), text.starts_with("WRONGTYPE"));
+        if !crossing && !wrong_type {
+            return None;
+        }
+        let fine = !is_static || crossing == (homes.len() > 1);
+        Some(fine.then_some(()).ok_or_else(|| format!("but the keys live on {homes:?}")))
+    }
+
+    fn names_of(&self, expected: &Expected) -> Vec<Vec<u8>> {
+        let Keys { strings, counters } = &self.databases[expected.database];
+        match &expected.ask {
+            Ask::Set { key, .. } | Ask::Get { key } => vec![strings[*key].name.clone()],
+            Ask::Increment { counter } => vec![counters[*counter].name.clone()],
+            Ask::SetMany { keys, .. }
+            | Ask::GetMany { keys }
+            | Ask::Delete { keys }
+            | Ask::Exists { keys }
+            | Ask::Crossing { keys } => keys.iter().map(|&key| strings[key].name.clone()).collect(),
+            Ask::Exactly(_) | Ask::Refused { .. } | Ask::BrokenFrame => Vec::new(),
+        }
+    }
+
+    /// A request ended in an error: what that means for its keys.
+    pub(super) fn settle(&mut self, expected: &Expected, fate: Fate, ledger: &mut Ledger) {
+        let Keys { strings, counters } = &mut self.databases[expected.database];
+        let asked = &expected.circumstances;
+        match &expected.ask {
+            Ask::Set { key, write } => {
+                if fate == Fate::NotDone {
+                    ledger.on_denied(*write);
+                }
+                strings[*key].on_fate(Some(*write), fate, asked[0]);
+            }
+            Ask::SetMany { keys, writes } => {
+                for ((&key, &write), &asked) in keys.iter().zip(writes).zip(asked) {
+                    if fate == Fate::NotDone {
+                        ledger.on_denied(write);
+                    }
+                    strings[key].on_fate(Some(write), fate, asked);
+                }
+            }
+            Ask::Delete { keys } => {
+                for (&key, &asked) in keys.iter().zip(asked) {
+                    strings[key].on_fate(None, fate, asked);
+                }
+            }
+            Ask::Increment { counter } => counters[*counter].on_fault(fate),
+            _ => {}
+        }
+    }
+}
+
+/// What an error reply says about the fate of its request.
+///
+/// # Errors
+/// When it is none of the errors a fault may lead to, or tells of another
+/// request's key.
+fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
+    if text.contains(" failed on ") && text.contains(" of the keys)") {
+        return Ok(Fate::Maybe);
+    }
+    if text.starts_with("OOM no room for ") || text.starts_with("LOADING for ") {
+        let key = text.rsplit(' ').next().unwrap_or_default().as_bytes();
+        let own = names.iter().any(|name| name == key);
+        return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
+    }
+    if text.starts_with("ERR no server of ") {
+        return Ok(Fate::NotDone);
+    }
+    if text.starts_with("ERR backend ") {
+        if text.ends_with("; the request was not sent") {
+            return Ok(Fate::NotDone);
+        }
+        if text.ends_with("; the request may have been executed") {
+            return Ok(Fate::Maybe);
+        }
+    }
+    Err("an error nobody may be told".into())
+}

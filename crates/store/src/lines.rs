@@ -1,0 +1,175 @@
+use crate::arena::Heap;
+use std::ptr::NonNull;
+
+/// Entries of a segment, 2 KiB: larger wastes more at the end of a page,
+/// smaller makes the directory of segments too large for the caches.
+const SEGMENT_LEN: usize = 32;
+/// Size of an entry, in bytes: a cache line.
+const LINE_LEN: usize = 64;
+
+/// Where a shard's tables get their memory from.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) heap: &'a Heap,
+    pub(crate) arena: usize,
+}
+
+/// An array of cache lines that grows and shrinks without ever being moved as
+/// a whole: segments from the heap, the first of them growing by doubling. The
+/// owner clears it before dropping it, or its memory is lost.
+pub(crate) struct Lines<T> {
+    segments: Vec<NonNull<T>>,
+    len: usize,
+    /// Room for entries in the segments there are.
+    capacity: usize,
+}
+
+// SAFETY: the segments are owned like a vector's memory.
+unsafe impl<T: Send> Send for Lines<T> {}
+
+impl<T: Copy> Lines<T> {
+    pub(crate) const fn new() -> Self {
+        const { assert!(size_of::<T>() == LINE_LEN && align_of::<T>() <= LINE_LEN) };
+        Self { segments: Vec::new(), len: 0, capacity: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes it takes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.capacity * LINE_LEN + self.segments.capacity() * size_of::<NonNull<T>>()
+    }
+
+    #[inline]
+    fn address(&self, index: usize) -> NonNull<T> {
+        assert!(index < self.len);
+        // SAFETY: every segment but the first has SEGMENT_LEN entries, the
+        // first at least as many as there are, so the entry lies in its segment.
+        unsafe { self.segments[index / SEGMENT_LEN].add(index % SEGMENT_LEN) }
+    }
+
+    /// Where an entry is, to be prefetched.
+    #[inline]
+    pub(crate) fn place(&self, index: usize) -> *const T {
+        self.address(index).as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &T {
+        // SAFETY: entries below the length are initialised, and borrowed with
+        // the array.
+        unsafe { self.address(index).as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut T {
+        // SAFETY: entries below the length are initialised, and borrowed
+        // mutably with the array.
+        unsafe { self.address(index).as_mut() }
+    }
+
+    pub(crate) fn push(&mut self, memory: Memory<'_>, value: T) {
+        if self.len == self.capacity {
+            self.grow(memory);
+        }
+        self.len += 1;
+        // SAFETY: the entry lies in its segment; nothing is dropped by
+        // overwriting it.
+        unsafe { self.address(self.len - 1).write(value) };
+    }
+
+    #[cold]
+    fn grow(&mut self, memory: Memory<'_>) {
+        if self.capacity == 0 {
+            self.set_first(memory, 1);
+        } else if self.capacity < SEGMENT_LEN {
+            self.set_first(memory, self.capacity * 2);
+        } else {
+            let segment = memory.heap.slot(memory.arena, SEGMENT_LEN * LINE_LEN);
+            self.segments.push(segment.cast());
+            self.capacity += SEGMENT_LEN;
+        }
+    }
+
+    /// Gives the only segment there may be room for `capacity` entries.
+    fn set_first(&mut self, memory: Memory<'_>, capacity: usize) {
+        let new = memory.heap.slot(memory.arena, capacity * LINE_LEN).cast::<T>();
+        if let Some(old) = self.segments.pop() {
+            // SAFETY: both segments have room for the entries there are; the
+            // old one is not used again.
+            unsafe {
+                new.copy_from_nonoverlapping(old, self.len);
+                memory.heap.free_slot(old.cast());
+            }
+        }
+        self.segments.push(new);
+        self.capacity = capacity;
+    }
+
+    pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<T> {
+        let value = *self.get(self.len.checked_sub(1)?);
+        self.len -= 1;
+        if self.capacity > SEGMENT_LEN && self.len <= self.capacity - SEGMENT_LEN {
+            if let Some(segment) = self.segments.pop() {
+                // SAFETY: no entry is left in the segment.
+                unsafe { memory.heap.free_slot(segment.cast()) };
+            }
+            self.capacity -= SEGMENT_LEN;
+        } else if self.capacity <= SEGMENT_LEN && self.len <= self.capacity / 4 {
+            match self.len {
+                0 => self.clear(memory),
+                len => self.set_first(memory, len.next_power_of_two()),
+            }
+        }
+        Some(value)
+    }
+
+    /// Drops all entries and gives the memory back.
+    pub(crate) fn clear(&mut self, memory: Memory<'_>) {
+        for segment in std::mem::take(&mut self.segments) {
+            // SAFETY: the segment is not used again.
+            unsafe { memory.heap.free_slot(segment.cast()) };
+        }
+        (self.len, self.capacity) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_agree_with_a_vector_and_give_their_memory_back() {
+        let heap = Heap::new(1);
+        let memory = Memory { heap: &heap, arena: 0 };
+        let mut lines: Lines<[u64; 8]> = Lines::new();
+        let mut model = Vec::new();
+        let mut state = 5u64;
+        for step in 0..20_000u64 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let grows = state >> 60 < if step < 10_000 { 9 } else { 7 };
+            if grows {
+                lines.push(memory, [step; 8]);
+                model.push([step; 8]);
+            } else {
+                assert_eq!(lines.pop(memory), model.pop());
+            }
+            assert_eq!(lines.len(), model.len());
+            if let Some(index) = model.len().checked_sub(1).map(|last| state as usize % (last + 1))
+            {
+                lines.get_mut(index)[1] = step;
+                model[index][1] = step;
+                assert_eq!(lines.get(index), &model[index]);
+            }
+        }
+        while lines.pop(memory).is_some() {}
+        assert_eq!(lines.bytes(), 0);
+        lines.push(memory, [1; 8]);
+        lines.clear(memory);
+        assert!(heap.page_bytes() <= 8 * (64 << 10));
+    }
+}

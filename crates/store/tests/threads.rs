@@ -1,0 +1,93 @@
+//! Several threads on shared shards.
+
+mod common;
+
+use common::{Random, Reply, clock_at, run};
+use keyway_store::{EvictionPolicy, Store, StoreConfig};
+
+const START: u64 = 1_700_000_000_000;
+const THREADS: usize = 4;
+const ROUNDS: usize = 4000;
+
+#[test]
+fn no_increment_is_lost_and_pairs_are_never_seen_half_set() {
+    let store = Store::new(StoreConfig { shards: Some(2), ..StoreConfig::default() });
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = Random::new(thread as u64 + 1);
+                for round in 0..ROUNDS {
+                    run(store, START, &format!("incr counter:{}", random.below(3)));
+                    run(
+                        store,
+                        START,
+                        &format!("mset left {thread}:{round} right {thread}:{round}"),
+                    );
+                    let pair = run(store, START, "mget left right").strings();
+                    assert_eq!(pair[0], pair[1]);
+                    run(
+                        store,
+                        START,
+                        &format!("renamenx ball:{} ball:{}", random.below(4), random.below(4)),
+                    );
+                    if round == 0 && thread == 0 {
+                        run(store, START, "set ball:0 x");
+                    }
+                    store.tick(clock_at(START));
+                }
+            });
+        }
+    });
+    let count = |key: usize| match run(&store, START, &format!("get counter:{key}")) {
+        Reply::Bulk(Some(text)) => {
+            String::from_utf8_lossy(&text).parse::<usize>().expect("a number")
+        }
+        other => panic!("no number: {other:?}"),
+    };
+    assert_eq!((0..3).map(count).sum::<usize>(), THREADS * ROUNDS);
+    assert_eq!(run(&store, START, "exists ball:0 ball:1 ball:2 ball:3").integer(), 1);
+}
+
+#[test]
+fn under_eviction_expiry_and_flushes_a_value_is_always_one_that_was_set() {
+    let store = Store::new(StoreConfig {
+        memory_max: 1 << 20,
+        policy: EvictionPolicy::AllKeysS3Fifo,
+        shards: Some(8),
+        ..StoreConfig::default()
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = Random::new(thread as u64 + 77);
+                for round in 0..ROUNDS * 4 {
+                    let now = START + round as u64 * 3;
+                    let key = random.below(4000);
+                    let len = 1 + random.below(700);
+                    let letter = ["a", "b", "c"][random.below(3)];
+                    let line = match random.below(12) {
+                        0..=3 => format!("set {key} {}", letter.repeat(len)),
+                        4 => format!("set {key} {} px 900", letter.repeat(len)),
+                        5 => format!("del {key} {}", key + 1),
+                        6 => format!("pexpire {key} 500"),
+                        7 if random.once_in(200) => "flushall".to_string(),
+                        8 if random.once_in(50) => "swapdb 0 1".to_string(),
+                        9 => format!("copy {key} {} replace", random.below(4000)),
+                        _ => format!("get {key}"),
+                    };
+                    if let Reply::Bulk(Some(value)) = run(store, now, &line) {
+                        assert!(value.iter().all(|byte| *byte == value[0]), "{value:?}");
+                    }
+                    if random.once_in(20) {
+                        store.tick(clock_at(now));
+                    }
+                }
+            });
+        }
+    });
+    assert!(store.stats().memory_used <= 1 << 20);
+    let keys = run(&store, START + 3_000_000, "keys *").strings().len();
+    assert!(keys as u64 <= store.stats().databases[0].items);
+}
