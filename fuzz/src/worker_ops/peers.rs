@@ -80,6 +80,13 @@ impl Client {
         self.expected.is_empty()
     }
 
+    /// Gives the password.
+    pub fn log_in(&mut self, wires: &mut Wires) {
+        self.expect(Expected::Anything);
+        let line = [b"AUTH", super::PASSWORD.as_bytes()];
+        wires.send_to_worker(self.wire, &compose(&line).0);
+    }
+
     /// Sends some honest requests in one go.
     pub fn ask(&mut self, choices: &mut Choices, wires: &mut Wires, ledger: &mut Ledger) {
         let mut bytes = Vec::new();
