@@ -420,11 +420,12 @@ mod tests {
         let heap = Heap::new(2);
         let mut live: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
         let mut state = 1u64;
-        for step in 0..60_000u32 {
+        let steps = if cfg!(miri) { 600 } else { 60_000 };
+        for step in 0..steps {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let pick = (state >> 33) as usize;
             // Grows for two thirds of the steps, then shrinks.
-            let grow = if step < 40_000 { pick % 3 != 0 } else { pick % 4 == 0 };
+            let grow = if step < steps / 3 * 2 { pick % 3 != 0 } else { pick % 4 == 0 };
             if grow {
                 let len = [24, 88, 100, 700, 7168][pick % 5];
                 let slot = heap.slot(pick % 2, len);

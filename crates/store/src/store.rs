@@ -26,8 +26,9 @@ const SHARDS_PER_ARENA: usize = 64;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
-/// Items a tick may touch: a few hundred microseconds when none is in a cache.
-const TICK_STEPS: u32 = 1000;
+/// Items a tick may touch: half a millisecond of work, more when none is in a
+/// cache.
+const TICK_STEPS: u32 = 3000;
 /// Items a write may touch to keep its shard tidy: under a microsecond each.
 const WRITE_STEPS: u32 = 8;
 /// Bytes by which a shard's use may change before the store's sum is told,
@@ -205,7 +206,9 @@ impl Store {
 
     /// Upkeep, in bounded time: frees items that expired and memory of flushed
     /// databases. To be called about every 100 ms by any worker; more workers
-    /// calling share the work. Whether there is more to do at once.
+    /// calling share the work. Whether there is more to do at once: the worker
+    /// should then call again after its next turn, or a mass expiry is
+    /// reclaimed at no more than some thousand items per call.
     pub fn tick(&self, clock: Clock) -> bool {
         let turn = Turn { database: 0, now_millis: clock.unix_millis() };
         let second = (turn.now_millis / 1000) as u32;

@@ -175,7 +175,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 300 }, ..ProptestConfig::default() })]
     #[test]
     fn the_store_agrees_with_a_map(
         ops in proptest::collection::vec(any_op(), 1..250),
