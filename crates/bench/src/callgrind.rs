@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::error::Error;
 use crate::load::{Dataset, Limit, Loader, Requests, Work};
 use crate::process::CommandLine;
-use crate::systems::{Kind, Site};
+use crate::systems::{Kind, Site, System};
 
 /// One case to count.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +55,10 @@ fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> 
     let mut system = site.start_under(case.kind, |line| {
         line.under(CommandLine::new("valgrind").args(["--tool=callgrind", &out_file]))
     })?;
-    let fill = Requests::fill(DATASET, 0);
-    let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
-    loader.run(Limit::Requests(fill.count() as u64))?.check()?;
-    drop(loader);
-    let requests = Requests::random(case.work, DATASET, 1);
-    let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
-    loader.run(Limit::Requests(count))?.check()?;
-    drop(loader);
+    if let Err(error) = send(&system, case, count) {
+        // What happened to the process says more than a broken connection.
+        return system.check_running().and(Err(error));
+    }
     let Some(child) = system.child_mut() else {
         return Err(Error::parse("a process of this run", &system.name));
     };
@@ -70,6 +66,17 @@ fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> 
     let path = child.output().to_owned();
     let output = std::fs::read(&path).map_err(Error::io(path.display().to_string()))?;
     parse_collected(&String::from_utf8_lossy(&output))
+}
+
+/// Writes every key, then sends the requests to be counted.
+fn send(system: &System, case: &Case, count: u64) -> Result<(), Error> {
+    let fill = Requests::fill(DATASET, 0);
+    let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
+    loader.run(Limit::Requests(fill.count() as u64))?.check()?;
+    drop(loader);
+    let requests = Requests::random(case.work, DATASET, 1);
+    let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
+    loader.run(Limit::Requests(count))?.check()
 }
 
 /// The `Collected :` line callgrind ends with.
