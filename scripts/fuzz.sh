@@ -1,41 +1,66 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for the given number of seconds. Without a nightly
-# toolchain or cargo-fuzz it says so in one line and plays the targets'
-# stable counterparts, the property tests.
+# Runs every fuzz target for the given number of seconds, as many at once as
+# there are cores; one line for each. Starts from fuzz/seeds (checked in) and
+# what earlier runs found (fuzz/corpus). Where libFuzzer cannot be had it says
+# so in one line and plays the seeds and the property tests instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds="${1:-20}"
+# libFuzzer needs flags of its own, so its build never mixes with ours.
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
+mkdir -p "$CARGO_TARGET_DIR"
 
 without() {
-  echo "fuzz: $1; running the property tests instead"
-  PROPTEST_CASES=2000 cargo test --locked --package keyway-resp --package keyway-proxy \
-    --package keyway-topology --package keyway-store --lib
+  echo "fuzz: $1; playing the seeds and the property tests instead"
+  cargo test --quiet --manifest-path fuzz/Cargo.toml --no-default-features
+  PROPTEST_CASES=2000 cargo test --quiet --locked --package keyway-command --package keyway-config \
+    --package keyway-resp --package keyway-store --package keyway-topology --lib
   exit
 }
 
-[ -d fuzz ] || { echo "fuzz: there is no fuzz/ here" >&2; exit 1; }
 cargo +nightly --version >/dev/null 2>&1 || without "no nightly toolchain (rustup toolchain install nightly)"
+command -v c++ >/dev/null || without "no C++ compiler (apt-get install g++)"
 if ! cargo fuzz --version >/dev/null 2>&1; then
   echo "fuzz: installing cargo-fuzz"
-  # Its target directory is its own, so that a later build finds it again.
   cargo install cargo-fuzz --locked --quiet || without "cargo-fuzz cannot be installed"
 fi
 
-# libFuzzer needs its own flags, so its build never mixes with ours.
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
-failed=0
-for target in $(cargo +nightly fuzz list); do
-  mkdir -p "fuzz/corpus/$target"
-  log="$CARGO_TARGET_DIR/$target.log"
-  mkdir -p "$CARGO_TARGET_DIR"
-  if cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb=4096 \
-    -print_final_stats=1 >"$log" 2>&1; then
-    runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
-    echo "fuzz: $target passed: ${runs:-?} inputs in $seconds s"
-  else
-    failed=$((failed + 1))
-    echo "fuzz: $target FAILED; the input and how to replay it:"
-    tail -n 40 "$log"
+build="$CARGO_TARGET_DIR/build.log"
+if ! cargo +nightly fuzz build --release --debug-assertions >"$build" 2>&1; then
+  grep -A 12 '^error' "$build" || tail -n 40 "$build"
+  echo "fuzz: the build FAILED; all of it: $build"
+  exit 1
+fi
+binaries="$CARGO_TARGET_DIR/$(rustc -vV | awk '/^host:/ { print $2 }')/release"
+
+# Runs one target; its only output is its verdict.
+run() {
+  local target="$1" log="$CARGO_TARGET_DIR/$1.log" artifacts="fuzz/artifacts/$1"
+  mkdir -p "fuzz/corpus/$target" "$artifacts"
+  if "$binaries/$target" -max_total_time="$seconds" -max_len=2048 -timeout=20 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$artifacts/" "fuzz/corpus/$target" "fuzz/seeds/$target" \
+    >"$log" 2>&1; then
+    echo "fuzz: $target passed: $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") inputs in $seconds s"
+    return
   fi
+  printf '%s\nfuzz: %s FAILED; replay: %s %s\n' \
+    "$(grep -A 3 'panicked at\|^==.*ERROR' "$log" | head -n 12)" "$target" \
+    "$binaries/$target" "$(grep -o "$artifacts/[^ ]*" "$log" | tail -n 1)"
+  return 1
+}
+
+failed=0
+running=0
+for target in $(cargo +nightly fuzz list); do
+  if [ "$running" -ge "$(nproc)" ]; then
+    wait -n || failed=$((failed + 1))
+    running=$((running - 1))
+  fi
+  run "$target" &
+  running=$((running + 1))
+done
+while [ "$running" -gt 0 ]; do
+  wait -n || failed=$((failed + 1))
+  running=$((running - 1))
 done
 [ "$failed" -eq 0 ]

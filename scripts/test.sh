@@ -53,6 +53,7 @@ fuzz() {
   scripts/fuzz.sh "$fuzz_seconds" 2>&1 | tee "$output" || status=$?
   local good bad
   good=$(grep -c '^fuzz: .* passed' "$output" || true)
+  good=$((good + $(awk '/^test result:/ { good += $4 } END { print good + 0 }' "$output")))
   bad=$(grep -c '^fuzz: .* FAILED' "$output" || true)
   passed=$((passed + good))
   failed=$((failed + bad))

@@ -1,9 +1,13 @@
 //! Any words as a request: resolved or refused in one line, its keys lie among
-//! its arguments however they are asked for, and it is routed somewhere.
+//! its arguments however they are asked for, it is routed somewhere, and what
+//! is answered here is answered once.
 
 use crate::Choices;
-use crate::laws::{compose, one_error_line, shown};
+use crate::laws::{NoFacts, compose, one_error_line, one_reply, shown};
+use keyway_base::Clock;
 use keyway_command::{Args, COMMANDS, Handling, Request};
+use keyway_proxy::Identity;
+use keyway_proxy::local::{self, ClientRegistry, LocalContext};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_topology::{Distribution, Server, ShardedPool};
@@ -51,7 +55,12 @@ pub fn run(data: &[u8]) {
     let (buf, ranges) = compose(&line);
     let args = Args::new(&buf, &ranges);
     match Request::resolve(args) {
-        Ok(request) => keys_lie_among_the_arguments(&request, &mut choices),
+        Ok(request) => {
+            if request.handling() == Handling::Local {
+                is_answered_here(&request);
+            }
+            keys_lie_among_the_arguments(&request, &mut choices);
+        }
         Err(refusal) => {
             let mut out = Vec::new();
             refusal.write_error(args, &mut out);
@@ -82,6 +91,23 @@ pub(crate) fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
         }
     }
     line
+}
+
+fn is_answered_here(request: &Request) {
+    let (clock, clients) = (Clock::default(), ClientRegistry::default());
+    let mut context = LocalContext {
+        identity: &mut Identity::new(7, true, clock.now),
+        clock,
+        password: Some("secret"),
+        databases: 3,
+        clients: &clients,
+        facts: &NoFacts,
+        pool: 0,
+    };
+    let mut out = Vec::new();
+    local::answer(request, &mut context, &mut out);
+    one_reply(&out);
+    assert!(context.identity.database < 3);
 }
 
 fn keys_lie_among_the_arguments(request: &Request, choices: &mut Choices) {

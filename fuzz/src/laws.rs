@@ -1,7 +1,9 @@
 //! Laws that more than one target checks.
 
 use keyway_base::ByteRange;
+use keyway_proxy::local::Facts;
 use keyway_resp::{Framing, Kind, frame_reply, reply};
+use std::sync::LazyLock;
 
 /// Deepest nesting of any reply of ours.
 const DEPTH_MAX: u32 = 16;
@@ -34,4 +36,26 @@ pub fn compose<A: AsRef<[u8]>>(args: &[A]) -> (Vec<u8>, Vec<ByteRange>) {
         ranges.push(ByteRange::new(end - arg.as_ref().len(), end));
     }
     (buf, ranges)
+}
+
+/// A process that knows nothing about itself.
+pub struct NoFacts;
+
+impl Facts for NoFacts {
+    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
+        out.push_str("# Server\r\n");
+    }
+    fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
+        vec![("maxclients", "10".to_owned())]
+    }
+}
+
+/// Tells what happens in a run, where `KEYWAY_FUZZ_STORY` is set: to
+/// understand one input.
+pub fn tell(line: impl FnOnce() -> String) {
+    static IS_TOLD: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("KEYWAY_FUZZ_STORY").is_some());
+    if *IS_TOLD {
+        eprintln!("{}", line());
+    }
 }

@@ -18,8 +18,11 @@ pub mod worker_ops;
 
 pub use choices::Choices;
 
-/// Every target with its name.
-pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+/// A target: its name, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 8] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("link_ops", link_ops::run),

@@ -8,7 +8,7 @@ use keyway_resp::{Framing, FramingFault, frame_reply, parse_integer};
 /// Nesting that the framer never goes beyond, whatever it is allowed.
 const DEPTH_CAP: u32 = 32;
 /// Replies longer than this are cut at every point only now and then.
-const EVERY_PREFIX_LEN_MAX: usize = 300;
+const EVERY_PREFIX_LEN_MAX: usize = 80;
 
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {

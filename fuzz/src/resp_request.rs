@@ -8,7 +8,7 @@ use keyway_base::{ByteRange, Limits};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 
 /// Requests longer than this are cut at every point only now and then.
-const EVERY_PREFIX_LEN_MAX: usize = 300;
+const EVERY_PREFIX_LEN_MAX: usize = 80;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Request {

@@ -55,6 +55,7 @@ pub(crate) fn number_line(buf: &[u8], at: usize) -> Line {
     match (i64::try_from(value), negative) {
         (Ok(value), false) => Line::Number(value, pos + 2),
         (Ok(value), true) => Line::Number(-value, pos + 2),
+        (Err(_), true) if value == 1 << 63 => Line::Number(i64::MIN, pos + 2),
         (Err(_), _) => Line::Invalid,
     }
 }

@@ -141,10 +141,12 @@ pub struct Store {
 impl Store {
     /// An empty store: some hundred kilobytes.
     pub fn new(config: StoreConfig) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shard_count = match config.shards {
             Some(count) => count as usize,
-            None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
+            None => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                (SHARDS_PER_CORE * cores).max(SHARDS_MIN)
+            }
         };
         let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
         let unreported_max = match config.memory_max {

@@ -8,11 +8,12 @@ mod peers;
 mod wires;
 
 use crate::Choices;
+use crate::laws::{NoFacts, tell};
 use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
-use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Rejoin,
@@ -26,6 +27,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use wires::{End, Wires};
 
+/// What clients of the store give, in some runs.
+const PASSWORD: &str = "secret";
 /// Databases of the pool of servers, where clients may select at all.
 const DATABASES: u32 = 3;
 const SERVERS: usize = 3;
@@ -48,17 +51,6 @@ pub fn run(data: &[u8]) {
     run.drain();
 }
 
-struct NoFacts;
-
-impl Facts for NoFacts {
-    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
-        out.push_str("# Server\r\n");
-    }
-    fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-}
-
 struct Run {
     worker: Worker<Wires>,
     plan: Arc<Plan>,
@@ -77,7 +69,7 @@ impl Run {
         let (databases, links_per_server) = (pool.database, usize::from(pool.server_connections));
         let quarantines =
             pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Quarantine(None));
-        let plan = plan(pool, limits(choices));
+        let plan = plan(pool, limits(choices), choices.flip().then_some(PASSWORD));
         let registry = registry(&plan.topology);
         let cells = registry.start_worker().expect("room for one worker");
         let mailbox = Mailbox::new(4).expect("a descriptor for the mailbox");
@@ -99,6 +91,9 @@ impl Run {
     /// One thing happens; often the worker takes a turn after it.
     fn step(&mut self, choices: &mut Choices) {
         let action = choices.byte();
+        tell(|| {
+            format!("action {}, {}", action % 16, if action & 16 == 0 { "turn" } else { "no turn" })
+        });
         match action % 16 {
             0 | 1 => self.dial(choices),
             2..=4 => self.with_client(choices, |client, choices, wires, ledger| {
@@ -153,7 +148,11 @@ impl Run {
         let room = choices.pick(&[100_000, 0, 40]);
         if let Some(wire) = self.worker.io_mut().dial(pool as u16, room) {
             let databases = self.plan.pools[pool].databases;
-            self.clients.push(Client::new(wire, (pool, databases), self.clients.len()));
+            let mut client = Client::new(wire, (pool, databases), self.clients.len());
+            if self.plan.listeners[pool].password.is_some() && choices.below(4) != 0 {
+                client.log_in(self.worker.io_mut());
+            }
+            self.clients.push(client);
         }
     }
 
@@ -338,7 +337,7 @@ fn pool(choices: &mut Choices) -> ShardedPool {
     }
 }
 
-fn plan(pool: ShardedPool, limits: Limits) -> Arc<Plan> {
+fn plan(pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
     let store = Store::new(StoreConfig {
         memory_max: 1 << 20,
         policy: EvictionPolicy::default(),
@@ -357,10 +356,14 @@ fn plan(pool: ShardedPool, limits: Limits) -> Arc<Plan> {
         clients_max: 0,
         kind,
     };
-    let listener = |pool| ListenerPlan { pool, name: "unix:0".to_owned(), password: None };
+    let listener = |pool, password: Option<&str>| ListenerPlan {
+        pool,
+        name: "unix:0".to_owned(),
+        password: password.map(str::to_owned),
+    };
     Arc::new(Plan {
         limits,
-        listeners: vec![listener(0), listener(1)],
+        listeners: vec![listener(0, None), listener(1, password)],
         pools: vec![
             pool_plan("servers", pool.databases_allowed, PoolKind::sharded(pool)),
             pool_plan("store", DATABASES, PoolKind::Store(Arc::new(store))),

@@ -1,6 +1,7 @@
 //! The worker's [`Io`], in memory: sockets are pairs of buffers, and whatever
 //! is left to the system's whim is decided by the input.
 
+use crate::laws::{shown, tell};
 use keyway_base::Clock;
 use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Peer, Recv, Send, Socket, Token};
 use std::collections::VecDeque;
@@ -29,6 +30,13 @@ pub struct Wire {
     pub end: Option<End>,
     /// The worker has not closed it.
     pub is_open: bool,
+}
+
+impl Wire {
+    /// Whether the worker ever asked for its events.
+    pub fn is_watched(&self) -> bool {
+        self.token.is_some()
+    }
 }
 
 /// A connection that the worker asked for.
@@ -115,6 +123,7 @@ impl Wires {
 
     /// The peer sends `bytes`.
     pub fn send_to_worker(&mut self, wire: usize, bytes: &[u8]) {
+        tell(|| format!("to the worker on {wire}: {}", shown(bytes)));
         self.wires[wire].to_worker.extend(bytes);
         self.tell(wire, true, false);
     }
@@ -241,6 +250,7 @@ impl Io for Wires {
         wire.room -= taken;
         wire.is_blocked = taken < bytes.len();
         wire.from_worker.extend_from_slice(&bytes[..taken]);
+        tell(|| format!("worker on {}: {}", socket.0, shown(&bytes[..taken])));
         Send::Taken(taken)
     }
 
@@ -251,6 +261,7 @@ impl Io for Wires {
 
     fn close(&mut self, socket: Socket) {
         self.forget_events(socket);
+        tell(|| format!("worker closes {}", socket.0));
         self.of(socket).is_open = false;
     }
 }

@@ -29,8 +29,8 @@ pub struct LinkOptions {
     pub password: Option<String>,
     /// Database selected after connecting.
     pub database: u32,
-    /// How many databases clients may select, from 0 on. With more than one
-    /// the handshake makes sure that the last exists: a request must never
+    /// How many databases clients may select, from that one on. With more than
+    /// one the handshake makes sure that the last exists: a request must never
     /// run on another database because its `SELECT` was refused.
     pub databases: u32,
     /// How long a request may wait for its reply; `None`: for ever.
@@ -161,6 +161,11 @@ impl Link {
         self.fifo.len() > self.abandoned && self.state == LinkState::Ready
     }
 
+    /// Exchanges whose reply somebody still waits for.
+    pub fn live(&self) -> usize {
+        self.fifo.len() - self.abandoned
+    }
+
     /// Bytes not sent yet.
     #[inline]
     pub fn unsent_len(&self) -> usize {
@@ -216,9 +221,9 @@ impl Link {
             reply::bulk(out, password.as_bytes());
             left += 1;
         }
-        let others = options.databases > 1;
-        let last = options.database + options.databases.saturating_sub(1);
-        let selects = [(others, last), (others || options.database != 0, options.database)];
+        let own = options.database;
+        let last = own + options.databases.saturating_sub(1);
+        let selects = [(last > own, last), (last > own || own != 0, own)];
         for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
             reply::array(out, 2);
             reply::bulk(out, b"SELECT");
@@ -715,12 +720,12 @@ mod tests {
 
     #[test]
     fn the_handshake_makes_sure_of_the_last_database() {
-        let options = LinkOptions { databases: 16, ..options() };
+        let options = LinkOptions { database: 3, databases: 16, ..options() };
         let mut link = Link::default();
         link.on_connecting(&options, at(0));
         link.on_connected(&options, at(0));
         let (last, own) =
-            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n");
+            (b"*2\r\n$6\r\nSELECT\r\n$2\r\n18\r\n", b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n");
         assert_eq!(link.unsent(), [&last[..], own].concat());
         let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
         assert_eq!(refused, Err(BackendFault::Handshake));

@@ -10,7 +10,10 @@ pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let settings = context.facts.settings(context.pool);
     let mut found: Vec<(&[u8], &str)> = Vec::new();
     for (name, value) in &settings {
-        let pattern = args.from(2).find(|pattern| glob::matches(pattern, name.as_bytes()));
+        let pattern = args.from(2).find(|pattern| match glob::is_literal(pattern) {
+            true => pattern.eq_ignore_ascii_case(name.as_bytes()),
+            false => glob::matches(pattern, name.as_bytes()),
+        });
         match pattern {
             Some(pattern) if glob::is_literal(pattern) => found.push((pattern, value)),
             Some(_) => found.push((name.as_bytes(), value)),

@@ -8,7 +8,7 @@ use keyway_resp::{parse_integer, reply};
 const NOT_A_VERSION: &str = "ERR Protocol version is not an integer or out of range";
 const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
 const NOT_AUTHENTICATED: &str = "NOAUTH HELLO must be called with the client already \
-     authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+     authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to \
      authenticate the client and select the RESP protocol version at the same time";
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.

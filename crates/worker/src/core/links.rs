@@ -213,7 +213,7 @@ impl Core {
                 cells.set_health(health_level(self.plane.plan.health.state(id)));
                 let of = |slot: &&LinkSlot| slot.id == id;
                 let slots = || self.links.iter().filter(of);
-                cells.in_flight.set(slots().map(|slot| slot.link.in_flight() as u64).sum());
+                cells.in_flight.set(slots().map(|slot| slot.link.live() as u64).sum());
                 cells.unsent_bytes.set(slots().map(|slot| slot.link.unsent_len() as u64).sum());
             }
         }
