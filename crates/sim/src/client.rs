@@ -66,6 +66,8 @@ pub struct Habits {
     pub cut_percent: u64,
     /// Whether it uses the commands Keyway answers itself.
     pub local_commands: bool,
+    /// Whether it may be handed from one worker to another.
+    pub may_move: bool,
     /// Whether clients close each other's connections.
     pub may_be_killed: bool,
     /// Whether it sometimes asks not to be answered.
@@ -291,12 +293,12 @@ impl Client {
                 let string = |number| {
                     let name = name('k', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    KeyModel::new(name, now)
+                    KeyModel::new(name, habits.may_move, now)
                 };
                 let counter = |number| {
                     let name = name('n', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    CounterModel::new(name, now)
+                    CounterModel::new(name, habits.may_move, now)
                 };
                 Keys {
                     strings: (0..habits.keys).map(string).collect(),

@@ -43,6 +43,8 @@ pub struct Ledger {
     denied: Vec<bool>,
     /// Writes executed from connections that the worker had given up, by key.
     stragglers: BTreeMap<Vec<u8>, u64>,
+    /// By server: how often it was emptied on a worker's word.
+    flushes: Vec<u64>,
     /// By server: when a fault may excuse an error.
     troubles: Vec<Vec<(Nanos, Nanos)>>,
     /// The first violation.
@@ -70,6 +72,7 @@ impl Ledger {
             executed: Vec::new(),
             denied: Vec::new(),
             stragglers: BTreeMap::new(),
+            flushes: vec![0; servers],
             troubles: vec![Vec::new(); servers],
             violation: None,
             replies: 0,
@@ -128,11 +131,24 @@ impl Ledger {
     /// of use, and only where that is the policy.
     pub fn on_flush(&mut self, pool: usize, server: usize, is_straggler: bool) {
         self.on_loss(pool);
-        let is_policy = self.pools[pool].as_ref().is_some_and(|known| {
-            known.pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
-        });
+        self.flushes[server] += 1;
+        let is_policy = self.pools[pool].as_ref().is_some_and(is_flushed);
         if !is_policy || (!is_straggler && self.health.is_usable(BackendId(server as u32))) {
             self.fail(|| format!("server {server} was emptied while in use"));
+        }
+    }
+
+    /// Where the policy is to empty a server before it comes back, it was
+    /// emptied each time.
+    pub fn check_rejoins(&mut self) {
+        for known in self.pools.iter().flatten().filter(|known| is_flushed(known)) {
+            for server in known.first_server..known.first_server + known.pool.servers.len() {
+                let rejoins = self.health.rejoins(BackendId(server as u32));
+                if rejoins > self.flushes[server] {
+                    let text = format!("server {server} is back in use with what it held before");
+                    self.violation.get_or_insert(text);
+                }
+            }
         }
     }
 
@@ -200,4 +216,9 @@ impl Ledger {
     pub fn calm_from(&self) -> Nanos {
         self.troubles.iter().flatten().map(|&(_, end)| end).max().unwrap_or(0)
     }
+}
+
+/// Whether servers of a pool are emptied before they come back into use.
+fn is_flushed(known: &KnownPool) -> bool {
+    known.pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
 }

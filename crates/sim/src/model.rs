@@ -18,13 +18,22 @@ pub enum Fate {
 /// A state a key may be in: absent, or holding a write.
 pub type Content = Option<u64>;
 
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    content: Content,
+    is_certain: bool,
+}
+
 /// A string key.
 pub struct KeyModel {
     /// Its name.
     pub name: Vec<u8>,
     /// The states it may be in, given the replies so far; all requests before
     /// the one whose reply is looked at have been answered.
-    candidates: Vec<Content>,
+    candidates: Vec<Candidate>,
+    /// Whether what may have been executed may still be, after what was asked
+    /// later: the client may have moved to another worker, with other links.
+    is_loose: bool,
     /// When the first candidate was established.
     since: Circumstances,
     /// Every write asked for; what is read under changed circumstances must
@@ -34,8 +43,9 @@ pub struct KeyModel {
 
 impl KeyModel {
     /// A key that was never written.
-    pub fn new(name: Vec<u8>, since: Circumstances) -> Self {
-        Self { name, candidates: vec![None], since, writes: Vec::new() }
+    pub fn new(name: Vec<u8>, is_loose: bool, since: Circumstances) -> Self {
+        let candidates = vec![Candidate { content: None, is_certain: true }];
+        Self { name, candidates, is_loose, since, writes: Vec::new() }
     }
 
     /// A write is asked for.
@@ -47,11 +57,12 @@ impl KeyModel {
     pub fn on_fate(&mut self, content: Content, fate: Fate, asked: Circumstances) {
         match fate {
             Fate::Done => {
-                self.candidates.clear();
-                self.candidates.push(content);
+                let is_loose = self.is_loose;
+                self.candidates.retain(|candidate| is_loose && !candidate.is_certain);
+                self.candidates.push(Candidate { content, is_certain: true });
                 self.since = asked;
             }
-            Fate::Maybe => self.candidates.push(content),
+            Fate::Maybe => self.candidates.push(Candidate { content, is_certain: false }),
             Fate::NotDone => {}
         }
     }
@@ -75,7 +86,8 @@ impl KeyModel {
         {
             return Err(format!("{} holds write {write}, never asked for", clip(&self.name)));
         }
-        if self.is_reliable(ledger, pool) && !self.candidates.contains(&content) {
+        let mut contents = self.candidates.iter().map(|candidate| candidate.content);
+        if self.is_reliable(ledger, pool) && !contents.any(|candidate| candidate == content) {
             return Err(format!(
                 "{} holds {content:?} but can only hold one of {:?}",
                 clip(&self.name),
@@ -90,8 +102,8 @@ impl KeyModel {
         if !self.is_reliable(ledger, pool) {
             return (0, 1);
         }
-        let low = self.candidates.iter().all(Option::is_some);
-        let high = self.candidates.iter().any(Option::is_some);
+        let low = self.candidates.iter().all(|candidate| candidate.content.is_some());
+        let high = self.candidates.iter().any(|candidate| candidate.content.is_some());
         (i64::from(low), i64::from(high))
     }
 }
@@ -103,13 +115,16 @@ pub struct CounterModel {
     low: i64,
     high: i64,
     asked: i64,
+    /// Increments that may be executed at any time, as for string keys.
+    loose: i64,
+    is_loose: bool,
     since: Circumstances,
 }
 
 impl CounterModel {
     /// A counter that was never raised.
-    pub fn new(name: Vec<u8>, since: Circumstances) -> Self {
-        Self { name, low: 0, high: 0, asked: 0, since }
+    pub fn new(name: Vec<u8>, is_loose: bool, since: Circumstances) -> Self {
+        Self { name, low: 0, high: 0, asked: 0, loose: 0, is_loose, since }
     }
 
     /// An increment is asked for.
@@ -121,6 +136,7 @@ impl CounterModel {
     pub fn on_fault(&mut self, fate: Fate) {
         if fate == Fate::Maybe {
             self.high += 1;
+            self.loose += i64::from(self.is_loose);
         }
     }
 
@@ -144,7 +160,7 @@ impl CounterModel {
                 clip(&self.name)
             ));
         }
-        (self.low, self.high, self.since) = (returned, returned, asked);
+        (self.low, self.high, self.since) = (returned, returned + self.loose, asked);
         Ok(())
     }
 }

@@ -359,6 +359,7 @@ impl Sim {
     /// Looks for violations noted by others, and for clients that wait in
     /// vain.
     fn check_world(&mut self) -> Result<(), String> {
+        self.world.borrow_mut().ledger.check_rejoins();
         let world = self.world.borrow();
         if let Some(text) = &world.ledger.violation {
             return Err(text.clone());

@@ -123,12 +123,15 @@ impl Scenario {
             scenario.add_faults(&mut random);
         }
         let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
-        if !options.is_defective() && random.percent(10) {
+        let drains = if calm { 40 } else { 10 };
+        if !options.is_defective() && random.percent(drains) {
             scenario.drain_at = Some(within(&mut random));
         }
         if workers > 1 {
             let count = random.below(8);
             scenario.handovers = (0..count).map(|_| within(&mut random)).collect();
+            let moves = count > 0;
+            scenario.clients.iter_mut().for_each(|habits| habits.may_move = moves);
             scenario.handovers.sort_unstable_by(|a, b| b.cmp(a));
         }
         if !options.is_defective() && random.percent(10) {
@@ -175,6 +178,7 @@ impl Scenario {
             password: None,
             cut_percent: 0,
             local_commands: false,
+            may_move: false,
             may_be_killed: false,
             silences: false,
         };
@@ -272,6 +276,7 @@ impl Scenario {
             password: self.passwords[pool].clone(),
             cut_percent: random.pick(&[0, 0, 30]),
             local_commands: true,
+            may_move: false,
             may_be_killed: false,
             silences: random.percent(20),
         }
