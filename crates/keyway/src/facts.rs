@@ -325,7 +325,7 @@ impl Report<'_> {
             .put_size("maxmemory", max)
             .put("maxmemory_policy", settings::policy(self.pool))
             .put("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)))
-            .put("mem_allocator", "mimalloc");
+            .put("mem_allocator", "libc");
     }
 
     fn stats(&self, fields: &mut Fields) {

@@ -16,11 +16,6 @@ mod plan;
 mod serve;
 mod workers;
 
-/// Chosen because it gives memory back soon after a burst; in steady state
-/// nothing is allocated.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use clap::Parser;
 use std::process::ExitCode;
 
