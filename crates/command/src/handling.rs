@@ -12,6 +12,8 @@ pub enum Handling {
     Forward,
     /// Is cut into one fragment per shard, and the replies are joined.
     Split(Split),
+    /// Goes whole to every shard in use, and the replies are joined.
+    Everywhere(Join),
     /// Is answered by Keyway itself.
     Local,
     /// Is answered with an error that ends in this reason: a text for a user,
@@ -86,7 +88,7 @@ const fn split(args_per_key: u8, join: Join) -> Handling {
 impl Handling {
     /// What a sharded pool does with `verb`.
     pub(crate) const fn of(verb: Verb) -> Handling {
-        use Handling::{Forward, Local, Refused};
+        use Handling::{Everywhere, Forward, Local, Refused};
         use Verb::*;
         match verb {
             Append | Decr | Decrby | Get | Getdel | Getex | Getrange | Getset | Incr | Incrby
@@ -165,7 +167,8 @@ impl Handling {
             | CommandList => Local,
             Config | ConfigGet | ConfigHelp => Local,
             ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
-            Dbsize | Info | Time => Local,
+            Dbsize => Everywhere(Join::Sum),
+            Info | Time => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,

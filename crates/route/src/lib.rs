@@ -4,7 +4,7 @@
 //! Never does I/O, keeps nothing. Read first: [`Route`] and [`route`].
 #![forbid(unsafe_code)]
 
-use keyway_command::{Handling, KeysFault, Request, Split};
+use keyway_command::{Handling, Join, KeysFault, Request, Split};
 use keyway_topology::{Ring, ShardedPool};
 
 /// What is to be done with a request to a sharded pool.
@@ -14,6 +14,8 @@ pub enum Route {
     One(u16),
     /// Cut it into one fragment per server; [`place`] tells each key's.
     Split(Split),
+    /// Send it whole to every server in use, and join the replies.
+    Everywhere(Join),
     /// Answer it here.
     Local,
     /// Answer with an error that ends in this reason.
@@ -48,6 +50,7 @@ pub fn route(
     match request.handling() {
         Handling::Forward => route_keys(request, pool, ring, random, keys),
         Handling::Split(split) => Route::Split(split),
+        Handling::Everywhere(join) => Route::Everywhere(join),
         Handling::Local => Route::Local,
         Handling::Refused(reason) => Route::Refused(reason),
     }
@@ -150,6 +153,7 @@ mod tests {
     fn what_has_no_key_is_never_sent_to_some_server() {
         assert_eq!(routed("ping", None, |_| true), Route::Local);
         assert!(matches!(routed("mget a b", None, |_| true), Route::Split(_)));
+        assert_eq!(routed("dbsize", None, |_| true), Route::Everywhere(Join::Sum));
         assert!(matches!(routed("multi", None, |_| true), Route::Refused(_)));
         assert!(matches!(routed("eval return1 0", None, |_| true), Route::Refused(_)));
     }

@@ -45,14 +45,6 @@ pub(super) fn time(clock: Clock, out: &mut Vec<u8>) {
     reply::bulk(out, (clock.unix_micros % 1_000_000).to_string().as_bytes());
 }
 
-/// `DBSIZE` where no embedded store answers it: the servers count their keys,
-/// and a number made up here would be believed.
-pub(super) fn database_size(out: &mut Vec<u8>) {
-    let text = "ERR 'dbsize' is refused: a sharded pool has no one server with all keys; run it \
-                on each server of the pool";
-    reply::error(out, text);
-}
-
 /// The HELP subcommand of a container: the lines of the command table.
 pub(super) fn help(request: &Request, out: &mut Vec<u8>) {
     let container = request.command.name.split('|').next().unwrap_or_default();
@@ -70,7 +62,7 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
             reply::error(out, &format!("ERR '{name}' is refused: {reason}"));
         }
         Handling::Local => Refusal::Arity(request.command).write_error(request.args, out),
-        Handling::Forward | Handling::Split(_) => {
+        Handling::Forward | Handling::Split(_) | Handling::Everywhere(_) => {
             let name = request.command.name.replace('|', " ");
             reply::error(out, &format!("ERR '{name}' needs a server or the embedded store"));
         }

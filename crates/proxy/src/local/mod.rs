@@ -97,7 +97,6 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
-        Verb::Dbsize => misc::database_size(out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),
         Verb::ClientId

@@ -3,12 +3,13 @@ use super::pools::PoolState;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Flags, Request, Verb, store_serves};
+use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{Busy, Internal, Owner, ReplyMode, Session, write_crossslot, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
+use keyway_topology::FailureReason;
 use std::sync::Arc;
 
 impl Plane {
@@ -68,6 +69,9 @@ impl Plane {
                         self.forward(links, key, session, busy, &request, link)
                     }
                     Route::Split(split) => self.split(links, key, session, busy, &request, split),
+                    Route::Everywhere(join) => {
+                        self.send_everywhere(links, key, session, busy, &request, join)
+                    }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -98,6 +102,7 @@ impl Plane {
         }
         self.count(session, request);
         if slot.link.is_down(self.clock.now) {
+            self.note_failure(index, slot, FailureReason::Connect);
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             let backend = self.describe_backend(slot.pool, slot.backend);
             self.count_fault(session.pool, request.command.class as u8, fault);
@@ -164,10 +169,7 @@ impl Plane {
         request: &Request,
     ) {
         self.count(session, request);
-        if let keyway_command::Handling::Refused(_)
-        | keyway_command::Handling::Forward
-        | keyway_command::Handling::Split(_) = request.command.handling
-        {
+        if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
             let text = format!(
                 "ERR '{name}' is not supported by the embedded store yet; see the \

@@ -1,16 +1,17 @@
-//! One request becomes one fragment per server. Each argument's bytes are
-//! copied as they came, with their length line, so nothing is composed anew
-//! but the head of each fragment.
+//! One request becomes one fragment per server: with the server's share of the
+//! keys, or whole. Each argument's bytes are copied as they came, with their
+//! length line, so nothing is composed anew but the head of each fragment.
 
 use super::input::Step;
 use super::pools::PoolState;
 use super::{LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent};
-use keyway_command::{Request, Split};
-use keyway_proxy::{Busy, Owner, Session};
+use keyway_command::{Join as Rule, Request, Split};
+use keyway_proxy::{Busy, Join, Owner, Session};
 use keyway_resp::reply;
 use keyway_route::place;
+use keyway_topology::FailureReason;
 use std::sync::Arc;
 
 /// Room for splitting one request.
@@ -36,6 +37,23 @@ impl Scratch {
 }
 
 const NO_FRAGMENT: u16 = u16::MAX;
+
+/// What goes into the fragments of a request.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// The keys of the server, each with this many arguments in all.
+    Keys { args_per_key: usize },
+    /// The whole request.
+    Whole,
+}
+
+/// A request to be sent in fragments.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    request: &'a Request<'a>,
+    cut: Cut,
+    rule: Rule,
+}
 
 impl Plane {
     /// Splits a request over the servers of its keys.
@@ -86,16 +104,38 @@ impl Plane {
             let link = state.link(scratch.servers[0], key);
             return self.forward(links, key, session, busy, request, link);
         }
-        for (server, &count) in scratch.counts.iter().enumerate() {
-            let link = state.link(server as u16, key);
-            if count > 0 && !links[link].link.has_room(&plan.limits) {
-                return Step::Full(link);
-            }
-        }
         debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
-        self.count(session, request);
-        self.send_fragments(scratch, links, key, session, busy, (request, split));
-        Step::Started
+        let work = Work { request, cut: Cut::Keys { args_per_key: stride }, rule: split.join };
+        self.send_fragments(scratch, links, key, session, busy, work)
+    }
+
+    /// Sends a request whole to every server in use.
+    pub(super) fn send_everywhere(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        rule: Rule,
+    ) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let index = usize::from(session.pool);
+        let servers = 0..plan.topology.pools()[index].servers().len();
+        let is_used = |server| plan.health.is_usable(plan.topology.backend_id(index, server));
+        let mut scratch = std::mem::take(&mut self.split);
+        scratch.servers.clear();
+        scratch.counts.clear();
+        scratch.counts.extend(servers.map(|server| u32::from(is_used(server))));
+        let step = if scratch.counts.iter().all(|&count| count == 0) {
+            self.answer_unrouted(session, busy, &plan.pools[index], request);
+            Step::Started
+        } else {
+            let work = Work { request, cut: Cut::Whole, rule };
+            self.send_fragments(&mut scratch, links, key, session, busy, work)
+        };
+        self.split = scratch;
+        step
     }
 
     /// Finds the server of each key. Returns how many servers there are, or
@@ -129,6 +169,8 @@ impl Plane {
         Some(used)
     }
 
+    /// Sends a fragment to each server that `scratch.counts` names, if all of
+    /// their links have room.
     fn send_fragments(
         &mut self,
         scratch: &mut Scratch,
@@ -136,11 +178,19 @@ impl Plane {
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
-        (request, split): (&Request, Split),
-    ) {
+        work: Work<'_>,
+    ) -> Step {
+        for (server, &count) in scratch.counts.iter().enumerate() {
+            let link = self.link_of(session.pool, server as u16, key);
+            if count > 0 && !links[link].link.has_room(&self.plan.limits) {
+                return Step::Full(link);
+            }
+        }
+        let request = work.request;
+        self.count(session, request);
         let class = request.command.class as u8;
         let mut join = self.joins_free.pop().unwrap_or_default();
-        join.restart(split.join);
+        join.restart(work.rule);
         let silent = Self::is_silent(session);
         join.session = if silent { Key::NONE } else { key };
         join.sequence = if silent { 0 } else { busy.order.reserve() };
@@ -164,6 +214,7 @@ impl Plane {
             let index = self.link_of(session.pool, server as u16, key);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
+                self.note_failure(index, slot, FailureReason::Connect);
                 down.push(fragment);
                 continue;
             }
@@ -171,12 +222,18 @@ impl Plane {
             self.prepare_link(index, slot, session.identity.database);
             let out = slot.link.request_buf();
             scratch.starts[server] = out.len();
-            reply::array(out, 1 + count as usize * usize::from(split.args_per_key));
-            reply::bulk(out, request.command.name.as_bytes());
+            match work.cut {
+                Cut::Whole => out.extend_from_slice(request.args.buf()),
+                Cut::Keys { args_per_key } => {
+                    reply::array(out, 1 + count as usize * args_per_key);
+                    reply::bulk(out, request.command.name.as_bytes());
+                }
+            }
         }
-        self.copy_keys(scratch, links, key, session.pool, (request, split), &mut |server| {
-            join.add_owner(server);
-        });
+        if let Cut::Keys { args_per_key } = work.cut {
+            let keys = (request, args_per_key);
+            self.copy_keys(scratch, links, key, session.pool, keys, &mut join);
+        }
         let join_key = self.joins.insert(join);
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
@@ -195,6 +252,7 @@ impl Plane {
                 self.finish_join_now(join_key, session, busy);
             }
         }
+        Step::Started
     }
 
     /// Copies each key (with its value) behind the head of its fragment.
@@ -204,15 +262,14 @@ impl Plane {
         links: &mut [LinkSlot],
         key: Key<Session>,
         pool: u16,
-        (request, split): (&Request, Split),
-        note_owner: &mut impl FnMut(u16),
+        (request, stride): (&Request, usize),
+        join: &mut Join,
     ) {
-        let stride = usize::from(split.args_per_key);
         let ranges = request.args.ranges();
         let buf = request.args.buf();
         for (position, &server) in scratch.servers.iter().enumerate() {
             let fragment = scratch.fragments[usize::from(server)];
-            note_owner(if fragment == NO_FRAGMENT { 0 } else { fragment });
+            join.add_owner(if fragment == NO_FRAGMENT { 0 } else { fragment });
             if fragment == NO_FRAGMENT {
                 continue;
             }

@@ -64,6 +64,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
     let handling = match command.handling {
         Handling::Forward => "forwarded".to_owned(),
         Handling::Split(_) => "split".to_owned(),
+        Handling::Everywhere(_) => "every server, joined".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
