@@ -149,8 +149,11 @@ impl Run {
         if let Some(wire) = self.worker.io_mut().dial(pool as u16, room) {
             let databases = self.plan.pools[pool].databases;
             let mut client = Client::new(wire, (pool, databases), self.clients.len());
-            if self.plan.listeners[pool].password.is_some() && choices.below(4) != 0 {
-                client.log_in(self.worker.io_mut());
+            if self.plan.listeners[pool].password.is_some() {
+                match choices.below(4) {
+                    0 => client.lock_out(),
+                    _ => client.log_in(self.worker.io_mut()),
+                }
             }
             self.clients.push(client);
         }

@@ -52,6 +52,8 @@ pub struct Client {
     received: Vec<u8>,
     /// What `CLIENT REPLY` was told: answered, not answered, next not answered.
     replies: [bool; 2],
+    /// It has not given the password that is asked for.
+    is_locked: bool,
     pub is_hostile: bool,
     /// It sends no more.
     pub has_ended: bool,
@@ -69,6 +71,7 @@ impl Client {
             expected: VecDeque::new(),
             received: Vec::new(),
             replies: [true; 2],
+            is_locked: false,
             is_hostile: false,
             has_ended: false,
             quit: false,
@@ -78,6 +81,11 @@ impl Client {
     /// Whether every request was answered.
     pub fn is_content(&self) -> bool {
         self.expected.is_empty()
+    }
+
+    /// Has a password asked for and does not give it.
+    pub fn lock_out(&mut self) {
+        self.is_locked = true;
     }
 
     /// Gives the password.
@@ -187,6 +195,7 @@ impl Client {
     fn client_reply(&mut self, choices: &mut Choices) -> Vec<Vec<u8>> {
         let word = choices.pick(&["ON", "OFF", "SKIP", "ON"]);
         match word {
+            _ if self.is_locked => self.expect(Expected::Anything),
             "ON" => {
                 self.replies = [true, true];
                 self.expect(Expected::Anything);
