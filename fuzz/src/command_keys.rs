@@ -146,6 +146,6 @@ fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
             reply::error(&mut out, reason);
             one_error_line(&out);
         }
-        Route::Local | Route::KeysUnknown(_) => {}
+        Route::Local | Route::Everywhere(_) | Route::KeysUnknown(_) => {}
     }
 }

@@ -244,7 +244,9 @@ impl Client {
     }
 
     fn on_closed(&mut self, is_excused: bool, ledger: &Ledger) {
-        let gave_reason = self.is_hostile || self.quit || ledger.may_close || is_excused;
+        // Without its password a client may not send as much as others.
+        let is_suspect = self.is_hostile || self.is_locked;
+        let gave_reason = is_suspect || self.quit || ledger.may_close || is_excused;
         let is_done = self.has_ended && self.is_content();
         assert!(gave_reason || is_done, "client {} was closed for no reason", self.number);
         self.expected.clear();
