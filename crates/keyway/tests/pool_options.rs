@@ -92,6 +92,29 @@ fn clients_may_select_as_many_databases_as_the_pool_allows() {
         servers.iter().map(|one| one.client().pipeline(&[&select, "DBSIZE"])[1].integer()).sum()
     };
     assert_eq!((keys_of(2), keys_of(5)), (50, 50));
+    assert_eq!(two.command(&["DEL", "key:1"]), Value::Integer(1));
+    assert_eq!(one.words("DBSIZE"), Value::Integer(50), "of the database selected");
+    assert_eq!(two.words("DBSIZE"), Value::Integer(49));
+}
+
+#[test]
+fn dbsize_is_the_sum_over_all_servers_or_names_the_one_that_is_missing() {
+    let _watch = watchdog(Duration::from_secs(60), "DBSIZE of a pool");
+    let mut servers = RedisServer::start_many(3);
+    let keyway = start(Pool::over("main", &servers));
+    let mut client = keyway.client(0);
+    for nth in 0..60 {
+        assert_eq!(client.words(&format!("SET key:{nth} 1")), Value::simple("OK"));
+    }
+    let replies = client.pipeline(&["SET last 1", "DBSIZE", "GET last"]);
+    assert_eq!(replies, [Value::simple("OK"), Value::Integer(61), Value::bulk("1")]);
+    assert!(client.words("DBSIZE now").is_error(), "it takes no argument");
+    let gone = servers.remove(1);
+    let address = gone.address().to_string();
+    drop(gone);
+    let Value::Error(text) = client.words("DBSIZE") else { panic!("a sum that lacks a server") };
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains(&address), "{text}");
 }
 
 #[test]
