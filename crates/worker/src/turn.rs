@@ -56,6 +56,9 @@ pub struct Worker<I: Io> {
     /// By the index of the session's key.
     clients: Vec<Option<Client>>,
     events: Vec<Event>,
+    /// Sessions whose output waits for more replies, and until when.
+    held: Vec<Key<Session>>,
+    held_until: Time,
     /// Sessions whose socket holds bytes that were not read yet.
     rereads: Vec<Key<Session>>,
     /// Links to read on in the next turn, to be fair to others.
@@ -86,6 +89,8 @@ impl<I: Io> Worker<I> {
             index,
             clients: Vec::new(),
             events: Vec::new(),
+            held: Vec::new(),
+            held_until: Time(0),
             rereads: Vec::new(),
             link_rereads: Vec::new(),
             dead_links: Vec::new(),
@@ -163,6 +168,7 @@ impl<I: Io> Worker<I> {
             return Some(Duration::ZERO);
         }
         let next = plane.next_deadline.map_or(self.next_upkeep, |next| next.min(self.next_upkeep));
+        let next = if self.held.is_empty() { next } else { next.min(self.held_until) };
         Some(next.since(plane.clock.now))
     }
 
@@ -491,8 +497,18 @@ impl<I: Io> Worker<I> {
 
     fn flush_sessions(&mut self) {
         let mut dirty = std::mem::take(&mut self.core.plane.dirty_sessions);
+        dirty.append(&mut self.held);
+        let now = self.core.clock().now;
         for key in dirty.drain(..) {
-            self.flush_session(key);
+            let session = self.core.sessions.get_mut(key);
+            match session.and_then(|session| session.held_until(now)) {
+                Some(until) => {
+                    let is_first = self.held.is_empty();
+                    self.held_until = if is_first { until } else { self.held_until.min(until) };
+                    self.held.push(key);
+                }
+                None => self.flush_session(key),
+            }
         }
         if self.core.plane.dirty_sessions.is_empty() {
             self.core.plane.dirty_sessions = dirty;
@@ -504,6 +520,7 @@ impl<I: Io> Worker<I> {
         let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;
+        session.held_since = None;
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let unsent = busy.output.unsent();
             if !unsent.is_empty() {

@@ -13,7 +13,15 @@ mod identity;
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
 
-use keyway_base::Limits;
+use keyway_base::{Limits, Time};
+use std::time::Duration;
+
+/// Output above which there is no gain in waiting for more, in bytes.
+const OUTPUT_HELD_MAX: usize = 16 << 10;
+
+/// How long output waits for more: about as long as servers nearby need for
+/// their part of a pipeline.
+const HELD_MAX: Duration = Duration::from_micros(100);
 
 /// One client's connection.
 #[derive(Debug)]
@@ -42,6 +50,8 @@ pub struct Session {
     pub waits_for_link: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
+    /// Since when its output waits for more replies to go with it.
+    pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
     /// Who the client is, and what it has set on its connection.
@@ -63,6 +73,7 @@ impl Session {
             paused: false,
             waits_for_link: false,
             is_dirty: false,
+            held_since: None,
             is_resuming: false,
             identity,
         }
@@ -73,6 +84,20 @@ impl Session {
         self.busy
             .as_ref()
             .is_some_and(|busy| busy.undelivered() as u64 > limits.session_output_len_hard)
+    }
+
+    /// Until when output should wait for the replies that are still to come:
+    /// in a deep pipeline over several servers the replies of every server
+    /// would otherwise go in a segment of their own. `None` to send at once.
+    #[inline]
+    pub fn held_until(&mut self, now: Time) -> Option<Time> {
+        let busy = self.busy.as_ref()?;
+        let may_wait = !busy.order.is_empty() && busy.output.len() < OUTPUT_HELD_MAX;
+        if !may_wait || self.send_blocked || self.closing {
+            return None;
+        }
+        let until = *self.held_since.get_or_insert(now) + HELD_MAX;
+        (now < until).then_some(until)
     }
 
     /// Whether nothing is in flight, unparsed or unsent.
