@@ -21,6 +21,18 @@ pub enum BackendFault {
     Protocol,
     /// The backend refused our password or database.
     Handshake,
+    /// The backend's reply is beyond a bound of ours. It did nothing wrong:
+    /// some client asked for too much at once.
+    Reply(ReplyBound),
+}
+
+/// Which bound a reply goes beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyBound {
+    /// `reply_len_max`.
+    Len,
+    /// `reply_depth_max`.
+    Depth,
 }
 
 /// Which bound of [`crate::Limits`] was met.
@@ -64,7 +76,7 @@ impl Fault {
         match self {
             Fault::Backend { sent: Sent::No, .. } => true,
             Fault::Backend { sent: Sent::Maybe, fault } => {
-                idempotent && fault != BackendFault::Timeout
+                idempotent && !matches!(fault, BackendFault::Timeout | BackendFault::Reply(_))
             }
             Fault::Client | Fault::Denied | Fault::Unrouted | Fault::Limit(_) => false,
         }
@@ -81,6 +93,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Closed, .. } => "backend_closed",
             Fault::Backend { fault: BackendFault::Protocol, .. } => "backend_protocol",
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
+            Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::Limit(_) => "limit",
         }
     }

@@ -17,8 +17,8 @@ mod exchange;
 pub use exchange::{Exchange, Internal, Owner};
 
 use crate::Output;
-use keyway_base::{BackendFault, Limits, Sent, Time};
-use keyway_resp::{Framing, Kind, frame_reply, reply};
+use keyway_base::{BackendFault, Limits, ReplyBound, Sent, Time};
+use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ pub struct Link {
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
+    framer: Framer,
     /// Database the last request in `output` runs on.
     ///
     /// `None`: the one the handshake selects.
@@ -131,6 +132,7 @@ impl Default for Link {
             output: Output::default(),
             input: Vec::new(),
             input_needed: 0,
+            framer: Framer::default(),
             database: None,
             progress: Time(0),
             failures: 0,
@@ -322,7 +324,7 @@ impl Link {
         let mut pos = 0;
         while pos < bytes.len() {
             let rest = &bytes[pos..];
-            match frame_reply(rest, limits.reply_len_max, limits.reply_depth_max) {
+            match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
                     if let LinkState::Handshaking { left, deadline } = self.state {
@@ -346,10 +348,26 @@ impl Link {
                     self.input_needed = at_least;
                     break;
                 }
-                Err(_) => return Err(BackendFault::Protocol),
+                Err(fault) => return Err(self.framing_fault(fault)),
             }
         }
         Ok(pos)
+    }
+
+    #[cold]
+    fn framing_fault(&mut self, fault: FramingFault) -> BackendFault {
+        let bound = match fault {
+            FramingFault::Protocol => return BackendFault::Protocol,
+            FramingFault::TooLong => ReplyBound::Len,
+            FramingFault::TooDeep => ReplyBound::Depth,
+        };
+        // It answers, if at too great a length: it is worth connecting to
+        // again at once.
+        if self.state == LinkState::Ready {
+            self.answered = true;
+            self.failures = 0;
+        }
+        BackendFault::Reply(bound)
     }
 
     fn on_handshake_reply(
@@ -530,6 +548,7 @@ impl Link {
         self.handshake.clear();
         self.input = Vec::new();
         self.input_needed = 0;
+        self.framer.reset();
         self.send_blocked = false;
         self.state = LinkState::Idle;
     }

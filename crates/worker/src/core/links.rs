@@ -2,7 +2,7 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Sent};
+use keyway_base::{BackendFault, Fault, ReplyBound, Sent};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -117,7 +117,10 @@ impl Core {
             slot.is_connecting = true;
             plane.connects.push(index);
         }
-        plane.note_failure(index, slot, failure_reason(fault));
+        // A client that asks for too much at once gets no server ejected.
+        if !matches!(fault, BackendFault::Reply(_)) {
+            plane.note_failure(index, slot, failure_reason(fault));
+        }
         if slot.rejoining.is_some() {
             plane.on_rejoin_failed(slot, failure_reason(fault));
         }
@@ -243,7 +246,7 @@ fn failure_reason(fault: BackendFault) -> FailureReason {
         BackendFault::Connect => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
-        BackendFault::Protocol => FailureReason::Protocol,
+        BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
         BackendFault::Handshake => FailureReason::Handshake,
     }
 }
@@ -315,6 +318,10 @@ impl Plane {
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",
                 BackendFault::Handshake => "the backend refused the password or database",
+                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
+                BackendFault::Reply(ReplyBound::Depth) => {
+                    "a reply is nested deeper than reply_depth_max"
+                }
                 BackendFault::Connect => "connecting failed",
             };
             if slot.failures_logged == 0 {
