@@ -146,6 +146,60 @@ fn a_busy_server_answers_busy_to_those_who_ask_it() {
     assert_eq!(client.command(&["GET", &busy]), Value::bulk("1"));
 }
 
+/// Databases share a link; what is meant for one never runs on the other, even
+/// when the server refuses to go over to it.
+#[test]
+fn a_refused_select_costs_neither_the_link_nor_the_right_database() {
+    // The server says BUSY before, or after, the request has timed out.
+    for (threshold, timeout) in [("30", "\"20s\""), ("1000", "\"150ms\"")] {
+        let _watch = watchdog(Duration::from_secs(60), "-BUSY to SELECT");
+        let server = RedisServer::start_with(&["--busy-reply-threshold", threshold]);
+        let pool = Pool::over("main", std::slice::from_ref(&server))
+            .with("databases", "2")
+            .with("timeout", timeout);
+        let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+        let keyway = Keyway::start(KEYWAY, config);
+        let (mut zero, mut one) = (keyway.client(0), keyway.client(0));
+        assert_eq!(one.words("SELECT 1"), Value::simple("OK"));
+        assert_eq!(one.words("SET k one"), Value::simple("OK"));
+        assert_eq!(zero.words("SET k zero"), Value::simple("OK"));
+        let mut direct = server.client();
+        direct.send(&encode(&["EVAL", "while true do end", "0"]));
+        let is_busy = || server.client().words("PING").error_text().starts_with("BUSY");
+        if threshold == "30" {
+            wait_until("the script runs", Duration::from_secs(10), is_busy);
+        } else {
+            let mut probe = server.client();
+            probe.set_reply_within(Duration::from_millis(100));
+            wait_until("the script runs", Duration::from_secs(10), || {
+                probe.try_send(b"*1\r\n$4\r\nPING\r\n").unwrap();
+                probe.try_reply().is_err()
+            });
+        }
+        let text = one.words("GET k").error_text();
+        let wanted =
+            if threshold == "30" { "BUSY Redis is busy" } else { "did not answer in time" };
+        assert!(text.contains(wanted), "{text}");
+        if threshold == "30" {
+            assert!(text.contains("another database"), "{text}");
+        } else {
+            wait_until("late replies come", Duration::from_secs(10), || {
+                keyway.metrics().sum("keyway_backend_late_replies_total", &[]) > 0.0
+            });
+        }
+        wait_until("the script is killed", Duration::from_secs(10), || {
+            server.client().words("SCRIPT KILL") == Value::simple("OK")
+        });
+        assert!(direct.reply().error_text().contains("killed"), "the script has ended");
+        assert_eq!(one.words("GET k"), Value::bulk("one"));
+        assert_eq!(zero.words("GET k"), Value::bulk("zero"));
+        assert_eq!(one.words("GET k"), Value::bulk("one"));
+        let connects = keyway.metrics().sum("keyway_backend_connects_total", &[]);
+        let reconnects = keyway.metrics().sum("keyway_backend_reconnects_total", &[]);
+        assert_eq!((connects, reconnects), (1.0, 0.0), "the link stays");
+    }
+}
+
 /// A key of each of two servers, written with the value 1.
 fn keys_by_server(client: &mut Client, servers: &[RedisServer; 2]) -> (String, String) {
     let find = |client: &mut Client, server: &RedisServer| {

@@ -90,10 +90,11 @@ pub struct Link {
     input: Vec<u8>,
     input_needed: usize,
     framer: Framer,
-    /// Database the last request in `output` runs on.
-    ///
-    /// `None`: the one the handshake selects.
-    pub database: Option<u32>,
+    /// Database that the last request in `output` runs on.
+    database: Database,
+    /// The error that answers the requests on their way, because the `SELECT`
+    /// before them was refused; empty when it was not.
+    refusal: Vec<u8>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Attempts to connect since the backend last answered a request.
@@ -105,6 +106,20 @@ pub struct Link {
     /// In the worker's list of links with output.
     pub is_dirty: bool,
 }
+
+/// Which database a request runs on that is sent as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Database {
+    /// The one the handshake selects.
+    Own,
+    /// Another, by its number.
+    Selected(u32),
+    /// A `SELECT` was refused: it may be any.
+    Unknown,
+}
+
+/// Bytes kept of what a server says when it refuses a `SELECT`.
+const REFUSAL_LEN_MAX: usize = 512;
 
 /// Bytes of a request or reply under way from which the time its transfer takes
 /// is not counted as waiting.
@@ -133,7 +148,8 @@ impl Default for Link {
             input: Vec::new(),
             input_needed: 0,
             framer: Framer::default(),
-            database: None,
+            database: Database::Own,
+            refusal: Vec::new(),
             progress: Time(0),
             failures: 0,
             answered: false,
@@ -253,6 +269,49 @@ impl Link {
         self.output.buf()
     }
 
+    /// Makes the requests enqueued from now on run on `database`.
+    #[inline]
+    pub fn select(&mut self, database: u32, options: &LinkOptions, now: Time) {
+        let is_current = match self.database {
+            Database::Own => database == options.database,
+            Database::Selected(current) => database == current,
+            Database::Unknown => false,
+        };
+        if !is_current {
+            self.send_select(database, now);
+        }
+    }
+
+    fn send_select(&mut self, database: u32, now: Time) {
+        self.database = Database::Selected(database);
+        let out = self.output.buf();
+        let start = out.len();
+        reply::array(out, 2);
+        reply::bulk(out, b"SELECT");
+        reply::bulk(out, database.to_string().as_bytes());
+        let len = out.len() - start;
+        self.enqueue(Owner::Internal(Internal::Select), 0, len, now);
+    }
+
+    /// Notes the answer to a `SELECT`. When it was refused, the requests
+    /// behind it, up to the next one, ran on some other database, if at all.
+    fn on_select_reply(&mut self, kind: Kind, reply: &[u8]) {
+        self.refusal.clear();
+        if kind == Kind::Simple {
+            return;
+        }
+        self.database = Database::Unknown;
+        let words = match kind {
+            Kind::Error => &reply[1..reply.len() - 2],
+            _ => b"ERR SELECT was answered with something else than OK",
+        };
+        self.refusal.push(b'-');
+        self.refusal.extend_from_slice(&words[..words.len().min(REFUSAL_LEN_MAX)]);
+        self.refusal.extend_from_slice(
+            b" (said to SELECT; the request may have been executed on another database)\r\n",
+        );
+    }
+
     /// Puts an exchange behind the others, for the request whose `len` bytes
     /// were just appended to [`Link::request_buf`].
     #[inline]
@@ -284,7 +343,8 @@ impl Link {
 
     /// Takes bytes from the backend and hands each whole reply, with the
     /// exchange it belongs to, to `deliver`. Late replies to abandoned
-    /// exchanges are handed over as well, with an owner of `None`.
+    /// exchanges are handed over as well, with an owner of `None`. Requests
+    /// whose `SELECT` was refused get the refusal for their reply.
     ///
     /// # Errors
     /// When the backend breaks the protocol or refuses the handshake: lose the
@@ -331,7 +391,7 @@ impl Link {
                         self.on_handshake_reply(kind, left, deadline)?;
                         continue;
                     }
-                    let Some(mut exchange) = self.fifo.pop_front() else {
+                    let Some(exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
                     if !self.answered {
@@ -340,9 +400,16 @@ impl Link {
                     }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
-                        exchange.owner = Owner::None;
                     }
-                    deliver(&exchange, kind, &rest[..len]);
+                    let is_select = exchange.owner == Owner::Internal(Internal::Select);
+                    if is_select {
+                        self.on_select_reply(kind, &rest[..len]);
+                    }
+                    if is_select || self.refusal.is_empty() {
+                        deliver(&exchange, kind, &rest[..len]);
+                    } else {
+                        deliver(&exchange, Kind::Error, &self.refusal);
+                    }
                 }
                 Ok(Framing::NeedMore { at_least }) => {
                     self.input_needed = at_least;
@@ -460,7 +527,10 @@ impl Link {
                         break;
                     }
                     expired(exchange);
-                    exchange.owner = Owner::None;
+                    // What it says still matters to the requests behind it.
+                    if exchange.owner != Owner::Internal(Internal::Select) {
+                        exchange.owner = Owner::None;
+                    }
                     self.abandoned += 1;
                 }
             }
@@ -542,7 +612,8 @@ impl Link {
             lost(Lost { exchange, sent });
         }
         self.output.keep_last(kept_len);
-        self.database = None;
+        self.database = Database::Own;
+        self.refusal = Vec::new();
         self.abandoned = 0;
         self.answered = false;
         self.handshake.clear();
@@ -625,6 +696,57 @@ mod tests {
         let got = replies(&mut link, b"+late\r\n+mine\r\n", at(500));
         assert_eq!(got, [(Owner::None, b"+late\r\n".to_vec()), (owner(1), b"+mine\r\n".to_vec())]);
         assert_eq!(link.in_flight(), 0);
+    }
+
+    const SELECT_3: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
+
+    /// A link that has sent SELECT 3 and a request.
+    fn selecting_link() -> Link {
+        let mut link = ready_link();
+        link.select(0, &options(), at(0));
+        assert_eq!(link.in_flight(), 0, "the handshake's database needs no SELECT");
+        link.select(3, &options(), at(0));
+        assert_eq!(link.unsent(), SELECT_3);
+        ask(&mut link, 1, at(0));
+        link.advance(link.unsent().len());
+        link
+    }
+
+    #[test]
+    fn what_follows_a_refused_select_gets_the_refusal_and_the_next_selects_again() {
+        for is_late in [false, true] {
+            let mut link = selecting_link();
+            if is_late {
+                link.handle_timeout(&options(), at(400), |_| ()).unwrap();
+            }
+            ask(&mut link, 2, at(400));
+            let got = replies(&mut link, b"-BUSY script\r\n", at(450));
+            assert_eq!(got, [(Owner::Internal(Internal::Select), b"-BUSY script\r\n".to_vec())]);
+            link.advance(link.unsent().len());
+            link.select(3, &options(), at(460));
+            assert_eq!(link.unsent(), SELECT_3);
+            ask(&mut link, 3, at(460));
+            let got = replies(&mut link, b"+1\r\n+2\r\n+OK\r\n+3\r\n", at(500));
+            let first = if is_late { Owner::None } else { owner(1) };
+            assert_eq!((got[0].0, got[1].0), (first, owner(2)));
+            for (_, reply) in &got[..2] {
+                assert!(reply.starts_with(b"-BUSY script (said to SELECT;"), "{reply:?}");
+                assert!(reply.ends_with(b"\r\n"));
+            }
+            assert_eq!(got[3], (owner(3), b"+3\r\n".to_vec()));
+            link.select(3, &options(), at(600));
+            assert_eq!(link.in_flight(), 0, "it is selected now");
+        }
+    }
+
+    #[test]
+    fn a_refusal_holds_up_to_the_select_behind_it() {
+        let mut link = selecting_link();
+        link.select(4, &options(), at(0));
+        ask(&mut link, 2, at(0));
+        let got = replies(&mut link, b"-ERR no\r\n+1\r\n+OK\r\n+2\r\n", at(1));
+        assert!(got[1].1.starts_with(b"-ERR no "));
+        assert_eq!(got[3], (owner(2), b"+2\r\n".to_vec()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -20,27 +20,17 @@ impl Core {
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut trouble = None;
-        let (mut select_refused, mut flush_refused, mut probe) = (false, false, None);
+        let (mut flush_refused, mut probe) = (false, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             trouble = reason;
             let refused = kind == Kind::Error;
             match exchange.owner {
-                Owner::Internal(Internal::Select) => select_refused |= refused,
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
-                // It ran on another database than its own.
-                _ if select_refused => {
-                    let (fault, sent) = (BackendFault::Handshake, Sent::Maybe);
-                    let fault = Fault::Backend { fault, sent };
-                    plane.fail(sessions, (pool, backend), exchange, fault);
-                }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
-        if select_refused {
-            return Err(BackendFault::Handshake);
-        }
         if !was_ready {
             plane.after_handshake(index, slot);
         }
