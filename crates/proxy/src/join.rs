@@ -14,8 +14,10 @@ pub struct Fragment {
     /// Keys it carries.
     pub keys: u32,
     outcome: Outcome,
-    /// Next element to take, in `Join::bytes`.
-    cursor: usize,
+    /// Next element to take: where it starts in `Join::bytes`.
+    start: usize,
+    /// And its position in `Join::ends`.
+    element: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct Join {
     fragments: Vec<Fragment>,
     /// Array replies of the fragments.
     bytes: Vec<u8>,
+    /// Where each of their elements ends.
+    ends: Vec<usize>,
     errors: Vec<u8>,
 }
 
@@ -71,6 +75,7 @@ impl Default for Join {
             owners: Vec::new(),
             fragments: Vec::new(),
             bytes: Vec::new(),
+            ends: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -88,6 +93,7 @@ impl Join {
         self.owners.clear();
         self.fragments.clear();
         self.bytes.clear();
+        self.ends.clear();
         self.errors.clear();
         if self.bytes.capacity() > KEPT_MAX {
             self.bytes = Vec::new();
@@ -99,7 +105,8 @@ impl Join {
 
     /// Adds a fragment; returns its position.
     pub fn add_fragment(&mut self, backend: u16, keys: u32) -> u16 {
-        self.fragments.push(Fragment { backend, keys, outcome: Outcome::Waiting, cursor: 0 });
+        let outcome = Outcome::Waiting;
+        self.fragments.push(Fragment { backend, keys, outcome, start: 0, element: 0 });
         self.waiting += 1;
         (self.fragments.len() - 1) as u16
     }
@@ -129,17 +136,35 @@ impl Join {
                 None => protocol_fault(),
             },
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
-            (Kind::Array, Rule::Array) => match array_start(bytes, keys) {
-                Some(start) => {
-                    self.fragments[fragment as usize].cursor = self.bytes.len() + start;
-                    self.bytes.extend_from_slice(bytes);
-                    Outcome::Fine
-                }
+            (Kind::Array, Rule::Array) => match self.take_elements(fragment, bytes, keys) {
+                Some(()) => Outcome::Fine,
                 None => protocol_fault(),
             },
             _ => protocol_fault(),
         };
         self.settle(fragment, outcome)
+    }
+
+    /// Takes the elements of an array reply; `None` when they are not one for
+    /// each of the fragment's keys.
+    fn take_elements(&mut self, fragment: u16, bytes: &[u8], keys: u32) -> Option<()> {
+        let start = array_start(bytes, keys)?;
+        let (base, element) = (self.bytes.len(), self.ends.len());
+        let mut pos = start;
+        for _ in 0..keys {
+            match frame_reply(&bytes[pos..], u32::MAX, u32::MAX) {
+                Ok(Framing::Ready { len, .. }) => pos += len,
+                _ => return None,
+            }
+            self.ends.push(base + pos);
+        }
+        if pos != bytes.len() {
+            return None;
+        }
+        self.bytes.extend_from_slice(bytes);
+        let fragment = &mut self.fragments[fragment as usize];
+        (fragment.start, fragment.element) = (base + start, element);
+        Some(())
     }
 
     /// Notes that a fragment gets no reply. Returns whether it was the last.
@@ -192,17 +217,10 @@ impl Join {
     fn write_array(&mut self, out: &mut Vec<u8>) {
         reply::array(out, self.owners.len());
         for &owner in &self.owners {
-            let cursor = &mut self.fragments[owner as usize].cursor;
-            let rest = &self.bytes[*cursor..];
-            // The reply was framed as a whole when it came, so each element
-            // is whole too.
-            match frame_reply(rest, u32::MAX, 1) {
-                Ok(Framing::Ready { len, .. }) => {
-                    out.extend_from_slice(&rest[..len]);
-                    *cursor += len;
-                }
-                _ => reply::null(out),
-            }
+            let Fragment { start, element, .. } = &mut self.fragments[owner as usize];
+            let end = self.ends[*element];
+            out.extend_from_slice(&self.bytes[*start..end]);
+            (*start, *element) = (end, *element + 1);
         }
     }
 
@@ -262,7 +280,7 @@ fn protocol_fault() -> Outcome {
     })
 }
 
-/// Where the first element of an array reply of `keys` scalar elements starts.
+/// Where the first element of an array reply of `keys` elements starts.
 fn array_start(bytes: &[u8], keys: u32) -> Option<usize> {
     let end = bytes.iter().position(|&byte| byte == b'\r')?;
     if parse_integer(&bytes[1..end])? != i64::from(keys) {
@@ -331,8 +349,29 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_wrong_shape_is_a_failure_not_a_reply() {
-        let mut join = join(Rule::Array, &[2]);
-        assert!(join.on_reply(0, Kind::Array, b"*1\r\n$1\r\na\r\n"));
-        assert!(written(&mut join).starts_with("-ERR MSET failed on 1 of 1 servers"));
+        for bytes in [
+            &b"*1\r\n$1\r\na\r\n"[..],
+            b"*2\r\n$1\r\na\r\n",
+            b"*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+            b"*2\r\n$1\r\na\r\n*2\r\n$1\r\nb\r\n",
+            b"*-1\r\n",
+            b"*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n",
+        ] {
+            let mut join = join(Rule::Array, &[2, 1]);
+            (0..3).for_each(|owner| join.add_owner(owner / 2));
+            assert!(!join.on_reply(0, Kind::Array, bytes));
+            assert!(join.on_reply(1, Kind::Array, b"*1\r\n$1\r\nc\r\n"));
+            let text = written(&mut join);
+            assert!(text.starts_with("-ERR MSET failed on 1 of 2 servers: alpha"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_element_is_handed_on_whatever_is_in_it() {
+        let mut join = join(Rule::Array, &[2, 1]);
+        [0, 1, 0].into_iter().for_each(|owner| join.add_owner(owner));
+        join.on_reply(0, Kind::Array, b"*2\r\n*2\r\n:1\r\n*1\r\n+x\r\n*0\r\n");
+        join.on_reply(1, Kind::Array, b"*1\r\n:7\r\n");
+        assert_eq!(written(&mut join), "*3\r\n*2\r\n:1\r\n*1\r\n+x\r\n:7\r\n*0\r\n");
     }
 }
