@@ -115,6 +115,7 @@ fn dbsize_is_the_sum_over_all_servers_or_names_the_one_that_is_missing() {
     let Value::Error(text) = client.words("DBSIZE") else { panic!("a sum that lacks a server") };
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains(&address), "{text}");
+    assert!(text.contains("the other servers") && !text.contains("keys"), "{text}");
 }
 
 #[test]

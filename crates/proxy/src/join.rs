@@ -47,6 +47,8 @@ pub struct Join {
     pub pool: u16,
     /// Name of the command, for error texts.
     pub command: &'static str,
+    /// Whether each server was sent the whole request, and not its keys only.
+    pub is_whole: bool,
     rule: Rule,
     waiting: u32,
     sum: i64,
@@ -69,6 +71,7 @@ impl Default for Join {
             class: 0,
             pool: 0,
             command: "",
+            is_whole: false,
             rule: Rule::Sum,
             waiting: 0,
             sum: 0,
@@ -88,6 +91,7 @@ impl Join {
     /// Begins anew, keeping the buffers of an earlier use.
     pub fn restart(&mut self, rule: Rule) {
         self.rule = rule;
+        self.is_whole = false;
         self.waiting = 0;
         self.sum = 0;
         self.owners.clear();
@@ -251,18 +255,21 @@ impl Join {
                 }
             };
             let separator = if parts.is_empty() { "" } else { "; " };
-            let _ = write!(
-                parts,
-                "{separator}{} ({} of the keys): {text}",
-                name(fragment.backend),
-                fragment.keys
-            );
+            let server = name(fragment.backend);
+            let _ = match self.is_whole {
+                true => write!(parts, "{separator}{server}: {text}"),
+                false => {
+                    write!(parts, "{separator}{server} ({} of the keys): {text}", fragment.keys)
+                }
+            };
         }
-        let rest = match (self.rule, failed == self.fragments.len()) {
-            (_, true) => "",
+        let rest = match (self.rule, self.is_whole) {
+            _ if failed == self.fragments.len() => "",
             (Rule::AllOk, false) => "; the other keys were written",
             (Rule::Sum, false) => "; done for the other keys",
             (Rule::Array, false) => "; nothing is returned for the other keys",
+            (Rule::AllOk, true) => "; done on the other servers",
+            (Rule::Sum | Rule::Array, true) => "; nothing is returned for the other servers",
         };
         let command = self.command.to_ascii_uppercase();
         let total = self.fragments.len();
@@ -345,6 +352,24 @@ mod tests {
              gamma (1 of the keys): timed out; the other keys were written\r\n"
         );
         assert_eq!(join.fault(), Some(fault));
+    }
+
+    #[test]
+    fn a_request_sent_whole_to_every_server_speaks_of_servers_not_of_keys() {
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+        for (rule, kind, reply, rest) in [
+            (Rule::Sum, Kind::Integer, &b":2\r\n"[..], "nothing is returned for the other servers"),
+            (Rule::AllOk, Kind::Simple, b"+OK\r\n", "done on the other servers"),
+        ] {
+            let mut join = join(rule, &[1, 1]);
+            join.is_whole = true;
+            join.on_reply(0, kind, reply);
+            join.on_fault(1, fault);
+            assert_eq!(
+                written(&mut join),
+                format!("-ERR MSET failed on 1 of 2 servers: beta: timed out; {rest}\r\n")
+            );
+        }
     }
 
     #[test]

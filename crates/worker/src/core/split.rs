@@ -198,6 +198,7 @@ impl Plane {
         join.class = class;
         join.pool = session.pool;
         join.command = request.command.name;
+        join.is_whole = matches!(work.cut, Cut::Whole);
         Self::end_skip(session);
 
         scratch.fragments.clear();
