@@ -84,8 +84,41 @@ impl Default for Join {
     }
 }
 
-/// Capacity the reply buffers of a join at rest keep, in bytes.
-const KEPT_MAX: usize = 64 << 10;
+/// Capacity each buffer of a join at rest keeps, in bytes.
+const KEPT_MAX: usize = 16 << 10;
+/// Capacity that all joins at rest keep together, in bytes.
+const POOL_KEPT_MAX: usize = 2 << 20;
+/// Joins at rest: as many as a deep pipeline of split requests has in flight.
+const POOL_JOINS_MAX: usize = 1024;
+
+/// Joins at rest, whose buffers the next ones use.
+#[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
+pub struct JoinPool {
+    free: Vec<Box<Join>>,
+    /// What they hold, in bytes.
+    held: usize,
+}
+
+impl JoinPool {
+    /// One at rest, or a new one.
+    pub fn take(&mut self) -> Box<Join> {
+        let join = self.free.pop().unwrap_or_default();
+        self.held = self.held.saturating_sub(join.held());
+        join
+    }
+
+    /// Keeps a join for the next request, but not what an unusually large one
+    /// made of it, nor more joins than a little memory holds.
+    pub fn give(&mut self, mut join: Box<Join>) {
+        join.trim();
+        let held = join.held();
+        if self.free.len() < POOL_JOINS_MAX && self.held + held <= POOL_KEPT_MAX {
+            self.held += held;
+            self.free.push(join);
+        }
+    }
+}
 
 impl Join {
     /// Begins anew, keeping the buffers of an earlier use.
@@ -99,12 +132,33 @@ impl Join {
         self.bytes.clear();
         self.ends.clear();
         self.errors.clear();
-        if self.bytes.capacity() > KEPT_MAX {
-            self.bytes = Vec::new();
+    }
+
+    /// Gives back the buffers that have grown large.
+    fn trim(&mut self) {
+        fn trim<T>(buffer: &mut Vec<T>) {
+            if size_of::<T>() * buffer.capacity() > KEPT_MAX {
+                *buffer = Vec::new();
+            }
         }
-        if self.owners.capacity() > KEPT_MAX {
-            self.owners = Vec::new();
+        trim(&mut self.owners);
+        trim(&mut self.fragments);
+        trim(&mut self.bytes);
+        trim(&mut self.ends);
+        trim(&mut self.errors);
+    }
+
+    /// Bytes of memory held.
+    fn held(&self) -> usize {
+        fn held<T>(buffer: &Vec<T>) -> usize {
+            size_of::<T>() * buffer.capacity()
         }
+        size_of::<Join>()
+            + held(&self.owners)
+            + held(&self.fragments)
+            + held(&self.bytes)
+            + held(&self.ends)
+            + held(&self.errors)
     }
 
     /// Adds a fragment; returns its position.
@@ -370,6 +424,28 @@ mod tests {
                 format!("-ERR MSET failed on 1 of 2 servers: beta: timed out; {rest}\r\n")
             );
         }
+    }
+
+    #[test]
+    fn joins_at_rest_hold_little_however_large_they_were() {
+        let mut pool = JoinPool::default();
+        let mut joins: Vec<_> = (0..2000).map(|_| pool.take()).collect();
+        for (number, join) in joins.iter_mut().enumerate() {
+            let keys = if number % 2 == 0 { 20_000 } else { 300 };
+            join.restart(Rule::Array);
+            join.add_fragment(0, keys);
+            (0..keys).for_each(|_| join.add_owner(0));
+            let reply = [format!("*{keys}\r\n"), "$-1\r\n".repeat(keys as usize)].concat();
+            assert!(join.on_reply(0, Kind::Array, reply.as_bytes()));
+            assert!(join.held() > keys as usize * 10);
+        }
+        joins.drain(..).for_each(|join| pool.give(join));
+        let held = |pool: &JoinPool| pool.free.iter().map(|join| join.held()).sum::<usize>();
+        assert_eq!(pool.held, held(&pool));
+        assert!(pool.held <= POOL_KEPT_MAX && pool.free.len() > 100, "{}", pool.free.len());
+        let taken: Vec<_> = (0..50).map(|_| pool.take()).collect();
+        assert_eq!(pool.held, held(&pool));
+        assert!(taken.iter().all(|join| join.held() <= size_of::<Join>() + 5 * KEPT_MAX));
     }
 
     #[test]

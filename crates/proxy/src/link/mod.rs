@@ -134,6 +134,9 @@ const STUCK_MIN: Duration = Duration::from_secs(10);
 /// Age that counts as death where requests have no timeout.
 const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Exchanges whose room the FIFO keeps when it runs empty.
+const FIFO_KEPT_MAX: usize = 4096;
+
 /// Capacity the input buffer keeps when it empties, in bytes.
 const INPUT_KEPT_MAX: usize = 64 << 10;
 
@@ -357,8 +360,26 @@ impl Link {
         mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         self.progress = now;
+        let outcome = self.frame_input(bytes, limits, &mut deliver);
+        self.trim();
+        outcome
+    }
+
+    /// Gives back the room that an unusually deep queue took.
+    fn trim(&mut self) {
+        if self.fifo.is_empty() && self.fifo.capacity() > FIFO_KEPT_MAX {
+            self.fifo = VecDeque::new();
+        }
+    }
+
+    fn frame_input(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<(), BackendFault> {
         if self.input.is_empty() {
-            let consumed = self.take_replies(bytes, limits, &mut deliver)?;
+            let consumed = self.take_replies(bytes, limits, deliver)?;
             self.input.extend_from_slice(&bytes[consumed..]);
             return Ok(());
         }
@@ -367,7 +388,7 @@ impl Link {
             return Ok(());
         }
         let mut input = std::mem::take(&mut self.input);
-        let consumed = self.take_replies(&input, limits, &mut deliver)?;
+        let consumed = self.take_replies(&input, limits, deliver)?;
         input.drain(..consumed);
         if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
             self.input = input;
@@ -622,6 +643,7 @@ impl Link {
         self.framer.reset();
         self.send_blocked = false;
         self.state = LinkState::Idle;
+        self.trim();
     }
 
     /// Notes that connecting failed, and how long to wait before the next
@@ -747,6 +769,21 @@ mod tests {
         let got = replies(&mut link, b"-ERR no\r\n+1\r\n+OK\r\n+2\r\n", at(1));
         assert!(got[1].1.starts_with(b"-ERR no "));
         assert_eq!(got[3], (owner(2), b"+2\r\n".to_vec()));
+    }
+
+    #[test]
+    fn a_queue_that_was_deep_gives_its_room_back_once_empty() {
+        let mut link = ready_link();
+        for count in [60_000, 100] {
+            (0..count).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            replies(&mut link, &b"+1\r\n".repeat(count as usize - 1), at(1));
+            assert!(link.fifo.capacity() >= count as usize, "it is in use");
+            replies(&mut link, b"+1\r\n", at(1));
+            assert!(link.fifo.capacity() <= FIFO_KEPT_MAX);
+        }
+        (0..60_000).for_each(|sequence| ask(&mut link, sequence, at(2)));
+        link.on_lost(false, |_| ());
+        assert!(link.fifo.capacity() <= FIFO_KEPT_MAX);
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Plane {
             let (owner, sequence) = (join.session, join.sequence);
             self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
         }
-        self.retire_join(join);
+        self.joins_free.give(join);
     }
 
     /// The same for a join that ends while its session is being parsed.
@@ -192,16 +192,7 @@ impl Plane {
             busy.order
                 .complete(sequence, busy.output.buf(), |out| write_join(plan, &mut join, out));
         }
-        self.retire_join(join);
-    }
-
-    /// Keeps a join's buffers for the next; as many as a deep pipeline of
-    /// split requests has in flight.
-    fn retire_join(&mut self, join: Box<Join>) {
-        const KEPT_MAX: usize = 1024;
-        if self.joins_free.len() < KEPT_MAX {
-            self.joins_free.push(join);
-        }
+        self.joins_free.give(join);
     }
 
     fn note_join(&self, join: &Join) {

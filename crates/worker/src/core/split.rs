@@ -189,7 +189,7 @@ impl Plane {
         let request = work.request;
         self.count(session, request);
         let class = request.command.class as u8;
-        let mut join = self.joins_free.pop().unwrap_or_default();
+        let mut join = self.joins_free.take();
         join.restart(work.rule);
         let silent = Self::is_silent(session);
         join.session = if silent { Key::NONE } else { key };
