@@ -271,8 +271,8 @@ impl Plane {
                 self.refuse(session, busy, |out| reply::error(out, &text));
             }
             Route::KeysUnknown(fault) => {
-                let text = fault.message();
-                self.refuse(session, busy, |out| reply::error(out, text));
+                let text = request.keys_error(fault);
+                self.refuse(session, busy, |out| reply::error(out, &text));
             }
             _ => self.answer_unrouted(session, busy, pool, request),
         }
