@@ -97,6 +97,25 @@ fn clients_may_select_as_many_databases_as_the_pool_allows() {
     assert_eq!(two.words("DBSIZE"), Value::Integer(49));
 }
 
+/// The number in it is the server's: it would reach databases that clients of
+/// the pool may not, or the wrong one of those they may.
+#[test]
+fn copying_to_another_database_is_refused_with_a_reason() {
+    let _watch = watchdog(Duration::from_secs(30), "COPY with DB");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server));
+    let keyway = start(pool.with("databases", "4").with("database", "2"));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET db 1"), Value::simple("OK"));
+    for line in ["COPY db db DB 1", "COPY db other DB 0", "COPY db other replace db 3"] {
+        let text = client.words(line).error_text();
+        assert!(text.starts_with("ERR 'copy' is refused: the DB option"), "{text}");
+    }
+    assert_eq!(client.words("COPY db other REPLACE"), Value::Integer(1));
+    let info = server.client().words("INFO keyspace").text();
+    assert!(info.contains("db2:keys=2") && info.matches("keys=").count() == 1, "{info}");
+}
+
 #[test]
 fn dbsize_is_the_sum_over_all_servers_or_names_the_one_that_is_missing() {
     let _watch = watchdog(Duration::from_secs(60), "DBSIZE of a pool");
