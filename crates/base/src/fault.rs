@@ -21,6 +21,9 @@ pub enum BackendFault {
     Protocol,
     /// The backend refused our password or database.
     Handshake,
+    /// The backend was loading its data or busy with a script when we
+    /// introduced ourselves.
+    NotReady,
     /// The backend's reply is beyond a bound of ours. It did nothing wrong:
     /// some client asked for too much at once.
     Reply(ReplyBound),
@@ -93,6 +96,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Closed, .. } => "backend_closed",
             Fault::Backend { fault: BackendFault::Protocol, .. } => "backend_protocol",
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
+            Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
             Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::Limit(_) => "limit",
         }

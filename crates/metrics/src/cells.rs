@@ -9,7 +9,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 10] = [
+pub(crate) const FAULTS: [Fault; 11] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -18,16 +18,18 @@ pub(crate) const FAULTS: [Fault; 10] = [
     backend_fault(BackendFault::Closed),
     backend_fault(BackendFault::Protocol),
     backend_fault(BackendFault::Handshake),
+    backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     Fault::Limit(LimitFault::Clients),
 ];
 
-pub(crate) const BACKEND_FAULTS: [BackendFault; 6] = [
+pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
     BackendFault::Connect,
     BackendFault::Timeout,
     BackendFault::Closed,
     BackendFault::Protocol,
     BackendFault::Handshake,
+    BackendFault::NotReady,
     BackendFault::Reply(ReplyBound::Len),
 ];
 
@@ -48,7 +50,7 @@ impl FaultCounters {
             Fault::Denied => 1,
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
-            Fault::Limit(_) => 9,
+            Fault::Limit(_) => 10,
         };
         &self.0[index]
     }
@@ -82,7 +84,8 @@ fn backend_fault_index(fault: BackendFault) -> usize {
         BackendFault::Closed => 2,
         BackendFault::Protocol => 3,
         BackendFault::Handshake => 4,
-        BackendFault::Reply(_) => 5,
+        BackendFault::NotReady => 5,
+        BackendFault::Reply(_) => 6,
     }
 }
 

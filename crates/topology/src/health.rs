@@ -97,6 +97,7 @@ impl From<BackendFault> for FailureReason {
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
             BackendFault::Handshake => FailureReason::Handshake,
+            BackendFault::NotReady => FailureReason::Loading,
         }
     }
 }

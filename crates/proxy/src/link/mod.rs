@@ -86,6 +86,8 @@ pub struct Link {
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
     handshake: Output,
+    /// The reply with which the backend refused the handshake.
+    handshake_refusal: Vec<u8>,
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
@@ -118,7 +120,7 @@ enum Database {
     Unknown,
 }
 
-/// Bytes kept of what a server says when it refuses a `SELECT`.
+/// Bytes kept of what a server says when it refuses us.
 const REFUSAL_LEN_MAX: usize = 512;
 
 /// Bytes of a request or reply under way from which the time its transfer takes
@@ -147,6 +149,7 @@ impl Default for Link {
             fifo: VecDeque::new(),
             abandoned: 0,
             handshake: Output::default(),
+            handshake_refusal: Vec::new(),
             output: Output::default(),
             input: Vec::new(),
             input_needed: 0,
@@ -409,7 +412,7 @@ impl Link {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
                     if let LinkState::Handshaking { left, deadline } = self.state {
-                        self.on_handshake_reply(kind, left, deadline)?;
+                        self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
                     }
                     let Some(exchange) = self.fifo.pop_front() else {
@@ -461,17 +464,26 @@ impl Link {
     fn on_handshake_reply(
         &mut self,
         kind: Kind,
-        left: u8,
-        deadline: Time,
+        reply: &[u8],
+        (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         if kind != Kind::Simple {
-            return Err(BackendFault::Handshake);
+            let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
+            self.handshake_refusal = line.trim_ascii_end().to_vec();
+            let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
+            return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
         }
         self.state = match left - 1 {
             0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
         Ok(())
+    }
+
+    /// What the backend said when it refused the handshake of this connection,
+    /// as it came; empty when it did not.
+    pub fn handshake_refusal(&self) -> &[u8] {
+        &self.handshake_refusal
     }
 
     /// When [`Link::handle_timeout`] has something to do at the earliest.
@@ -638,6 +650,7 @@ impl Link {
         self.abandoned = 0;
         self.answered = false;
         self.handshake.clear();
+        self.handshake_refusal = Vec::new();
         self.input = Vec::new();
         self.input_needed = 0;
         self.framer.reset();
@@ -894,6 +907,29 @@ mod tests {
             link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
         };
         assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn a_server_that_is_not_ready_is_told_from_one_that_refuses() {
+        let options = LinkOptions { database: 3, ..options() };
+        for (line, fault) in [
+            ("-BUSY a script runs", BackendFault::NotReady),
+            ("-LOADING the data", BackendFault::NotReady),
+            ("-NOAUTH Authentication required.", BackendFault::Handshake),
+            ("-ERR DB index is out of range", BackendFault::Handshake),
+            (":1", BackendFault::Handshake),
+        ] {
+            let mut link = Link::default();
+            link.on_connecting(&options, at(0));
+            link.on_connected(&options, at(0));
+            let bytes = format!("{line}\r\n");
+            let outcome =
+                link.handle_input(bytes.as_bytes(), &Limits::default(), at(1), |_, _, _| ());
+            assert_eq!(outcome, Err(fault));
+            assert_eq!(link.handshake_refusal(), line.as_bytes());
+            link.on_lost(false, |_| ());
+            assert!(link.handshake_refusal().is_empty());
+        }
     }
 
     #[test]

@@ -248,6 +248,7 @@ fn failure_reason(fault: BackendFault) -> FailureReason {
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
         BackendFault::Handshake => FailureReason::Handshake,
+        BackendFault::NotReady => FailureReason::Loading,
     }
 }
 
@@ -318,6 +319,7 @@ impl Plane {
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",
                 BackendFault::Handshake => "the backend refused the password or database",
+                BackendFault::NotReady => "the backend is not ready yet",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"
@@ -325,10 +327,35 @@ impl Plane {
                 BackendFault::Connect => "connecting failed",
             };
             if slot.failures_logged == 0 {
-                tracing::warn!(backend, in_flight, "connection lost: {what}");
+                match self.refusal_text(slot) {
+                    Some(said) => {
+                        tracing::warn!(backend, in_flight, said, "connection lost: {what}");
+                    }
+                    None => tracing::warn!(backend, in_flight, "connection lost: {what}"),
+                }
             }
             slot.failures_logged += 1;
         }
+    }
+
+    /// What the backend said against the handshake, fit for the log: in one
+    /// line of bounded length, and without the password.
+    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
+        const LEN_MAX: usize = 200;
+        let line = slot.link.handshake_refusal();
+        if line.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(line);
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+            return None;
+        };
+        let is_secret = |password: &String| !password.is_empty() && text.contains(&**password);
+        if options.password.as_ref().is_some_and(is_secret) {
+            return Some("(left out: it repeats the password)".to_owned());
+        }
+        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
+        Some(text.chars().take(LEN_MAX).map(shown).collect())
     }
 
     /// Asks an ejected backend whether it is fit for use, after emptying it if
