@@ -6,6 +6,7 @@ use crate::Choices;
 use crate::laws::shown;
 use keyway_base::{BackendFault, Key, Limits, Sent, Time};
 use keyway_proxy::{Internal, Link, LinkOptions, LinkState, Owner};
+use keyway_resp::Kind;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -30,6 +31,18 @@ struct Asked {
     expired: bool,
 }
 
+impl Asked {
+    fn is_select(&self) -> bool {
+        self.owner == Owner::Internal(Internal::Select)
+    }
+
+    /// Whom its reply goes to: a late one to nobody, but for what matters to
+    /// the requests behind it.
+    fn owner(&self) -> Owner {
+        if self.expired && !self.is_select() { Owner::None } else { self.owner }
+    }
+}
+
 struct Driver {
     link: Link,
     options: LinkOptions,
@@ -40,6 +53,8 @@ struct Driver {
     wire: Vec<u8>,
     sent: usize,
     next_id: u32,
+    /// The last `SELECT` was refused: what follows it is answered with that.
+    refused: bool,
     /// Outcomes so far, by id: each request has one in the end.
     outcomes: Vec<u8>,
 }
@@ -65,6 +80,7 @@ impl Driver {
             wire: Vec::new(),
             sent: 0,
             next_id: 0,
+            refused: false,
             outcomes: Vec::new(),
         }
     }
@@ -98,6 +114,7 @@ impl Driver {
         let owner = match choices.below(8) {
             0 => Owner::None,
             1 => Owner::Internal(Internal::Probe),
+            2 => Owner::Internal(Internal::Select),
             _ => Owner::Session { session: Key::NONE, sequence: id },
         };
         let bytes = [format!("<{id}:").as_bytes(), choices.bytes(20), b">"].concat();
@@ -130,7 +147,7 @@ impl Driver {
                 b":1\r\n",
                 b"*2\r\n*1\r\n$-1\r\n+x\r\n",
                 b"-ERR\r\n",
-                b"$-1\r\n",
+                b"+OK\r\n",
             ]),
             _ => return,
         };
@@ -147,12 +164,17 @@ impl Driver {
         {
             return;
         }
-        let Driver { link, held, outcomes, limits, now, .. } = self;
-        let outcome = link.handle_input(bytes, limits, *now, |exchange, _, reply| {
-            assert!(!reply.is_empty() && reply.len() <= limits.reply_len_max as usize);
+        let Driver { link, held, refused, outcomes, limits, now, .. } = self;
+        let outcome = link.handle_input(bytes, limits, *now, |exchange, kind, reply| {
             let asked = held.pop_front().expect("a reply for no request");
-            let owner = if asked.expired { Owner::None } else { asked.owner };
-            assert_eq!(exchange.owner, owner, "request {}", asked.id);
+            assert_eq!(exchange.owner, asked.owner(), "request {}", asked.id);
+            if asked.is_select() {
+                *refused = kind != Kind::Simple;
+            }
+            let is_refusal = reply.windows(6).any(|words| words == b"SELECT");
+            assert_eq!(is_refusal, *refused && !asked.is_select(), "request {}", asked.id);
+            assert!(!reply.is_empty());
+            assert!(is_refusal || reply.len() <= limits.reply_len_max as usize);
             if !asked.expired {
                 outcomes[asked.id as usize] += 1;
             }
@@ -224,8 +246,7 @@ impl Driver {
                 kept.push_front(asked);
                 continue;
             }
-            let owner = if asked.expired { Owner::None } else { asked.owner };
-            expected.push((owner, if unsent { Sent::No } else { Sent::Maybe }));
+            expected.push((asked.owner(), if unsent { Sent::No } else { Sent::Maybe }));
             if !asked.expired {
                 self.outcomes[asked.id as usize] += 1;
             }
@@ -235,6 +256,7 @@ impl Driver {
         self.held = kept;
         self.wire = self.held.iter().flat_map(|asked| asked.bytes.clone()).collect();
         self.sent = 0;
+        self.refused = false;
         if state != LinkState::Ready {
             self.link.on_backoff(&self.options, self.now, u64::from(jitter) << 20);
         } else if !self.held.is_empty() {

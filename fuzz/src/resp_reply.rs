@@ -3,10 +3,10 @@
 
 use crate::Choices;
 use crate::laws::shown;
-use keyway_resp::{Framing, FramingFault, frame_reply, parse_integer};
+use keyway_resp::{Framer, Framing, FramingFault, frame_reply, parse_integer};
 
-/// Nesting that the framer never goes beyond, whatever it is allowed.
-const DEPTH_CAP: u32 = 32;
+/// Nesting that the plain reader never goes beyond: more than is ever allowed.
+const DEPTH_CAP: u32 = 40;
 /// Replies longer than this are cut at every point only now and then.
 const EVERY_PREFIX_LEN_MAX: usize = 80;
 
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
 fn check(buf: &[u8], len_max: u32, depth_max: u32) -> Option<usize> {
     let mut depth = 0;
     let plain = element(buf, 0, 0, &mut depth);
-    let fits = depth <= depth_max.min(DEPTH_CAP);
+    let fits = depth <= depth_max;
     let framed = frame_reply(buf, len_max, depth_max);
     let what = || format!("{:?}: {framed:?}, plainly {plain:?}, depth {depth}", shown(buf));
     match (framed, plain) {
@@ -56,8 +56,11 @@ fn check(buf: &[u8], len_max: u32, depth_max: u32) -> Option<usize> {
 
 fn every_prefix_waits(reply: &[u8], len_max: u32, depth_max: u32) {
     let step = 1 + reply.len() / EVERY_PREFIX_LEN_MAX;
+    let mut framer = Framer::default();
     for len in (0..reply.len()).step_by(step) {
-        match frame_reply(&reply[..len], len_max, depth_max) {
+        let resumed = framer.frame(&reply[..len], len_max, depth_max);
+        assert_eq!(resumed, frame_reply(&reply[..len], len_max, depth_max), "{}", shown(reply));
+        match resumed {
             Ok(Framing::NeedMore { at_least }) => {
                 let what = format!("{:?} cut at {len}", shown(reply));
                 assert!(at_least > len && at_least <= reply.len(), "{what}: needs {at_least}");
@@ -65,6 +68,8 @@ fn every_prefix_waits(reply: &[u8], len_max: u32, depth_max: u32) {
             other => panic!("{:?} cut at {len}: {other:?}", shown(reply)),
         }
     }
+    let whole = framer.frame(reply, len_max, depth_max);
+    assert_eq!(whole, frame_reply(reply, len_max, depth_max), "{}", shown(reply));
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,21 @@ pub enum BackendFault {
     Protocol,
     /// The backend refused our password or database.
     Handshake,
+    /// The backend was loading its data or busy with a script when we
+    /// introduced ourselves.
+    NotReady,
+    /// The backend's reply is beyond a bound of ours. It did nothing wrong:
+    /// some client asked for too much at once.
+    Reply(ReplyBound),
+}
+
+/// Which bound a reply goes beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyBound {
+    /// `reply_len_max`.
+    Len,
+    /// `reply_depth_max`.
+    Depth,
 }
 
 /// Which bound of [`crate::Limits`] was met.
@@ -64,7 +79,7 @@ impl Fault {
         match self {
             Fault::Backend { sent: Sent::No, .. } => true,
             Fault::Backend { sent: Sent::Maybe, fault } => {
-                idempotent && fault != BackendFault::Timeout
+                idempotent && !matches!(fault, BackendFault::Timeout | BackendFault::Reply(_))
             }
             Fault::Client | Fault::Denied | Fault::Unrouted | Fault::Limit(_) => false,
         }
@@ -81,6 +96,8 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Closed, .. } => "backend_closed",
             Fault::Backend { fault: BackendFault::Protocol, .. } => "backend_protocol",
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
+            Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
+            Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::Limit(_) => "limit",
         }
     }

@@ -11,7 +11,7 @@ mod range;
 mod slab;
 mod time;
 
-pub use fault::{BackendFault, Fault, LimitFault, Sent};
+pub use fault::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 pub use limits::Limits;
 pub use range::ByteRange;
 pub use slab::{Key, Slab};

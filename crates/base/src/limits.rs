@@ -15,7 +15,8 @@ pub struct Limits {
     pub inline_len_max: u32,
     /// Longest reply accepted from a backend, in bytes.
     pub reply_len_max: u32,
-    /// Deepest nesting accepted in a backend's reply.
+    /// Deepest nesting accepted in a backend's reply. What a script returns to
+    /// Redis may be nested 7,995 deep.
     pub reply_depth_max: u32,
     /// Requests of one client in flight before its input is left unread.
     /// Smaller starves deep pipelines; larger lets one client hold more
@@ -46,7 +47,7 @@ impl Default for Limits {
             request_len_max: (512 << 20) + (64 << 20),
             inline_len_max: 64 << 10,
             reply_len_max: 1 << 30,
-            reply_depth_max: 16,
+            reply_depth_max: 10_000,
             session_in_flight_max: 1024,
             session_output_len_soft: 1 << 20,
             session_output_len_hard: 1 << 30,

@@ -53,6 +53,9 @@ pub enum Condition {
     NotBlocking,
     /// No BY or GET pattern that reads keys the request does not name (SORT).
     NoPatterns,
+    /// No DB option (COPY): its number would be the server's, whatever a
+    /// client's databases are called there.
+    NoDatabase,
 }
 
 const TRANSACTION: &str = "transactions are not supported by a sharded pool; use EVAL with all keys under one hash tag, or connect to the server that holds the keys";
@@ -68,6 +71,7 @@ const FUNCTIONS: &str =
     "every server of a sharded pool has its own functions; run it on each server";
 const NO_KEYS: &str = "a script without keys has no server in a sharded pool; name the keys it uses, or run it on each server";
 const PATTERNS: &str = "BY and GET patterns read keys that may be on other servers of a sharded pool; sort in the client";
+const DB_OPTION: &str = "the DB option counts the databases of a server, not those of a sharded pool; copy without it, or run it on the server that holds the keys";
 const CLUSTER: &str =
     "This instance has cluster support disabled; use a client without cluster mode";
 const REPLICATION: &str = "replication is set up on the servers of a pool, not through it";
@@ -228,6 +232,7 @@ impl Condition {
             | Verb::FcallRo => Some(Condition::HasKeys),
             Verb::Xread | Verb::Xreadgroup => Some(Condition::NotBlocking),
             Verb::Sort | Verb::SortRo => Some(Condition::NoPatterns),
+            Verb::Copy => Some(Condition::NoDatabase),
             _ => None,
         }
     }
@@ -238,6 +243,7 @@ impl Condition {
             Condition::HasKeys => NO_KEYS,
             Condition::NotBlocking => BLOCK_OPTION,
             Condition::NoPatterns => PATTERNS,
+            Condition::NoDatabase => DB_OPTION,
         }
     }
 }

@@ -6,8 +6,10 @@ use crate::{Args, BeginSearch, Command, FindKeys, Flags, KeyFlags, KeySpec, Requ
 /// server would refuse it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysFault {
-    /// The count of keys is no whole number, or is negative.
+    /// The count of keys is no whole number.
     BadCount,
+    /// The count of keys is negative.
+    Negative,
     /// More keys announced than there are arguments.
     TooMany,
     /// No keys announced to a command that needs one.
@@ -16,17 +18,42 @@ pub enum KeysFault {
     None,
 }
 
-impl KeysFault {
-    /// What to tell the client, without error code.
-    pub const fn message(self) -> &'static str {
-        match self {
-            KeysFault::BadCount => "value is not an integer or out of range",
-            KeysFault::TooMany => "Number of keys can't be greater than number of args",
-            KeysFault::ZeroCount => "numkeys should be greater than 0",
-            KeysFault::None => "syntax error",
+impl Request<'_> {
+    /// What to tell the client of a request with `fault`: the words of Redis,
+    /// error code included.
+    #[cold]
+    pub fn keys_error(&self, fault: KeysFault) -> String {
+        use KeysFault::{BadCount, Negative, None, TooMany, ZeroCount};
+        use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Lmpop, Sintercard, Zmpop};
+        let verb = self.command.verb;
+        if matches!(verb, Evalsha | EvalshaRo) && self.args[1].len() != SHA1_LEN {
+            return "NOSCRIPT No matching script. Please use EVAL.".to_owned();
         }
+        let text = match (verb, fault) {
+            (_, None) => "syntax error",
+            (Fcall | FcallRo, BadCount) => "Bad number of keys provided",
+            (Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo, Negative) => {
+                "Number of keys can't be negative"
+            }
+            (Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo | Sintercard, TooMany) => {
+                "Number of keys can't be greater than number of args"
+            }
+            (Sintercard | Lmpop | Zmpop, BadCount | Negative | ZeroCount) => {
+                "numkeys should be greater than 0"
+            }
+            (_, BadCount) => "value is not an integer or out of range",
+            (_, Negative | ZeroCount) => {
+                let name = self.command.name;
+                return format!("ERR at least 1 input key is needed for '{name}' command");
+            }
+            (_, TooMany) => "syntax error",
+        };
+        format!("ERR {text}")
     }
 }
+
+/// Length of the name of a cached script, in hexadecimal digits.
+const SHA1_LEN: usize = 40;
 
 /// Takes the argument index of one key and what the command does with it.
 type Visit<'v> = &'v mut dyn FnMut(usize, KeyFlags);
@@ -180,15 +207,23 @@ fn begin_of(spec: &KeySpec, args: Args) -> Option<usize> {
     }
 }
 
-/// The count of keys that argument `index` announces.
+/// The count of keys that argument `index` announces, written the one way that
+/// Redis takes.
 fn key_count(args: Args, index: usize) -> Result<usize, KeysFault> {
     let text = args.get(index).ok_or(KeysFault::TooMany)?;
-    let digits = !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit);
-    let padded = text.len() > 1 && text[0] == b'0';
-    if !digits || padded {
+    let (digits, is_negative) = match text.strip_prefix(b"-") {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    let is_padded = digits.first() == Some(&b'0') && text.len() > 1;
+    if is_padded || !digits.iter().all(u8::is_ascii_digit) {
         return Err(KeysFault::BadCount);
     }
-    Ok(text.iter().fold(0, |count, digit| count * 10 + usize::from(digit - b'0')))
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+    match number.ok_or(KeysFault::BadCount)? {
+        _ if is_negative => Err(KeysFault::Negative),
+        count => usize::try_from(count).map_err(|_| KeysFault::TooMany),
+    }
 }
 
 /// What the command does with the spec's keys, decided by its arguments where
@@ -316,11 +351,17 @@ mod tests {
 
     #[test]
     fn a_wrong_count_of_keys_is_a_fault() {
-        for count in ["x", "-1", "01", "+1", "1.0", "18446744073709551617"] {
+        let bad = ["x", "01", "+1", "1.0", "-", "-0", "-01", "", "18446744073709551617"];
+        for count in bad {
             assert_eq!(keys_of(&format!("EVAL s {count} a")), Err(KeysFault::BadCount), "{count}");
         }
-        assert_eq!(keys_of("EVAL s 2 a"), Err(KeysFault::TooMany));
-        assert_eq!(keys_of("EVAL s 999999999 a"), Err(KeysFault::TooMany));
+        for count in ["-1", "-9223372036854775808"] {
+            assert_eq!(keys_of(&format!("EVAL s {count} a")), Err(KeysFault::Negative), "{count}");
+        }
+        for count in ["2", "999999999", "4294967297", "9223372036854775807"] {
+            assert_eq!(keys_of(&format!("EVAL s {count} a")), Err(KeysFault::TooMany), "{count}");
+        }
+        assert_eq!(keys_of("ZUNIONSTORE d 9223372036854775807 a"), Err(KeysFault::TooMany));
         assert_eq!(keys_of("ZUNIONSTORE d 0 a"), Err(KeysFault::ZeroCount));
         assert_eq!(keys_of("XREAD COUNT 1 a"), Err(KeysFault::None));
     }

@@ -114,6 +114,7 @@ impl<'a> Request<'a> {
             Condition::HasKeys => self.args.get(2) != Some(b"0"),
             Condition::NotBlocking => !self.blocks(),
             Condition::NoPatterns => !self.reads_by_pattern(),
+            Condition::NoDatabase => !self.args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"db")),
         }
     }
 
@@ -325,6 +326,10 @@ mod tests {
         assert_eq!(handling_of("SORT k STORE get"), Handling::Forward);
         assert_eq!(handling_of("SORT k BY w_*"), refused(Condition::NoPatterns));
         assert_eq!(handling_of("SORT_RO k GET o_*"), refused(Condition::NoPatterns));
+        assert_eq!(handling_of("COPY db db"), Handling::Forward);
+        assert_eq!(handling_of("COPY a b REPLACE"), Handling::Forward);
+        assert_eq!(handling_of("COPY a b DB 1"), refused(Condition::NoDatabase));
+        assert_eq!(handling_of("COPY a b replace db 0"), refused(Condition::NoDatabase));
     }
 
     proptest! {

@@ -235,9 +235,9 @@ pub(crate) static LIMITS: Table = Table {
         ),
         key(
             "reply_depth_max",
-            Count { min: 2, max: 64 },
-            Is("16"),
-            "Deepest nesting of arrays taken from a backend.",
+            Count { min: 2, max: 100_000 },
+            Is("10000"),
+            "Deepest nesting of arrays taken from a backend; a deeper one closes that connection. A script can return 7,995 levels.",
         ),
         key(
             "session_in_flight_max",

@@ -34,6 +34,11 @@ const BROKEN: &[(&[u8], &str)] = &[
     (b"*abc\r\n", "invalid multibulk length"),
     (b"*1x\r\n", "invalid multibulk length"),
     (b"*+\r\n", "invalid multibulk length"),
+    (b"*+1\r\n$4\r\nPING\r\n", "invalid multibulk length"),
+    (b"*01\r\n$4\r\nPING\r\n", "invalid multibulk length"),
+    (b"*02\r\n$3\r\nGET\r\n$1\r\nk\r\n", "invalid multibulk length"),
+    (b"*00\r\n", "invalid multibulk length"),
+    (b"*-0\r\n", "invalid multibulk length"),
     (b"* 1\r\n", "invalid multibulk length"),
     (b"*99999999999999999999\r\n", "invalid multibulk length"),
     (b"*9223372036854775808\r\n", "invalid multibulk length"),
@@ -45,6 +50,11 @@ const BROKEN: &[(&[u8], &str)] = &[
     (b"*1\r\n$99999999999999999999999\r\n", "invalid bulk length"),
     (b"*1\r\n$4294967300\r\nPING\r\n", "invalid bulk length"),
     (b"*1\r\n$4 \r\nPING\r\n", "invalid bulk length"),
+    (b"*1\r\n$04\r\nPING\r\n", "invalid bulk length"),
+    (b"*2\r\n$3\r\nGET\r\n$03\r\nkey\r\n", "invalid bulk length"),
+    (b"*2\r\n$3\r\nGET\r\n$00\r\n\r\n", "invalid bulk length"),
+    (b"*2\r\n$3\r\nGET\r\n$-0\r\n\r\n", "invalid bulk length"),
+    (b"*2\r\n$3\r\nGET\r\n$+3\r\nkey\r\n", "invalid bulk length"),
     (b"*1\r\n$abc\r\n", "invalid bulk length"),
     (b"*1\r\n$\r\n", "invalid bulk length"),
     (b"*1\r\n:4\r\nPING\r\n", "expected '$', got ':'"),
@@ -76,6 +86,34 @@ fn a_broken_frame_gets_an_error_and_closes_only_its_connection() {
             assert_eq!(bystander.words("PING"), Value::simple("PONG"));
         }
     }
+}
+
+/// A frame that a server would not take costs the client its own connection,
+/// and nobody the link that all share.
+#[test]
+fn a_broken_frame_never_reaches_a_server() {
+    let _watch = watchdog(Duration::from_secs(60), "frames a server refuses");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server));
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut bystander = keyway.client(0);
+    assert_eq!(bystander.words("SET k 1"), Value::simple("OK"));
+    let mut direct = server.client();
+    let mut connections = || {
+        let info = direct.words("INFO stats").text();
+        let line = info.lines().find(|line| line.starts_with("total_connections_received:"));
+        line.expect("a line of INFO").to_owned()
+    };
+    let before = connections();
+    for (bytes, _) in BROKEN {
+        let mut client = keyway.client(0);
+        client.send(&[&encode(&["GET", "k"])[..], bytes].concat());
+        assert_eq!(client.reply(), Value::bulk("1"));
+        assert!(client.reply().is_error());
+        assert_eq!(bystander.words("GET k"), Value::bulk("1"));
+    }
+    assert_eq!(connections(), before, "the link that all share is kept");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, wait_until, watchdog,
+    Action, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, TempDir, Value, encode,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -27,14 +28,60 @@ fn the_servers_password_is_sent_and_a_wrong_one_is_told() {
     let mut client = keyway.client(0);
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     assert_eq!(client.words("GET a"), Value::bulk("1"));
-    let keyway = start(Pool::over("main", &servers).with("password", "\"wrong\""));
+    let keyway = start(Pool::over("main", &servers).with("password", "\"aladdin\""));
     let mut client = keyway.client(0);
-    assert!(client.words("GET a").is_error());
+    assert!(client.words("GET a").error_text().contains("refused the password"));
+    wait_until("the log says why, in the server's words", SOON, || {
+        let log = keyway.process().log();
+        assert!(!log.contains("aladdin"), "a password in the log");
+        log.contains("WRONGPASS invalid username-password pair")
+    });
+}
+
+/// Some servers repeat what they do not understand.
+#[test]
+fn a_password_that_the_server_repeats_is_not_logged() {
+    let _watch = watchdog(Duration::from_secs(30), "a repeated password");
+    let backend = ScriptedBackend::start(|arguments| match arguments {
+        [name, password] if name == b"AUTH" => {
+            let password = String::from_utf8_lossy(password);
+            Action::Reply(format!("-ERR unknown command 'AUTH' '{password}'\r\n").into_bytes())
+        }
+        _ => Action::echo_key(arguments),
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())]);
+    let keyway = start(pool.with("password", "\"aladdin\""));
+    assert!(keyway.client(0).words("GET a").is_error());
+    wait_until("the log says what it may", SOON, || {
+        let log = keyway.process().log();
+        assert!(!log.contains("aladdin"), "a password in the log");
+        log.contains("it repeats the password")
+    });
+}
+
+#[test]
+fn a_server_busy_when_connected_to_is_waited_for() {
+    let _watch = watchdog(Duration::from_secs(30), "-BUSY to the handshake");
+    let server = RedisServer::start_with(&["--busy-reply-threshold", "30"]);
+    let mut script = server.client();
+    script.send(&encode(&["EVAL", "while true do end", "0"]));
+    wait_until("the script runs", SOON, || {
+        server.client().words("PING").error_text().starts_with("BUSY")
+    });
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("database", "1");
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    let text = client.words("SET a 1").error_text();
+    assert!(text.contains("not ready yet") && text.contains("was not sent"), "{text}");
     wait_until("the log says why", SOON, || {
         let log = keyway.process().log();
-        assert!(!log.contains("sesame"), "a password in the log");
-        log.to_lowercase().contains("password") || log.contains("WRONGPASS")
+        assert!(!log.contains("refused"), "{log}");
+        log.contains("BUSY Redis is busy running a script")
     });
+    wait_until("the script is killed", SOON, || {
+        server.client().words("SCRIPT KILL") == Value::simple("OK")
+    });
+    wait_until("it is connected to again", SOON, || client.words("SET a 1") == Value::simple("OK"));
 }
 
 #[test]
@@ -97,6 +144,25 @@ fn clients_may_select_as_many_databases_as_the_pool_allows() {
     assert_eq!(two.words("DBSIZE"), Value::Integer(49));
 }
 
+/// The number in it is the server's: it would reach databases that clients of
+/// the pool may not, or the wrong one of those they may.
+#[test]
+fn copying_to_another_database_is_refused_with_a_reason() {
+    let _watch = watchdog(Duration::from_secs(30), "COPY with DB");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server));
+    let keyway = start(pool.with("databases", "4").with("database", "2"));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET db 1"), Value::simple("OK"));
+    for line in ["COPY db db DB 1", "COPY db other DB 0", "COPY db other replace db 3"] {
+        let text = client.words(line).error_text();
+        assert!(text.starts_with("ERR 'copy' is refused: the DB option"), "{text}");
+    }
+    assert_eq!(client.words("COPY db other REPLACE"), Value::Integer(1));
+    let info = server.client().words("INFO keyspace").text();
+    assert!(info.contains("db2:keys=2") && info.matches("keys=").count() == 1, "{info}");
+}
+
 #[test]
 fn dbsize_is_the_sum_over_all_servers_or_names_the_one_that_is_missing() {
     let _watch = watchdog(Duration::from_secs(60), "DBSIZE of a pool");
@@ -115,6 +181,7 @@ fn dbsize_is_the_sum_over_all_servers_or_names_the_one_that_is_missing() {
     let Value::Error(text) = client.words("DBSIZE") else { panic!("a sum that lacks a server") };
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains(&address), "{text}");
+    assert!(text.contains("the other servers") && !text.contains("keys"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A server's own error reaches the client it belongs to and nobody else, and
 //! a join never hides one.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use keyway_testkit::{
@@ -145,6 +146,60 @@ fn a_busy_server_answers_busy_to_those_who_ask_it() {
     assert_eq!(client.command(&["GET", &busy]), Value::bulk("1"));
 }
 
+/// Databases share a link; what is meant for one never runs on the other, even
+/// when the server refuses to go over to it.
+#[test]
+fn a_refused_select_costs_neither_the_link_nor_the_right_database() {
+    // The server says BUSY before, or after, the request has timed out.
+    for (threshold, timeout) in [("30", "\"20s\""), ("1000", "\"150ms\"")] {
+        let _watch = watchdog(Duration::from_secs(60), "-BUSY to SELECT");
+        let server = RedisServer::start_with(&["--busy-reply-threshold", threshold]);
+        let pool = Pool::over("main", std::slice::from_ref(&server))
+            .with("databases", "2")
+            .with("timeout", timeout);
+        let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+        let keyway = Keyway::start(KEYWAY, config);
+        let (mut zero, mut one) = (keyway.client(0), keyway.client(0));
+        assert_eq!(one.words("SELECT 1"), Value::simple("OK"));
+        assert_eq!(one.words("SET k one"), Value::simple("OK"));
+        assert_eq!(zero.words("SET k zero"), Value::simple("OK"));
+        let mut direct = server.client();
+        direct.send(&encode(&["EVAL", "while true do end", "0"]));
+        let is_busy = || server.client().words("PING").error_text().starts_with("BUSY");
+        if threshold == "30" {
+            wait_until("the script runs", Duration::from_secs(10), is_busy);
+        } else {
+            let mut probe = server.client();
+            probe.set_reply_within(Duration::from_millis(100));
+            wait_until("the script runs", Duration::from_secs(10), || {
+                probe.try_send(b"*1\r\n$4\r\nPING\r\n").unwrap();
+                probe.try_reply().is_err()
+            });
+        }
+        let text = one.words("GET k").error_text();
+        let wanted =
+            if threshold == "30" { "BUSY Redis is busy" } else { "did not answer in time" };
+        assert!(text.contains(wanted), "{text}");
+        if threshold == "30" {
+            assert!(text.contains("another database"), "{text}");
+        } else {
+            wait_until("late replies come", Duration::from_secs(10), || {
+                keyway.metrics().sum("keyway_backend_late_replies_total", &[]) > 0.0
+            });
+        }
+        wait_until("the script is killed", Duration::from_secs(10), || {
+            server.client().words("SCRIPT KILL") == Value::simple("OK")
+        });
+        assert!(direct.reply().error_text().contains("killed"), "the script has ended");
+        assert_eq!(one.words("GET k"), Value::bulk("one"));
+        assert_eq!(zero.words("GET k"), Value::bulk("zero"));
+        assert_eq!(one.words("GET k"), Value::bulk("one"));
+        let connects = keyway.metrics().sum("keyway_backend_connects_total", &[]);
+        let reconnects = keyway.metrics().sum("keyway_backend_reconnects_total", &[]);
+        assert_eq!((connects, reconnects), (1.0, 0.0), "the link stays");
+    }
+}
+
 /// A key of each of two servers, written with the value 1.
 fn keys_by_server(client: &mut Client, servers: &[RedisServer; 2]) -> (String, String) {
     let find = |client: &mut Client, server: &RedisServer| {
@@ -191,4 +246,76 @@ fn a_join_never_hides_an_error() {
         assert!(reply.is_error(), "{verb}: {reply:?}");
         assert_eq!(client.words("PING"), Value::simple("PONG"));
     }
+}
+
+/// What a script may return, a proxy must pass on: it shares the link with
+/// everybody.
+#[test]
+fn a_reply_however_deep_or_long_disturbs_nobody_on_its_link() {
+    let _watch = watchdog(Duration::from_secs(60), "deep and long replies");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"20s\"");
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let (odd, mut other) = (keyway.client(0), keyway.client(0));
+    assert_eq!(other.words("SET k 1"), Value::simple("OK"));
+    let nested = |depth: usize| {
+        let script = format!("local t={{1}} for i=2,{depth} do t={{t}} end return t");
+        (script, [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat())
+    };
+    let long = |script: &str, lines: &[&str]| {
+        let fill = |line: &&str| line.replace('~', &"x".repeat(2_000_000)) + "\r\n";
+        let reply: String = lines.iter().map(fill).collect();
+        (script.replace('~', "string.rep('x',2e6)"), reply.into_bytes())
+    };
+    // As deep as Redis goes is 7,995.
+    let cases = [
+        nested(17),
+        nested(33),
+        nested(7990),
+        long("return {err=~}", &["-~"]),
+        long("return {ok=~}", &["+~"]),
+        long("return {1,{err=~},{{ok=~}}}", &["*3", ":1", "-~", "*1", "+~"]),
+    ];
+    let mut stream = odd.writer();
+    for (script, wanted) in cases {
+        let bytes = encode(&["EVAL", &script, "1", "k"]);
+        stream.write_all(&bytes.repeat(2)).unwrap();
+        other.send(&encode(&["GET", "k"]).repeat(100));
+        // Compared here: the testkit's reader has bounds of its own.
+        let mut got = vec![0; wanted.len()];
+        for _ in 0..2 {
+            stream.read_exact(&mut got).unwrap();
+            assert!(got == wanted, "{script}: {}", got[..60.min(got.len())].escape_ascii());
+        }
+        assert_eq!(other.replies(100), vec![Value::bulk("1"); 100], "{script}");
+    }
+    assert_eq!(
+        keyway.metrics().sum("keyway_backend_connects_total", &[]),
+        1.0,
+        "one link did it all"
+    );
+}
+
+#[test]
+fn a_reply_beyond_a_bound_names_it_and_gets_no_server_ejected() {
+    let _watch = watchdog(Duration::from_secs(60), "replies beyond a bound");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server))
+        .with("ejection", "{ after_failures = 1, for = \"10m\", rejoin = \"serve\" }");
+    let limits = "[limits]\nreply_len_max = \"64KiB\"\nreply_depth_max = 5\n";
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1").with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let (mut client, mut other) = (keyway.client(0), keyway.client(0));
+    let deep = ["EVAL", "return {{{{{{1}}}}}}", "1", "k"];
+    let long = ["EVAL", "return string.rep('x',1e5)", "1", "k"];
+    for (request, bound) in [(deep, "reply_depth_max"), (long, "reply_len_max")] {
+        for _ in 0..5 {
+            let text = client.command(&request).error_text();
+            assert!(text.contains(bound) && text.contains("may have been executed"), "{text}");
+            assert_eq!(other.words("SET k 1"), Value::simple("OK"));
+        }
+    }
+    let metrics = keyway.metrics();
+    assert_eq!(metrics.sum("keyway_backend_ejections_total", &[]), 0.0);
 }

@@ -1,7 +1,7 @@
 //! The cells of one worker, as plain structs: arrays indexed by pool, backend
 //! and command class in the order of the [`crate::Layout`].
 
-use keyway_base::{BackendFault, Fault, LimitFault, Sent};
+use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::{LatencyHistogram, SizeHistogram};
@@ -9,7 +9,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 9] = [
+pub(crate) const FAULTS: [Fault; 11] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -18,15 +18,19 @@ pub(crate) const FAULTS: [Fault; 9] = [
     backend_fault(BackendFault::Closed),
     backend_fault(BackendFault::Protocol),
     backend_fault(BackendFault::Handshake),
+    backend_fault(BackendFault::NotReady),
+    backend_fault(BackendFault::Reply(ReplyBound::Len)),
     Fault::Limit(LimitFault::Clients),
 ];
 
-pub(crate) const BACKEND_FAULTS: [BackendFault; 5] = [
+pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
     BackendFault::Connect,
     BackendFault::Timeout,
     BackendFault::Closed,
     BackendFault::Protocol,
     BackendFault::Handshake,
+    BackendFault::NotReady,
+    BackendFault::Reply(ReplyBound::Len),
 ];
 
 pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
@@ -46,7 +50,7 @@ impl FaultCounters {
             Fault::Denied => 1,
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
-            Fault::Limit(_) => 8,
+            Fault::Limit(_) => 10,
         };
         &self.0[index]
     }
@@ -80,6 +84,8 @@ fn backend_fault_index(fault: BackendFault) -> usize {
         BackendFault::Closed => 2,
         BackendFault::Protocol => 3,
         BackendFault::Handshake => 4,
+        BackendFault::NotReady => 5,
+        BackendFault::Reply(_) => 6,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one place where a fault becomes words on the wire.
 
-use keyway_base::{BackendFault, Fault, LimitFault, Sent};
+use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 use keyway_resp::reply;
 
 /// Appends the error reply for `fault`; `backend` is what failed (its name,
@@ -20,6 +20,13 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
                 BackendFault::Closed => "closed the connection",
                 BackendFault::Protocol => "answered something that is not RESP",
                 BackendFault::Handshake => "refused the password or database of this pool",
+                BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
+                BackendFault::Reply(ReplyBound::Len) => {
+                    "sent a reply longer than reply_len_max and was disconnected"
+                }
+                BackendFault::Reply(ReplyBound::Depth) => {
+                    "sent a reply nested deeper than reply_depth_max and was disconnected"
+                }
             };
             let consequence = match sent {
                 Sent::No => "the request was not sent",

@@ -14,8 +14,10 @@ pub struct Fragment {
     /// Keys it carries.
     pub keys: u32,
     outcome: Outcome,
-    /// Next element to take, in `Join::bytes`.
-    cursor: usize,
+    /// Next element to take: where it starts in `Join::bytes`.
+    start: usize,
+    /// And its position in `Join::ends`.
+    element: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct Join {
     pub pool: u16,
     /// Name of the command, for error texts.
     pub command: &'static str,
+    /// Whether each server was sent the whole request, and not its keys only.
+    pub is_whole: bool,
     rule: Rule,
     waiting: u32,
     sum: i64,
@@ -53,6 +57,8 @@ pub struct Join {
     fragments: Vec<Fragment>,
     /// Array replies of the fragments.
     bytes: Vec<u8>,
+    /// Where each of their elements ends.
+    ends: Vec<usize>,
     errors: Vec<u8>,
 }
 
@@ -65,41 +71,100 @@ impl Default for Join {
             class: 0,
             pool: 0,
             command: "",
+            is_whole: false,
             rule: Rule::Sum,
             waiting: 0,
             sum: 0,
             owners: Vec::new(),
             fragments: Vec::new(),
             bytes: Vec::new(),
+            ends: Vec::new(),
             errors: Vec::new(),
         }
     }
 }
 
-/// Capacity the reply buffers of a join at rest keep, in bytes.
-const KEPT_MAX: usize = 64 << 10;
+/// Capacity each buffer of a join at rest keeps, in bytes.
+const KEPT_MAX: usize = 16 << 10;
+/// Capacity that all joins at rest keep together, in bytes.
+const POOL_KEPT_MAX: usize = 2 << 20;
+/// Joins at rest: as many as a deep pipeline of split requests has in flight.
+const POOL_JOINS_MAX: usize = 1024;
+
+/// Joins at rest, whose buffers the next ones use.
+#[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
+pub struct JoinPool {
+    free: Vec<Box<Join>>,
+    /// What they hold, in bytes.
+    held: usize,
+}
+
+impl JoinPool {
+    /// One at rest, or a new one.
+    pub fn take(&mut self) -> Box<Join> {
+        let join = self.free.pop().unwrap_or_default();
+        self.held = self.held.saturating_sub(join.held());
+        join
+    }
+
+    /// Keeps a join for the next request, but not what an unusually large one
+    /// made of it, nor more joins than a little memory holds.
+    pub fn give(&mut self, mut join: Box<Join>) {
+        join.trim();
+        let held = join.held();
+        if self.free.len() < POOL_JOINS_MAX && self.held + held <= POOL_KEPT_MAX {
+            self.held += held;
+            self.free.push(join);
+        }
+    }
+}
 
 impl Join {
     /// Begins anew, keeping the buffers of an earlier use.
     pub fn restart(&mut self, rule: Rule) {
         self.rule = rule;
+        self.is_whole = false;
         self.waiting = 0;
         self.sum = 0;
         self.owners.clear();
         self.fragments.clear();
         self.bytes.clear();
+        self.ends.clear();
         self.errors.clear();
-        if self.bytes.capacity() > KEPT_MAX {
-            self.bytes = Vec::new();
+    }
+
+    /// Gives back the buffers that have grown large.
+    fn trim(&mut self) {
+        fn trim<T>(buffer: &mut Vec<T>) {
+            if size_of::<T>() * buffer.capacity() > KEPT_MAX {
+                *buffer = Vec::new();
+            }
         }
-        if self.owners.capacity() > KEPT_MAX {
-            self.owners = Vec::new();
+        trim(&mut self.owners);
+        trim(&mut self.fragments);
+        trim(&mut self.bytes);
+        trim(&mut self.ends);
+        trim(&mut self.errors);
+    }
+
+    /// Bytes of memory held.
+    fn held(&self) -> usize {
+        fn held<T>(buffer: &Vec<T>) -> usize {
+            size_of::<T>() * buffer.capacity()
         }
+        size_of::<Join>()
+            + held(&self.owners)
+            + held(&self.fragments)
+            + held(&self.bytes)
+            + held(&self.ends)
+            + held(&self.errors)
     }
 
     /// Adds a fragment; returns its position.
     pub fn add_fragment(&mut self, backend: u16, keys: u32) -> u16 {
-        self.fragments.push(Fragment { backend, keys, outcome: Outcome::Waiting, cursor: 0 });
+        let outcome = Outcome::Waiting;
+        self.fragments.push(Fragment { backend, keys, outcome, start: 0, element: 0 });
         self.waiting += 1;
         (self.fragments.len() - 1) as u16
     }
@@ -129,17 +194,35 @@ impl Join {
                 None => protocol_fault(),
             },
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
-            (Kind::Array, Rule::Array) => match array_start(bytes, keys) {
-                Some(start) => {
-                    self.fragments[fragment as usize].cursor = self.bytes.len() + start;
-                    self.bytes.extend_from_slice(bytes);
-                    Outcome::Fine
-                }
+            (Kind::Array, Rule::Array) => match self.take_elements(fragment, bytes, keys) {
+                Some(()) => Outcome::Fine,
                 None => protocol_fault(),
             },
             _ => protocol_fault(),
         };
         self.settle(fragment, outcome)
+    }
+
+    /// Takes the elements of an array reply; `None` when they are not one for
+    /// each of the fragment's keys.
+    fn take_elements(&mut self, fragment: u16, bytes: &[u8], keys: u32) -> Option<()> {
+        let start = array_start(bytes, keys)?;
+        let (base, element) = (self.bytes.len(), self.ends.len());
+        let mut pos = start;
+        for _ in 0..keys {
+            match frame_reply(&bytes[pos..], u32::MAX, u32::MAX) {
+                Ok(Framing::Ready { len, .. }) => pos += len,
+                _ => return None,
+            }
+            self.ends.push(base + pos);
+        }
+        if pos != bytes.len() {
+            return None;
+        }
+        self.bytes.extend_from_slice(bytes);
+        let fragment = &mut self.fragments[fragment as usize];
+        (fragment.start, fragment.element) = (base + start, element);
+        Some(())
     }
 
     /// Notes that a fragment gets no reply. Returns whether it was the last.
@@ -192,17 +275,10 @@ impl Join {
     fn write_array(&mut self, out: &mut Vec<u8>) {
         reply::array(out, self.owners.len());
         for &owner in &self.owners {
-            let cursor = &mut self.fragments[owner as usize].cursor;
-            let rest = &self.bytes[*cursor..];
-            // The reply was framed as a whole when it came, so each element
-            // is whole too.
-            match frame_reply(rest, u32::MAX, 1) {
-                Ok(Framing::Ready { len, .. }) => {
-                    out.extend_from_slice(&rest[..len]);
-                    *cursor += len;
-                }
-                _ => reply::null(out),
-            }
+            let Fragment { start, element, .. } = &mut self.fragments[owner as usize];
+            let end = self.ends[*element];
+            out.extend_from_slice(&self.bytes[*start..end]);
+            (*start, *element) = (end, *element + 1);
         }
     }
 
@@ -233,18 +309,21 @@ impl Join {
                 }
             };
             let separator = if parts.is_empty() { "" } else { "; " };
-            let _ = write!(
-                parts,
-                "{separator}{} ({} of the keys): {text}",
-                name(fragment.backend),
-                fragment.keys
-            );
+            let server = name(fragment.backend);
+            let _ = match self.is_whole {
+                true => write!(parts, "{separator}{server}: {text}"),
+                false => {
+                    write!(parts, "{separator}{server} ({} of the keys): {text}", fragment.keys)
+                }
+            };
         }
-        let rest = match (self.rule, failed == self.fragments.len()) {
-            (_, true) => "",
+        let rest = match (self.rule, self.is_whole) {
+            _ if failed == self.fragments.len() => "",
             (Rule::AllOk, false) => "; the other keys were written",
             (Rule::Sum, false) => "; done for the other keys",
             (Rule::Array, false) => "; nothing is returned for the other keys",
+            (Rule::AllOk, true) => "; done on the other servers",
+            (Rule::Sum | Rule::Array, true) => "; nothing is returned for the other servers",
         };
         let command = self.command.to_ascii_uppercase();
         let total = self.fragments.len();
@@ -262,7 +341,7 @@ fn protocol_fault() -> Outcome {
     })
 }
 
-/// Where the first element of an array reply of `keys` scalar elements starts.
+/// Where the first element of an array reply of `keys` elements starts.
 fn array_start(bytes: &[u8], keys: u32) -> Option<usize> {
     let end = bytes.iter().position(|&byte| byte == b'\r')?;
     if parse_integer(&bytes[1..end])? != i64::from(keys) {
@@ -330,9 +409,70 @@ mod tests {
     }
 
     #[test]
+    fn a_request_sent_whole_to_every_server_speaks_of_servers_not_of_keys() {
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+        for (rule, kind, reply, rest) in [
+            (Rule::Sum, Kind::Integer, &b":2\r\n"[..], "nothing is returned for the other servers"),
+            (Rule::AllOk, Kind::Simple, b"+OK\r\n", "done on the other servers"),
+        ] {
+            let mut join = join(rule, &[1, 1]);
+            join.is_whole = true;
+            join.on_reply(0, kind, reply);
+            join.on_fault(1, fault);
+            assert_eq!(
+                written(&mut join),
+                format!("-ERR MSET failed on 1 of 2 servers: beta: timed out; {rest}\r\n")
+            );
+        }
+    }
+
+    #[test]
+    fn joins_at_rest_hold_little_however_large_they_were() {
+        let mut pool = JoinPool::default();
+        let mut joins: Vec<_> = (0..2000).map(|_| pool.take()).collect();
+        for (number, join) in joins.iter_mut().enumerate() {
+            let keys = if number % 2 == 0 { 20_000 } else { 300 };
+            join.restart(Rule::Array);
+            join.add_fragment(0, keys);
+            (0..keys).for_each(|_| join.add_owner(0));
+            let reply = [format!("*{keys}\r\n"), "$-1\r\n".repeat(keys as usize)].concat();
+            assert!(join.on_reply(0, Kind::Array, reply.as_bytes()));
+            assert!(join.held() > keys as usize * 10);
+        }
+        joins.drain(..).for_each(|join| pool.give(join));
+        let held = |pool: &JoinPool| pool.free.iter().map(|join| join.held()).sum::<usize>();
+        assert_eq!(pool.held, held(&pool));
+        assert!(pool.held <= POOL_KEPT_MAX && pool.free.len() > 100, "{}", pool.free.len());
+        let taken: Vec<_> = (0..50).map(|_| pool.take()).collect();
+        assert_eq!(pool.held, held(&pool));
+        assert!(taken.iter().all(|join| join.held() <= size_of::<Join>() + 5 * KEPT_MAX));
+    }
+
+    #[test]
     fn an_answer_of_the_wrong_shape_is_a_failure_not_a_reply() {
-        let mut join = join(Rule::Array, &[2]);
-        assert!(join.on_reply(0, Kind::Array, b"*1\r\n$1\r\na\r\n"));
-        assert!(written(&mut join).starts_with("-ERR MSET failed on 1 of 1 servers"));
+        for bytes in [
+            &b"*1\r\n$1\r\na\r\n"[..],
+            b"*2\r\n$1\r\na\r\n",
+            b"*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+            b"*2\r\n$1\r\na\r\n*2\r\n$1\r\nb\r\n",
+            b"*-1\r\n",
+            b"*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n",
+        ] {
+            let mut join = join(Rule::Array, &[2, 1]);
+            (0..3).for_each(|owner| join.add_owner(owner / 2));
+            assert!(!join.on_reply(0, Kind::Array, bytes));
+            assert!(join.on_reply(1, Kind::Array, b"*1\r\n$1\r\nc\r\n"));
+            let text = written(&mut join);
+            assert!(text.starts_with("-ERR MSET failed on 1 of 2 servers: alpha"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_element_is_handed_on_whatever_is_in_it() {
+        let mut join = join(Rule::Array, &[2, 1]);
+        [0, 1, 0].into_iter().for_each(|owner| join.add_owner(owner));
+        join.on_reply(0, Kind::Array, b"*2\r\n*2\r\n:1\r\n*1\r\n+x\r\n*0\r\n");
+        join.on_reply(1, Kind::Array, b"*1\r\n:7\r\n");
+        assert_eq!(written(&mut join), "*3\r\n*2\r\n:1\r\n*1\r\n+x\r\n:7\r\n*0\r\n");
     }
 }

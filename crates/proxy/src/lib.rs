@@ -18,7 +18,7 @@ mod output;
 mod session;
 
 pub use fault_reply::{write_crossslot, write_fault};
-pub use join::{Fragment, Join};
+pub use join::{Fragment, Join, JoinPool};
 pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
 pub use order::ReplyOrder;
 pub use output::Output;

@@ -13,12 +13,22 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    offset: u32,
-    len: u32,
+    /// Where its reply starts in the stash. The stash of a client that may
+    /// have more than 4 GiB undelivered is larger than 32 bits tell.
+    offset: u64,
+    len: u64,
 }
 
 impl Slot {
-    const WAITING: Slot = Slot { offset: 0, len: u32::MAX };
+    const WAITING: Slot = Slot { offset: 0, len: u64::MAX };
+
+    fn stashed(start: usize, end: usize) -> Slot {
+        Slot { offset: start as u64, len: (end - start) as u64 }
+    }
+
+    fn range(self) -> std::ops::Range<usize> {
+        self.offset as usize..(self.offset + self.len) as usize
+    }
 }
 
 /// The order in which replies leave one session, whatever order they come in.
@@ -98,11 +108,7 @@ impl ReplyOrder {
         } else {
             let offset = self.stash.len();
             write(&mut self.stash);
-            let len = self.stash.len() - offset;
-            self.slots[index] = Slot {
-                offset: u32::try_from(offset).expect("stash is bounded below 4 GiB"),
-                len: u32::try_from(len).expect("a reply is bounded below 4 GiB"),
-            };
+            self.slots[index] = Slot::stashed(offset, self.stash.len());
             self.stashed += 1;
         }
     }
@@ -114,11 +120,11 @@ impl ReplyOrder {
     }
 
     fn release_ready(&mut self, out: &mut Vec<u8>) {
-        while let Some(&Slot { offset, len }) = self.slots.front() {
-            if len == Slot::WAITING.len {
+        while let Some(&slot) = self.slots.front() {
+            if slot.len == Slot::WAITING.len {
                 return;
             }
-            out.extend_from_slice(&self.stash[offset as usize..(offset + len) as usize]);
+            out.extend_from_slice(&self.stash[slot.range()]);
             self.pop_head();
             self.stashed -= 1;
             if self.stashed == 0 {
@@ -169,6 +175,16 @@ mod tests {
             assert_eq!(out, expected);
             assert!(order.is_empty());
             assert_eq!(order.stash_len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_place_in_the_stash_is_told_beyond_4_gib() {
+        let four = 1usize << 32;
+        for (start, end) in [(0, 5), (four - 1, four), (four, four + 7), (four - 3, 2 * four + 1)] {
+            let slot = Slot::stashed(start, end);
+            assert_eq!(slot.range(), start..end);
+            assert_ne!(slot.len, Slot::WAITING.len);
         }
     }
 

@@ -60,6 +60,18 @@ pub(crate) fn number_line(buf: &[u8], at: usize) -> Line {
     }
 }
 
+/// Reads the length line of a request that starts at `at`. Redis takes no
+/// leading zeros and no `-0` there: it answers them with a protocol error and
+/// closes, so a request with one must never be forwarded.
+#[inline]
+pub(crate) fn length_line(buf: &[u8], at: usize) -> Line {
+    let line = number_line(buf, at);
+    // A number has a byte behind its first: a digit or the line's end.
+    let is_number = matches!(line, Line::Number(..));
+    let is_odd = || matches!((buf[at], buf[at + 1]), (b'0', b'0'..=b'9') | (b'-', b'0'));
+    if is_number && is_odd() { Line::Invalid } else { line }
+}
+
 /// Reads a whole argument as a signed 64-bit decimal, the way Redis does: no
 /// blanks, no plus sign, no leading zeros but `0` itself. `None` when it is
 /// anything else or does not fit.
@@ -113,6 +125,21 @@ mod tests {
             ("99999999999999999999", None),
         ] {
             assert_eq!(parse_integer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_requests_are_read_as_redis_reads_them() {
+        for text in ["01", "02", "00", "-0", "-01", "007", "+1", "", "-", "1x", " 1", "1 "] {
+            let line = format!("{text}\r\n");
+            assert_eq!(length_line(line.as_bytes(), 0), Line::Invalid, "{text}");
+        }
+        for (text, value) in [("0", 0), ("1", 1), ("10", 10), ("-1", -1), ("-10", -10)] {
+            let line = format!("{text}\r\n");
+            assert_eq!(length_line(line.as_bytes(), 0), Line::Number(value, line.len()), "{text}");
+        }
+        for text in ["", "0", "-", "1\r"] {
+            assert_eq!(length_line(text.as_bytes(), 0), Line::Partial, "{text}");
         }
     }
 

@@ -49,33 +49,80 @@ pub enum FramingFault {
 /// Fewest bytes an element of an array takes: `+\r\n`.
 const ELEMENT_LEN_MIN: usize = 3;
 
-/// Longest simple line (status, error) taken from a backend, in bytes: a
-/// longer one is not Redis talking. Scripts may return long errors.
-const LINE_LEN_MAX: usize = 1 << 20;
+/// Open levels of an array whose room is kept for the next.
+const LEVELS_KEPT_MAX: usize = 64;
+
+/// Finds where replies end. It remembers how far it has read a reply that is
+/// not whole yet, so that no byte is read twice however the reply is cut.
+#[derive(Debug, Default)]
+pub struct Framer {
+    /// Where the element being read starts.
+    at: usize,
+    /// Up to here no line end was found.
+    scanned: usize,
+    /// Elements still to come on each open level of an array.
+    open: Vec<u64>,
+}
 
 /// Finds the end of the reply at the start of `buf`, which may be at most
-/// `len_max` bytes long and nest at most `depth_max` deep.
+/// `len_max` bytes long and nest at most `depth_max` deep. For a reply that
+/// comes in pieces use a [`Framer`].
 #[inline]
 pub fn frame_reply(buf: &[u8], len_max: u32, depth_max: u32) -> Result<Framing, FramingFault> {
-    let kind = match buf.first() {
-        Some(b'$') => Kind::Bulk,
-        Some(b'+') => Kind::Simple,
-        Some(b':') => Kind::Integer,
-        Some(b'-') => Kind::Error,
-        Some(b'*') => Kind::Array,
-        Some(_) => return Err(FramingFault::Protocol),
-        None => return Ok(Framing::NeedMore { at_least: 1 }),
-    };
-    let end = match kind {
-        Kind::Array => array_end(buf, depth_max)?,
-        _ => scalar_end(buf, 0)?,
-    };
-    match end {
-        End::At(len) if len <= len_max as usize => Ok(Framing::Ready { len, kind }),
-        End::Beyond(at_least) if at_least <= len_max as usize => {
-            Ok(Framing::NeedMore { at_least: at_least.max(buf.len() + 1) })
+    Framer::default().frame(buf, len_max, depth_max)
+}
+
+impl Framer {
+    /// Finds the end of the reply at the start of `buf`, which may be at most
+    /// `len_max` bytes long and nest at most `depth_max` deep. After
+    /// [`Framing::NeedMore`] the next call is given the same bytes with more
+    /// behind them; after anything else, the next reply.
+    ///
+    /// # Errors
+    /// When it is no reply, or beyond a bound.
+    #[inline]
+    pub fn frame(
+        &mut self,
+        buf: &[u8],
+        len_max: u32,
+        depth_max: u32,
+    ) -> Result<Framing, FramingFault> {
+        let kind = match buf.first() {
+            Some(b'$') => Kind::Bulk,
+            Some(b'+') => Kind::Simple,
+            Some(b':') => Kind::Integer,
+            Some(b'-') => Kind::Error,
+            Some(b'*') => Kind::Array,
+            Some(_) => return Err(FramingFault::Protocol),
+            None => return Ok(Framing::NeedMore { at_least: 1 }),
+        };
+        let end = match kind {
+            Kind::Array => self.array_end(buf, depth_max),
+            _ => scalar_end(buf, 0, &mut self.scanned),
+        };
+        match end {
+            Ok(End::Beyond(at_least)) if at_least <= len_max as usize => {
+                Ok(Framing::NeedMore { at_least: at_least.max(buf.len() + 1) })
+            }
+            other => {
+                self.reset();
+                match other? {
+                    End::At(len) if len <= len_max as usize => Ok(Framing::Ready { len, kind }),
+                    _ => Err(FramingFault::TooLong),
+                }
+            }
         }
-        _ => Err(FramingFault::TooLong),
+    }
+
+    /// Forgets a reply that will not be read on.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.at = 0;
+        self.scanned = 0;
+        self.open.clear();
+        if self.open.capacity() > LEVELS_KEPT_MAX {
+            self.open = Vec::new();
+        }
     }
 }
 
@@ -88,7 +135,7 @@ enum End {
 
 /// End of the non-array element at `at`, which is inside `buf`.
 #[inline]
-fn scalar_end(buf: &[u8], at: usize) -> Result<End, FramingFault> {
+fn scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
     match buf[at] {
         b'$' => match number_line(buf, at + 1) {
             Line::Number(-1, next) => Ok(End::At(next)),
@@ -111,71 +158,69 @@ fn scalar_end(buf: &[u8], at: usize) -> Result<End, FramingFault> {
             Line::Partial => Ok(End::Beyond(buf.len() + 1)),
             Line::Invalid => Err(FramingFault::Protocol),
         },
-        b'+' | b'-' => line_end(buf, at + 1),
+        b'+' | b'-' => line_end(buf, at + 1, scanned),
         _ => Err(FramingFault::Protocol),
     }
 }
 
-fn line_end(buf: &[u8], at: usize) -> Result<End, FramingFault> {
-    match memchr::memchr2(b'\r', b'\n', &buf[at..]) {
-        None if buf.len() - at > LINE_LEN_MAX => Err(FramingFault::Protocol),
-        None => Ok(End::Beyond(buf.len() + 1)),
-        Some(offset) if buf[at + offset] == b'\n' => Err(FramingFault::Protocol),
-        Some(offset) => match buf.get(at + offset + 1) {
-            Some(b'\n') => Ok(End::At(at + offset + 2)),
-            Some(_) => Err(FramingFault::Protocol),
-            None => Ok(End::Beyond(buf.len() + 1)),
-        },
+fn line_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
+    let from = at.max(*scanned);
+    let Some(offset) = memchr::memchr2(b'\r', b'\n', &buf[from..]) else {
+        *scanned = buf.len();
+        return Ok(End::Beyond(buf.len() + 1));
+    };
+    let end = from + offset;
+    match (buf[end], buf.get(end + 1)) {
+        (b'\r', Some(b'\n')) => Ok(End::At(end + 2)),
+        (b'\r', None) => {
+            *scanned = end;
+            Ok(End::Beyond(end + 2))
+        }
+        _ => Err(FramingFault::Protocol),
     }
 }
 
-/// End of the array at the start of `buf`. Counts elements instead of
-/// recursing, one counter per level.
-fn array_end(buf: &[u8], depth_max: u32) -> Result<End, FramingFault> {
-    const DEPTH_MAX: usize = 32;
-    let depth_max = DEPTH_MAX.min(depth_max as usize);
-    // Elements still to come on each open level.
-    let mut open = [0u64; DEPTH_MAX];
-    let mut depth = 0;
-    let mut pos = 0;
-    loop {
-        let Some(&byte) = buf.get(pos) else {
-            return Ok(End::Beyond(still_needed(pos, &open[..depth])));
-        };
-        if byte == b'*' {
-            match number_line(buf, pos + 1) {
-                Line::Number(count, next) if count > 0 => {
-                    if depth == depth_max {
-                        return Err(FramingFault::TooDeep);
-                    }
-                    open[depth] = count as u64;
-                    depth += 1;
-                    pos = next;
-                    continue;
-                }
-                Line::Number(0 | -1, next) => pos = next,
-                Line::Partial => return Ok(End::Beyond(still_needed(pos, &open[..depth]))),
-                _ => return Err(FramingFault::Protocol),
-            }
-        } else {
-            match scalar_end(buf, pos)? {
-                End::At(next) => pos = next,
-                End::Beyond(at_least) => {
-                    let rest = still_needed(at_least, &open[..depth]);
-                    return Ok(End::Beyond(rest.saturating_sub(ELEMENT_LEN_MIN)));
-                }
-            }
-        }
-        // The element that just ended may end the levels it was last on.
+impl Framer {
+    /// End of the array at the start of `buf`. Counts elements instead of
+    /// recursing, one counter per level.
+    fn array_end(&mut self, buf: &[u8], depth_max: u32) -> Result<End, FramingFault> {
+        let Framer { at, scanned, open } = self;
         loop {
-            if depth == 0 {
-                return Ok(End::At(pos));
+            let Some(&byte) = buf.get(*at) else {
+                return Ok(End::Beyond(still_needed(*at, open)));
+            };
+            if byte == b'*' {
+                match number_line(buf, *at + 1) {
+                    Line::Number(count, next) if count > 0 => {
+                        if open.len() >= depth_max as usize {
+                            return Err(FramingFault::TooDeep);
+                        }
+                        open.push(count as u64);
+                        *at = next;
+                        continue;
+                    }
+                    Line::Number(0 | -1, next) => *at = next,
+                    Line::Partial => return Ok(End::Beyond(still_needed(*at, open))),
+                    _ => return Err(FramingFault::Protocol),
+                }
+            } else {
+                match scalar_end(buf, *at, scanned)? {
+                    End::At(next) => *at = next,
+                    End::Beyond(at_least) => {
+                        let rest = still_needed(at_least, open);
+                        return Ok(End::Beyond(rest.saturating_sub(ELEMENT_LEN_MIN)));
+                    }
+                }
             }
-            open[depth - 1] -= 1;
-            if open[depth - 1] > 0 {
-                break;
+            // The element that just ended may end the levels it was last on.
+            loop {
+                let Some(left) = open.last_mut() else { return Ok(End::At(*at)) };
+                *left -= 1;
+                if *left > 0 {
+                    break;
+                }
+                open.pop();
             }
-            depth -= 1;
         }
     }
 }
@@ -244,6 +289,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_reply_cut_anywhere_ends_where_it_would_whole() {
+        for (bytes, kind) in vectors() {
+            for first in 0..bytes.len() {
+                for second in first..bytes.len() {
+                    let mut framer = Framer::default();
+                    for cut in [first, second] {
+                        let waits = framer.frame(&bytes[..cut], 1 << 30, 8);
+                        assert_eq!(waits, frame(&bytes[..cut]), "{bytes:?} at {first}, {second}");
+                    }
+                    for _ in 0..2 {
+                        let expected = Ok(Framing::Ready { len: bytes.len(), kind });
+                        assert_eq!(framer.frame(bytes, 1 << 30, 8), expected, "{bytes:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_nests_as_deep_and_a_line_is_as_long_as_its_bound() {
+        let deep = [b"*1\r\n".repeat(9_999), b"*1\r\n:1\r\n".to_vec()].concat();
+        let ready = |len| Ok(Framing::Ready { len, kind: Kind::Array });
+        assert_eq!(frame_reply(&deep, 1 << 30, 10_000), ready(deep.len()));
+        assert_eq!(frame_reply(&deep, 1 << 30, 9_999), Err(FramingFault::TooDeep));
+        let line = [b"-ERR ".to_vec(), vec![b'x'; 3 << 20], b"\r\n".to_vec()].concat();
+        let ready = Ok(Framing::Ready { len: line.len(), kind: Kind::Error });
+        assert_eq!(frame(&line), ready);
+        assert_eq!(frame_reply(&line, line.len() as u32 - 1, 8), Err(FramingFault::TooLong));
+        assert_eq!(frame_reply(&line[..2000], 1000, 8), Err(FramingFault::TooLong));
     }
 
     #[test]

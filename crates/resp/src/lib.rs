@@ -17,5 +17,5 @@ pub mod reply;
 mod request;
 
 pub use digits::parse_integer;
-pub use frame::{Framing, FramingFault, Kind, frame_reply};
+pub use frame::{Framer, Framing, FramingFault, Kind, frame_reply};
 pub use request::{ParseLimits, Parsed, RequestFault, parse_request};

@@ -1,6 +1,6 @@
 //! Requests: an array of bulk strings, or an inline line.
 
-use crate::digits::{Line, number_line};
+use crate::digits::{Line, length_line};
 use crate::inline;
 use keyway_base::{ByteRange, Limits};
 
@@ -136,7 +136,7 @@ fn parse_array(
     limits: &ParseLimits,
     args: &mut Vec<ByteRange>,
 ) -> Result<Parsed, RequestFault> {
-    let (count, mut pos) = match number_line(buf, 1) {
+    let (count, mut pos) = match length_line(buf, 1) {
         Line::Number(count, next) => (count, next),
         Line::Partial => return Ok(Parsed::NeedMore { at_least: buf.len() + 1 }),
         Line::Invalid => return Err(RequestFault::MultibulkLength),
@@ -153,7 +153,7 @@ fn parse_array(
             Some(&got) => return Err(RequestFault::ExpectedBulk { got }),
             None => return need(buf, hint(args, pos, left), limits),
         }
-        let (len, start) = match number_line(buf, pos + 1) {
+        let (len, start) = match length_line(buf, pos + 1) {
             Line::Number(len, start) => (len, start),
             Line::Partial => return need(buf, hint(args, pos, left), limits),
             Line::Invalid => return Err(RequestFault::BulkLength),
@@ -255,12 +255,22 @@ mod tests {
             v(b"*0\r\n", ok(&[], 4)),
             v(b"*-1\r\n", ok(&[], 5)),
             v(b"*abc\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*01\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*02\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*00\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*-0\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*-01\r\n", Err(RequestFault::MultibulkLength)),
+            v(b"*+1\r\n", Err(RequestFault::MultibulkLength)),
             v(b"*1048577\r\n", Err(RequestFault::MultibulkLength)),
             v(b"*99999999999999999999\r\n", Err(RequestFault::MultibulkLength)),
             v(b"*1\r\n:1\r\n", Err(RequestFault::ExpectedBulk { got: b':' })),
             v(b"*1\r\n*1\r\n$1\r\na\r\n", Err(RequestFault::ExpectedBulk { got: b'*' })),
             v(b"*1\r\n$-1\r\n", Err(RequestFault::BulkLength)),
             v(b"*1\r\n$x\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$04\r\nPING\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$00\r\n\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$-0\r\n\r\n", Err(RequestFault::BulkLength)),
+            v(b"*1\r\n$+4\r\nPING\r\n", Err(RequestFault::BulkLength)),
             v(b"*1\r\n$68719476736\r\n", Err(RequestFault::BulkLength)),
             v(b"*1\r\n$1\r\nabc", Err(RequestFault::BulkEnd)),
             v(b"PING\r\n", ok(&[b"PING"], 6)),

@@ -95,8 +95,9 @@ impl From<BackendFault> for FailureReason {
             BackendFault::Connect => FailureReason::Connect,
             BackendFault::Timeout => FailureReason::Timeout,
             BackendFault::Closed => FailureReason::Closed,
-            BackendFault::Protocol => FailureReason::Protocol,
+            BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
             BackendFault::Handshake => FailureReason::Handshake,
+            BackendFault::NotReady => FailureReason::Loading,
         }
     }
 }

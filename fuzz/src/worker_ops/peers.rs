@@ -8,8 +8,7 @@
 use super::wires::{End, Wires};
 use crate::Choices;
 use crate::laws::{compose, shown};
-use keyway_base::{ByteRange, Limits};
-use keyway_resp::{Framing, Kind, ParseLimits, Parsed, frame_reply, parse_request, reply};
+use keyway_resp::{Framing, Kind, frame_reply, reply};
 use std::collections::{BTreeSet, VecDeque};
 
 /// What all peers know of the run.
@@ -346,29 +345,47 @@ impl Connection {
         if wires.wires[self.wire].end.is_some() {
             return;
         }
-        let limits = ParseLimits::of(&Limits::default());
-        let (mut args, mut inline, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        let mut out = Vec::new();
         let mut pos = 0;
         for _ in 0..count {
-            let rest = &self.received[pos..];
-            match parse_request(rest, &limits, &mut args, &mut inline) {
-                Ok(Parsed::Ready { consumed }) => {
-                    let words: Vec<&[u8]> =
-                        args.iter().map(|arg: &ByteRange| arg.of(rest)).collect();
-                    answer(&words, (&mut self.database, base), &mut out, ledger);
-                    pos += consumed;
-                }
-                Ok(Parsed::NeedMore { .. }) => break,
-                Ok(Parsed::Inline { .. }) | Err(_) => {
-                    panic!("sent to a server: {:?}", shown(rest));
-                }
-            }
+            let Some((words, next)) = read_request(&self.received, pos) else { break };
+            answer(&words, (&mut self.database, base), &mut out, ledger);
+            pos = next;
         }
         self.received.drain(..pos);
         if !out.is_empty() {
             wires.send_to_worker(self.wire, &out);
         }
     }
+}
+
+/// The request at `at` and where the next one starts; `None` while it is not
+/// whole. As strict as a server: what it would close its connection for must
+/// never be sent to it.
+fn read_request(buf: &[u8], at: usize) -> Option<(Vec<&[u8]>, usize)> {
+    let (count, mut at) = read_length(buf, at, b'*')?;
+    assert!(count > 0, "a request of nothing sent to a server");
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let (len, start) = read_length(buf, at, b'$')?;
+        let end = start + len;
+        let line_end = buf.get(end..end + 2)?;
+        assert_eq!(line_end, b"\r\n", "sent to a server: {:?}", shown(buf));
+        words.push(&buf[start..end]);
+        at = end + 2;
+    }
+    Some((words, at))
+}
+
+/// A length line: the mark, then the one way to write the number.
+fn read_length(buf: &[u8], at: usize, mark: u8) -> Option<(usize, usize)> {
+    assert_eq!(*buf.get(at)?, mark, "sent to a server: {:?}", shown(&buf[at..]));
+    let len = buf[at + 1..].windows(2).position(|pair| pair == b"\r\n")?;
+    let text = std::str::from_utf8(&buf[at + 1..at + 1 + len]).unwrap_or("?");
+    let number: usize = text.parse().unwrap_or(usize::MAX);
+    assert_eq!(number.to_string(), text, "a length sent to a server: {:?}", shown(&buf[at..]));
+    assert!(number <= 512 << 20, "a length sent to a server: {text}");
+    Some((number, at + 1 + len + 2))
 }
 
 /// What a server that holds every key under its own name answers.

@@ -17,8 +17,8 @@ mod exchange;
 pub use exchange::{Exchange, Internal, Owner};
 
 use crate::Output;
-use keyway_base::{BackendFault, Limits, Sent, Time};
-use keyway_resp::{Framing, Kind, frame_reply, reply};
+use keyway_base::{BackendFault, Limits, ReplyBound, Sent, Time};
+use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -86,13 +86,17 @@ pub struct Link {
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
     handshake: Output,
+    /// The reply with which the backend refused the handshake.
+    handshake_refusal: Vec<u8>,
     output: Output,
     input: Vec<u8>,
     input_needed: usize,
-    /// Database the last request in `output` runs on.
-    ///
-    /// `None`: the one the handshake selects.
-    pub database: Option<u32>,
+    framer: Framer,
+    /// Database that the last request in `output` runs on.
+    database: Database,
+    /// The error that answers the requests on their way, because the `SELECT`
+    /// before them was refused; empty when it was not.
+    refusal: Vec<u8>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Attempts to connect since the backend last answered a request.
@@ -104,6 +108,20 @@ pub struct Link {
     /// In the worker's list of links with output.
     pub is_dirty: bool,
 }
+
+/// Which database a request runs on that is sent as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Database {
+    /// The one the handshake selects.
+    Own,
+    /// Another, by its number.
+    Selected(u32),
+    /// A `SELECT` was refused: it may be any.
+    Unknown,
+}
+
+/// Bytes kept of what a server says when it refuses us.
+const REFUSAL_LEN_MAX: usize = 512;
 
 /// Bytes of a request or reply under way from which the time its transfer takes
 /// is not counted as waiting.
@@ -118,6 +136,9 @@ const STUCK_MIN: Duration = Duration::from_secs(10);
 /// Age that counts as death where requests have no timeout.
 const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Exchanges whose room the FIFO keeps when it runs empty.
+const FIFO_KEPT_MAX: usize = 4096;
+
 /// Capacity the input buffer keeps when it empties, in bytes.
 const INPUT_KEPT_MAX: usize = 64 << 10;
 
@@ -128,10 +149,13 @@ impl Default for Link {
             fifo: VecDeque::new(),
             abandoned: 0,
             handshake: Output::default(),
+            handshake_refusal: Vec::new(),
             output: Output::default(),
             input: Vec::new(),
             input_needed: 0,
-            database: None,
+            framer: Framer::default(),
+            database: Database::Own,
+            refusal: Vec::new(),
             progress: Time(0),
             failures: 0,
             answered: false,
@@ -251,6 +275,49 @@ impl Link {
         self.output.buf()
     }
 
+    /// Makes the requests enqueued from now on run on `database`.
+    #[inline]
+    pub fn select(&mut self, database: u32, options: &LinkOptions, now: Time) {
+        let is_current = match self.database {
+            Database::Own => database == options.database,
+            Database::Selected(current) => database == current,
+            Database::Unknown => false,
+        };
+        if !is_current {
+            self.send_select(database, now);
+        }
+    }
+
+    fn send_select(&mut self, database: u32, now: Time) {
+        self.database = Database::Selected(database);
+        let out = self.output.buf();
+        let start = out.len();
+        reply::array(out, 2);
+        reply::bulk(out, b"SELECT");
+        reply::bulk(out, database.to_string().as_bytes());
+        let len = out.len() - start;
+        self.enqueue(Owner::Internal(Internal::Select), 0, len, now);
+    }
+
+    /// Notes the answer to a `SELECT`. When it was refused, the requests
+    /// behind it, up to the next one, ran on some other database, if at all.
+    fn on_select_reply(&mut self, kind: Kind, reply: &[u8]) {
+        self.refusal.clear();
+        if kind == Kind::Simple {
+            return;
+        }
+        self.database = Database::Unknown;
+        let words = match kind {
+            Kind::Error => &reply[1..reply.len() - 2],
+            _ => b"ERR SELECT was answered with something else than OK",
+        };
+        self.refusal.push(b'-');
+        self.refusal.extend_from_slice(&words[..words.len().min(REFUSAL_LEN_MAX)]);
+        self.refusal.extend_from_slice(
+            b" (said to SELECT; the request may have been executed on another database)\r\n",
+        );
+    }
+
     /// Puts an exchange behind the others, for the request whose `len` bytes
     /// were just appended to [`Link::request_buf`].
     #[inline]
@@ -282,7 +349,8 @@ impl Link {
 
     /// Takes bytes from the backend and hands each whole reply, with the
     /// exchange it belongs to, to `deliver`. Late replies to abandoned
-    /// exchanges are handed over as well, with an owner of `None`.
+    /// exchanges are handed over as well, with an owner of `None`. Requests
+    /// whose `SELECT` was refused get the refusal for their reply.
     ///
     /// # Errors
     /// When the backend breaks the protocol or refuses the handshake: lose the
@@ -295,8 +363,26 @@ impl Link {
         mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         self.progress = now;
+        let outcome = self.frame_input(bytes, limits, &mut deliver);
+        self.trim();
+        outcome
+    }
+
+    /// Gives back the room that an unusually deep queue took.
+    fn trim(&mut self) {
+        if self.fifo.is_empty() && self.fifo.capacity() > FIFO_KEPT_MAX {
+            self.fifo = VecDeque::new();
+        }
+    }
+
+    fn frame_input(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<(), BackendFault> {
         if self.input.is_empty() {
-            let consumed = self.take_replies(bytes, limits, &mut deliver)?;
+            let consumed = self.take_replies(bytes, limits, deliver)?;
             self.input.extend_from_slice(&bytes[consumed..]);
             return Ok(());
         }
@@ -305,7 +391,7 @@ impl Link {
             return Ok(());
         }
         let mut input = std::mem::take(&mut self.input);
-        let consumed = self.take_replies(&input, limits, &mut deliver)?;
+        let consumed = self.take_replies(&input, limits, deliver)?;
         input.drain(..consumed);
         if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
             self.input = input;
@@ -322,14 +408,14 @@ impl Link {
         let mut pos = 0;
         while pos < bytes.len() {
             let rest = &bytes[pos..];
-            match frame_reply(rest, limits.reply_len_max, limits.reply_depth_max) {
+            match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
                     if let LinkState::Handshaking { left, deadline } = self.state {
-                        self.on_handshake_reply(kind, left, deadline)?;
+                        self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
                     }
-                    let Some(mut exchange) = self.fifo.pop_front() else {
+                    let Some(exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
                     if !self.answered {
@@ -338,34 +424,66 @@ impl Link {
                     }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
-                        exchange.owner = Owner::None;
                     }
-                    deliver(&exchange, kind, &rest[..len]);
+                    let is_select = exchange.owner == Owner::Internal(Internal::Select);
+                    if is_select {
+                        self.on_select_reply(kind, &rest[..len]);
+                    }
+                    if is_select || self.refusal.is_empty() {
+                        deliver(&exchange, kind, &rest[..len]);
+                    } else {
+                        deliver(&exchange, Kind::Error, &self.refusal);
+                    }
                 }
                 Ok(Framing::NeedMore { at_least }) => {
                     self.input_needed = at_least;
                     break;
                 }
-                Err(_) => return Err(BackendFault::Protocol),
+                Err(fault) => return Err(self.framing_fault(fault)),
             }
         }
         Ok(pos)
     }
 
+    #[cold]
+    fn framing_fault(&mut self, fault: FramingFault) -> BackendFault {
+        let bound = match fault {
+            FramingFault::Protocol => return BackendFault::Protocol,
+            FramingFault::TooLong => ReplyBound::Len,
+            FramingFault::TooDeep => ReplyBound::Depth,
+        };
+        // It answers, if at too great a length: it is worth connecting to
+        // again at once.
+        if self.state == LinkState::Ready {
+            self.answered = true;
+            self.failures = 0;
+        }
+        BackendFault::Reply(bound)
+    }
+
     fn on_handshake_reply(
         &mut self,
         kind: Kind,
-        left: u8,
-        deadline: Time,
+        reply: &[u8],
+        (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         if kind != Kind::Simple {
-            return Err(BackendFault::Handshake);
+            let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
+            self.handshake_refusal = line.trim_ascii_end().to_vec();
+            let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
+            return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
         }
         self.state = match left - 1 {
             0 => LinkState::Ready,
             left => LinkState::Handshaking { left, deadline },
         };
         Ok(())
+    }
+
+    /// What the backend said when it refused the handshake of this connection,
+    /// as it came; empty when it did not.
+    pub fn handshake_refusal(&self) -> &[u8] {
+        &self.handshake_refusal
     }
 
     /// When [`Link::handle_timeout`] has something to do at the earliest.
@@ -442,7 +560,10 @@ impl Link {
                         break;
                     }
                     expired(exchange);
-                    exchange.owner = Owner::None;
+                    // What it says still matters to the requests behind it.
+                    if exchange.owner != Owner::Internal(Internal::Select) {
+                        exchange.owner = Owner::None;
+                    }
                     self.abandoned += 1;
                 }
             }
@@ -524,14 +645,18 @@ impl Link {
             lost(Lost { exchange, sent });
         }
         self.output.keep_last(kept_len);
-        self.database = None;
+        self.database = Database::Own;
+        self.refusal = Vec::new();
         self.abandoned = 0;
         self.answered = false;
         self.handshake.clear();
+        self.handshake_refusal = Vec::new();
         self.input = Vec::new();
         self.input_needed = 0;
+        self.framer.reset();
         self.send_blocked = false;
         self.state = LinkState::Idle;
+        self.trim();
     }
 
     /// Notes that connecting failed, and how long to wait before the next
@@ -606,6 +731,72 @@ mod tests {
         let got = replies(&mut link, b"+late\r\n+mine\r\n", at(500));
         assert_eq!(got, [(Owner::None, b"+late\r\n".to_vec()), (owner(1), b"+mine\r\n".to_vec())]);
         assert_eq!(link.in_flight(), 0);
+    }
+
+    const SELECT_3: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
+
+    /// A link that has sent SELECT 3 and a request.
+    fn selecting_link() -> Link {
+        let mut link = ready_link();
+        link.select(0, &options(), at(0));
+        assert_eq!(link.in_flight(), 0, "the handshake's database needs no SELECT");
+        link.select(3, &options(), at(0));
+        assert_eq!(link.unsent(), SELECT_3);
+        ask(&mut link, 1, at(0));
+        link.advance(link.unsent().len());
+        link
+    }
+
+    #[test]
+    fn what_follows_a_refused_select_gets_the_refusal_and_the_next_selects_again() {
+        for is_late in [false, true] {
+            let mut link = selecting_link();
+            if is_late {
+                link.handle_timeout(&options(), at(400), |_| ()).unwrap();
+            }
+            ask(&mut link, 2, at(400));
+            let got = replies(&mut link, b"-BUSY script\r\n", at(450));
+            assert_eq!(got, [(Owner::Internal(Internal::Select), b"-BUSY script\r\n".to_vec())]);
+            link.advance(link.unsent().len());
+            link.select(3, &options(), at(460));
+            assert_eq!(link.unsent(), SELECT_3);
+            ask(&mut link, 3, at(460));
+            let got = replies(&mut link, b"+1\r\n+2\r\n+OK\r\n+3\r\n", at(500));
+            let first = if is_late { Owner::None } else { owner(1) };
+            assert_eq!((got[0].0, got[1].0), (first, owner(2)));
+            for (_, reply) in &got[..2] {
+                assert!(reply.starts_with(b"-BUSY script (said to SELECT;"), "{reply:?}");
+                assert!(reply.ends_with(b"\r\n"));
+            }
+            assert_eq!(got[3], (owner(3), b"+3\r\n".to_vec()));
+            link.select(3, &options(), at(600));
+            assert_eq!(link.in_flight(), 0, "it is selected now");
+        }
+    }
+
+    #[test]
+    fn a_refusal_holds_up_to_the_select_behind_it() {
+        let mut link = selecting_link();
+        link.select(4, &options(), at(0));
+        ask(&mut link, 2, at(0));
+        let got = replies(&mut link, b"-ERR no\r\n+1\r\n+OK\r\n+2\r\n", at(1));
+        assert!(got[1].1.starts_with(b"-ERR no "));
+        assert_eq!(got[3], (owner(2), b"+2\r\n".to_vec()));
+    }
+
+    #[test]
+    fn a_queue_that_was_deep_gives_its_room_back_once_empty() {
+        let mut link = ready_link();
+        for count in [60_000, 100] {
+            (0..count).for_each(|sequence| ask(&mut link, sequence, at(0)));
+            replies(&mut link, &b"+1\r\n".repeat(count as usize - 1), at(1));
+            assert!(link.fifo.capacity() >= count as usize, "it is in use");
+            replies(&mut link, b"+1\r\n", at(1));
+            assert!(link.fifo.capacity() <= FIFO_KEPT_MAX);
+        }
+        (0..60_000).for_each(|sequence| ask(&mut link, sequence, at(2)));
+        link.on_lost(false, |_| ());
+        assert!(link.fifo.capacity() <= FIFO_KEPT_MAX);
     }
 
     #[test]
@@ -716,6 +907,29 @@ mod tests {
             link.handle_input(b"-WRONGPASS no\r\n", &Limits::default(), at(4), |_, _, _| ())
         };
         assert_eq!(refused(&mut link), Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn a_server_that_is_not_ready_is_told_from_one_that_refuses() {
+        let options = LinkOptions { database: 3, ..options() };
+        for (line, fault) in [
+            ("-BUSY a script runs", BackendFault::NotReady),
+            ("-LOADING the data", BackendFault::NotReady),
+            ("-NOAUTH Authentication required.", BackendFault::Handshake),
+            ("-ERR DB index is out of range", BackendFault::Handshake),
+            (":1", BackendFault::Handshake),
+        ] {
+            let mut link = Link::default();
+            link.on_connecting(&options, at(0));
+            link.on_connected(&options, at(0));
+            let bytes = format!("{line}\r\n");
+            let outcome =
+                link.handle_input(bytes.as_bytes(), &Limits::default(), at(1), |_, _, _| ());
+            assert_eq!(outcome, Err(fault));
+            assert_eq!(link.handshake_refusal(), line.as_bytes());
+            link.on_lost(false, |_| ());
+            assert!(link.handshake_refusal().is_empty());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
-use keyway_proxy::{Busy, Internal, Owner, ReplyMode, Session, write_crossslot, write_fault};
+use keyway_proxy::{Busy, Owner, ReplyMode, Session, write_crossslot, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
@@ -133,16 +133,7 @@ impl Plane {
         };
         // A client counts databases from the pool's own.
         let database = options.database + database;
-        if slot.link.database.unwrap_or(options.database) != database {
-            slot.link.database = Some(database);
-            let out = slot.link.request_buf();
-            let start = out.len();
-            reply::array(out, 2);
-            reply::bulk(out, b"SELECT");
-            reply::bulk(out, database.to_string().as_bytes());
-            let len = out.len() - start;
-            slot.link.enqueue(Owner::Internal(Internal::Select), 0, len, self.clock.now);
-        }
+        slot.link.select(database, options, self.clock.now);
         let backend = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         backend.requests.add(1);
     }
@@ -280,8 +271,8 @@ impl Plane {
                 self.refuse(session, busy, |out| reply::error(out, &text));
             }
             Route::KeysUnknown(fault) => {
-                let text = fault.message();
-                self.refuse(session, busy, |out| reply::error(out, text));
+                let text = request.keys_error(fault);
+                self.refuse(session, busy, |out| reply::error(out, &text));
             }
             _ => self.answer_unrouted(session, busy, pool, request),
         }

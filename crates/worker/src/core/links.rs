@@ -2,7 +2,7 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Sent};
+use keyway_base::{BackendFault, Fault, ReplyBound, Sent};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -117,7 +117,10 @@ impl Core {
             slot.is_connecting = true;
             plane.connects.push(index);
         }
-        plane.note_failure(index, slot, failure_reason(fault));
+        // A client that asks for too much at once gets no server ejected.
+        if !matches!(fault, BackendFault::Reply(_)) {
+            plane.note_failure(index, slot, failure_reason(fault));
+        }
         if slot.rejoining.is_some() {
             plane.on_rejoin_failed(slot, failure_reason(fault));
         }
@@ -243,8 +246,9 @@ fn failure_reason(fault: BackendFault) -> FailureReason {
         BackendFault::Connect => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
-        BackendFault::Protocol => FailureReason::Protocol,
+        BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
         BackendFault::Handshake => FailureReason::Handshake,
+        BackendFault::NotReady => FailureReason::Loading,
     }
 }
 
@@ -315,13 +319,43 @@ impl Plane {
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",
                 BackendFault::Handshake => "the backend refused the password or database",
+                BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
+                BackendFault::Reply(ReplyBound::Depth) => {
+                    "a reply is nested deeper than reply_depth_max"
+                }
                 BackendFault::Connect => "connecting failed",
             };
             if slot.failures_logged == 0 {
-                tracing::warn!(backend, in_flight, "connection lost: {what}");
+                match self.refusal_text(slot) {
+                    Some(said) => {
+                        tracing::warn!(backend, in_flight, said, "connection lost: {what}");
+                    }
+                    None => tracing::warn!(backend, in_flight, "connection lost: {what}"),
+                }
             }
             slot.failures_logged += 1;
         }
+    }
+
+    /// What the backend said against the handshake, fit for the log: in one
+    /// line of bounded length, and without the password.
+    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
+        const LEN_MAX: usize = 200;
+        let line = slot.link.handshake_refusal();
+        if line.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(line);
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+            return None;
+        };
+        let is_secret = |password: &String| !password.is_empty() && text.contains(&**password);
+        if options.password.as_ref().is_some_and(is_secret) {
+            return Some("(left out: it repeats the password)".to_owned());
+        }
+        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
+        Some(text.chars().take(LEN_MAX).map(shown).collect())
     }
 
     /// Asks an ejected backend whether it is fit for use, after emptying it if

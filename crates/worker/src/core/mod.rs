@@ -24,7 +24,7 @@ use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
-use keyway_proxy::{BusyPool, Identity, Join, Link, Session};
+use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use std::sync::Arc;
@@ -62,7 +62,6 @@ pub struct Core {
 }
 
 /// What requests and replies need besides sessions and links.
-#[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
     pub(crate) cells: WorkerCells,
@@ -70,7 +69,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     joins: Slab<Box<Join>>,
-    joins_free: Vec<Box<Join>>,
+    joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
     pub(crate) dirty_sessions: Vec<Key<Session>>,
     /// Links with requests to send.
@@ -110,7 +109,7 @@ impl Core {
             busy_pool: BusyPool::default(),
             pools,
             joins: Slab::new(),
-            joins_free: Vec::new(),
+            joins_free: JoinPool::default(),
             dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
             connects: Vec::new(),
@@ -260,7 +259,7 @@ impl Core {
         plane.split.trim(KEPT_MAX);
         if self.sessions.is_empty() {
             plane.busy_pool.trim();
-            plane.joins_free = Vec::new();
+            plane.joins_free = JoinPool::default();
         }
     }
 

@@ -1,5 +1,5 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -20,27 +20,17 @@ impl Core {
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut trouble = None;
-        let (mut select_refused, mut flush_refused, mut probe) = (false, false, None);
+        let (mut flush_refused, mut probe) = (false, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             trouble = reason;
             let refused = kind == Kind::Error;
             match exchange.owner {
-                Owner::Internal(Internal::Select) => select_refused |= refused,
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
-                // It ran on another database than its own.
-                _ if select_refused => {
-                    let (fault, sent) = (BackendFault::Handshake, Sent::Maybe);
-                    let fault = Fault::Backend { fault, sent };
-                    plane.fail(sessions, (pool, backend), exchange, fault);
-                }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
-        if select_refused {
-            return Err(BackendFault::Handshake);
-        }
         if !was_ready {
             plane.after_handshake(index, slot);
         }
@@ -184,7 +174,7 @@ impl Plane {
             let (owner, sequence) = (join.session, join.sequence);
             self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
         }
-        self.retire_join(join);
+        self.joins_free.give(join);
     }
 
     /// The same for a join that ends while its session is being parsed.
@@ -202,16 +192,7 @@ impl Plane {
             busy.order
                 .complete(sequence, busy.output.buf(), |out| write_join(plan, &mut join, out));
         }
-        self.retire_join(join);
-    }
-
-    /// Keeps a join's buffers for the next; as many as a deep pipeline of
-    /// split requests has in flight.
-    fn retire_join(&mut self, join: Box<Join>) {
-        const KEPT_MAX: usize = 1024;
-        if self.joins_free.len() < KEPT_MAX {
-            self.joins_free.push(join);
-        }
+        self.joins_free.give(join);
     }
 
     fn note_join(&self, join: &Join) {

@@ -189,7 +189,7 @@ impl Plane {
         let request = work.request;
         self.count(session, request);
         let class = request.command.class as u8;
-        let mut join = self.joins_free.pop().unwrap_or_default();
+        let mut join = self.joins_free.take();
         join.restart(work.rule);
         let silent = Self::is_silent(session);
         join.session = if silent { Key::NONE } else { key };
@@ -198,6 +198,7 @@ impl Plane {
         join.class = class;
         join.pool = session.pool;
         join.command = request.command.name;
+        join.is_whole = matches!(work.cut, Cut::Whole);
         Self::end_skip(session);
 
         scratch.fragments.clear();
