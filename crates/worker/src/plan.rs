@@ -103,6 +103,8 @@ impl PoolKind {
             connect_timeout: pool.connect_timeout,
             backoff_min: pool.reconnect_min,
             backoff_max: pool.reconnect_max,
+            in_flight_max: pool.link_in_flight_max,
+            output_len_max: pool.link_output_len_max,
         });
         PoolKind::Sharded { pool, addresses, options }
     }

@@ -97,7 +97,7 @@ impl Plane {
         index: LinkIndex,
     ) -> Step {
         let slot = &mut links[index];
-        if !slot.link.has_room(&self.plan.limits) {
+        if !slot.link.has_room(self.link_options(slot.pool)) {
             return Step::Full(index);
         }
         self.count(session, request);

@@ -220,11 +220,7 @@ impl Core {
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
-        let pool = self.links[index].pool as usize;
-        let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[pool].kind else {
-            unreachable!("only sharded pools have links");
-        };
-        Arc::clone(options)
+        Arc::clone(self.plane.link_options(self.links[index].pool))
     }
 }
 
@@ -258,6 +254,15 @@ fn health_level(state: HealthState) -> HealthLevel {
 }
 
 impl Plane {
+    /// How links of a pool connect and wait.
+    #[inline]
+    pub(super) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[pool as usize].kind else {
+            unreachable!("only sharded pools have links");
+        };
+        options
+    }
+
     #[inline]
     pub(super) fn note_success(&mut self, slot: &mut LinkSlot) {
         if let Some(change) = self.plan.health.note_success(slot.id) {

@@ -61,10 +61,9 @@ pub(super) fn release_waiting(
     plane: &mut Plane,
     slot: &mut LinkSlot,
 ) {
-    if slot.waiting.is_empty() || !slot.link.has_drained(&plane.plan.limits) {
-        return;
+    if !slot.waiting.is_empty() && slot.link.has_drained(plane.link_options(slot.pool)) {
+        release_all(sessions, plane, slot);
     }
-    release_all(sessions, plane, slot);
 }
 
 /// Sessions that waited for a link look again where their requests go.

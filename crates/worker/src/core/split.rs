@@ -182,7 +182,7 @@ impl Plane {
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
             let link = self.link_of(session.pool, server as u16, key);
-            if count > 0 && !links[link].link.has_room(&self.plan.limits) {
+            if count > 0 && !links[link].link.has_room(self.link_options(session.pool)) {
                 return Step::Full(link);
             }
         }
