@@ -58,7 +58,7 @@ impl Core {
         slot.is_connecting = false;
         slot.socket = Some(socket);
         slot.link.on_connected(&options, self.plane.clock.now);
-        let Core { links, plane, .. } = self;
+        let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         plane.note_deadline(slot.link.deadline(&options));
         let cells = plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -73,6 +73,9 @@ impl Core {
             plane.send_probe(slot);
         }
         plane.mark_link_dirty(index, slot);
+        // What sessions wait behind may have expired by now: there may be
+        // nothing to send whose sending would let them go on.
+        release_waiting(sessions, plane, slot);
     }
 
     /// A connection could not be made.
@@ -163,6 +166,7 @@ impl Core {
             if probe_expired {
                 plane.on_rejoin_failed(slot, FailureReason::Timeout);
             }
+            release_waiting(sessions, plane, slot);
             match outcome {
                 Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
                 Err(fault) => dead.push((index, fault)),
