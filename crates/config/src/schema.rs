@@ -527,7 +527,7 @@ pub(crate) static EJECTION: Table = Table {
             "after_failures",
             Count { min: 1, max: 100_000 },
             Is("3"),
-            "Failed requests or connections in a row that eject a server.",
+            "Failures in a row that eject a server: failed requests and connections. Requests that time out count once per connection and `timeout`, however many they are.",
         )
         .known_elsewhere_as(&["server_failure_limit"]),
         key(

@@ -2,13 +2,14 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Sent};
+use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::reply;
 use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -159,9 +160,7 @@ impl Core {
             if expired > 0 {
                 let cells = plane.cells.pool(pool as usize).backend(backend as usize);
                 cells.errors.of(BackendFault::Timeout).add(u64::from(expired));
-                for _ in 0..expired {
-                    plane.note_failure(index, slot, FailureReason::Timeout);
-                }
+                plane.note_silence(index, slot, options.timeout);
             }
             if probe_expired {
                 plane.on_rejoin_failed(slot, FailureReason::Timeout);
@@ -273,6 +272,24 @@ impl Plane {
             self.log_change(&change);
         }
         slot.failures_logged = 0;
+        slot.silent_since = None;
+    }
+
+    /// Requests have expired on a link. However many they are, the server
+    /// failed once: one stall is no row of failures. It fails again once it has
+    /// been silent for another `timeout`.
+    #[cold]
+    fn note_silence(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        timeout: Option<Duration>,
+    ) {
+        let is_due = |since: Time| self.clock.now >= since + timeout.unwrap_or_default();
+        if slot.silent_since.is_none_or(is_due) {
+            slot.silent_since = Some(self.clock.now);
+            self.note_failure(index, slot, FailureReason::Timeout);
+        }
     }
 
     #[cold]

@@ -52,6 +52,8 @@ pub(crate) struct LinkSlot {
     was_connected: bool,
     /// Failures since it last worked: only the first is logged.
     failures_logged: u32,
+    /// When its requests expired last, if no reply has come since.
+    silent_since: Option<Time>,
 }
 
 /// All of a worker but its sockets.

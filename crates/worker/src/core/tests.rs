@@ -4,7 +4,7 @@ use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Epoch, HealthBoard, Pool, PoolKind as TopologyKind, Server, ShardedPool, Topology,
+    Ejection, Epoch, HealthBoard, HealthState, Pool, Rejoin, PoolKind as TopologyKind, Server, ShardedPool, Topology,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -133,4 +133,46 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
         core.resume_sessions(&mut unread);
         assert_eq!(core.links[0].link.in_flight(), 2, "its other requests are queued");
     }
+}
+
+fn with_ejection(pool: &mut ShardedPool) {
+    pool.timeout = Duration::from_millis(100);
+    pool.ejection = Some(Ejection {
+        after_failures: 3,
+        for_: Duration::from_secs(30),
+        rejoin: Rejoin::Serve,
+    });
+}
+
+fn health(core: &Core) -> HealthState {
+    core.plane.plan.health.state(core.links[0].id)
+}
+
+#[test]
+fn one_stall_is_one_failure_however_many_requests_expire() {
+    let mut core = connected_core_with(with_ejection);
+    let client = client(&mut core);
+    for wave in 0..5 {
+        pass_to(&mut core, wave * 10);
+        core.on_client_bytes(client, b"GET a\r\n".repeat(10).as_slice());
+    }
+    for millis in [100, 110, 120, 130, 140, 199] {
+        pass_to(&mut core, millis);
+    }
+    assert_eq!(core.links[0].link.live(), 0, "all have expired");
+    assert_eq!(health(&core), HealthState::Failing);
+    core.on_backend_bytes(0, b"$1\r\na\r\n".repeat(50).as_slice()).unwrap();
+    assert_eq!(health(&core), HealthState::Up);
+}
+
+#[test]
+fn a_server_that_stays_silent_is_ejected_after_as_many_rounds_as_failures() {
+    let mut core = connected_core_with(with_ejection);
+    let client = client(&mut core);
+    for round in 0..3 {
+        assert_eq!(health(&core).is_usable(), round < 3);
+        core.on_client_bytes(client, b"GET a\r\nGET b\r\n");
+        pass_to(&mut core, 100 * (round + 1));
+    }
+    assert_eq!(health(&core), HealthState::Ejected);
 }
