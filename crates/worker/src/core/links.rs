@@ -46,6 +46,7 @@ impl Core {
         let options = self.options(index);
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
+        slot.is_starved = false;
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -87,6 +88,7 @@ impl Core {
             tracing::warn!(backend, reason = fault.text(), "cannot connect; trying again");
         }
         self.links[index].failures_logged += 1;
+        self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
 
@@ -299,7 +301,8 @@ impl Plane {
         slot: &mut LinkSlot,
         reason: FailureReason,
     ) {
-        if slot.rejoining.is_some() {
+        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
+        if slot.rejoining.is_some() || is_our_own {
             return;
         }
         if let Some(change) = self.plan.health.note_failure(slot.id, reason, self.clock.now) {

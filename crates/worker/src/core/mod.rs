@@ -52,6 +52,9 @@ pub(crate) struct LinkSlot {
     was_connected: bool,
     /// Failures since it last worked: only the first is logged.
     failures_logged: u32,
+    /// The last attempt to connect failed for want of something on this side,
+    /// which tells nothing of the server.
+    is_starved: bool,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::{ListenerPlan, PoolKind, PoolPlan};
 use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
     Ejection, Epoch, HealthBoard, HealthState, Pool, Rejoin, PoolKind as TopologyKind, Server, ShardedPool, Topology,
@@ -175,4 +176,20 @@ fn a_server_that_stays_silent_is_ejected_after_as_many_rounds_as_failures() {
         pass_to(&mut core, 100 * (round + 1));
     }
     assert_eq!(health(&core), HealthState::Ejected);
+}
+
+#[test]
+fn want_of_descriptors_on_our_side_is_no_failure_of_the_server() {
+    for (fault, expected) in
+        [(ConnectFault::Exhausted, HealthState::Up), (ConnectFault::Refused, HealthState::Ejected)]
+    {
+        let mut core = core_with(with_ejection);
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"GET a\r\n");
+        core.on_connecting(0);
+        core.on_connect_failed(0, fault);
+        // Refused at once while the link is down, for the same reason.
+        core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
+        assert_eq!(health(&core), expected, "{fault:?}");
+    }
 }
