@@ -63,6 +63,8 @@ pub struct Worker<I: Io> {
     dead_links: Vec<(LinkIndex, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
+    /// The stores have more to tidy than one turn should do.
+    tick_again: bool,
     /// When a stopping worker gives up waiting.
     drain_deadline: Option<Time>,
 }
@@ -91,6 +93,7 @@ impl<I: Io> Worker<I> {
             dead_links: Vec::new(),
             accept_paused_until: None,
             next_upkeep: Time(0),
+            tick_again: false,
             drain_deadline: None,
         }
     }
@@ -158,7 +161,8 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
-            || !plane.connects.is_empty();
+            || !plane.connects.is_empty()
+            || self.tick_again;
         if work {
             return Some(Duration::ZERO);
         }
@@ -419,14 +423,17 @@ impl<I: Io> Worker<I> {
             }
             self.dead_links = dead;
         }
-        if now >= self.next_upkeep {
+        let is_due = now >= self.next_upkeep;
+        if is_due || self.tick_again {
+            self.tick_again = self.core.tick();
+        }
+        if is_due {
             self.next_upkeep = now + UPKEEP_EVERY;
             self.upkeep(now);
         }
     }
 
     fn upkeep(&mut self, now: Time) {
-        self.core.tick();
         self.core.tend_health();
         self.core.publish_gauges();
         self.core.trim();

@@ -281,12 +281,7 @@ impl Plane {
     /// failed once: one stall is no row of failures. It fails again once it has
     /// been silent for another `timeout`.
     #[cold]
-    fn note_silence(
-        &mut self,
-        index: LinkIndex,
-        slot: &mut LinkSlot,
-        timeout: Option<Duration>,
-    ) {
+    fn note_silence(&mut self, index: LinkIndex, slot: &mut LinkSlot, timeout: Option<Duration>) {
         let is_due = |since: Time| self.clock.now >= since + timeout.unwrap_or_default();
         if slot.silent_since.is_none_or(is_due) {
             slot.silent_since = Some(self.clock.now);

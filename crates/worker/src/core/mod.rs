@@ -269,13 +269,17 @@ impl Core {
         }
     }
 
-    /// Runs the upkeep of the embedded stores: expiry and the like.
-    pub fn tick(&mut self) {
+    /// Runs the upkeep of the embedded stores: expiry and the like. A call
+    /// does a bounded part of it; returns whether there is more to do at once.
+    #[must_use = "there may be more to do at once"]
+    pub fn tick(&mut self) -> bool {
+        let mut more = false;
         for pool in &self.plane.plan.pools {
             if let PoolKind::Store(store) = &pool.kind {
-                store.tick(self.plane.clock);
+                more |= store.tick(self.plane.clock);
             }
         }
+        more
     }
 }
 

@@ -5,7 +5,8 @@ use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Ejection, Epoch, HealthBoard, HealthState, Pool, Rejoin, PoolKind as TopologyKind, Server, ShardedPool, Topology,
+    Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
+    ShardedPool, Topology,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -138,11 +139,8 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
 
 fn with_ejection(pool: &mut ShardedPool) {
     pool.timeout = Duration::from_millis(100);
-    pool.ejection = Some(Ejection {
-        after_failures: 3,
-        for_: Duration::from_secs(30),
-        rejoin: Rejoin::Serve,
-    });
+    pool.ejection =
+        Some(Ejection { after_failures: 3, for_: Duration::from_secs(30), rejoin: Rejoin::Serve });
 }
 
 fn health(core: &Core) -> HealthState {
