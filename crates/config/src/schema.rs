@@ -327,7 +327,7 @@ pub(crate) static LISTENER: Table = Table {
             "tcp_keepalive",
             Kind::Duration { min: ms(1000), max: hours(9) },
             Is("\"300s\""),
-            "Silence after which the kernel asks whether a client is still there. TCP only.",
+            "Silence after which the kernel asks whether a client is still there; one that leaves three such questions unanswered, a third of that time apart, is gone. TCP only.",
         )
         .or_word("off")
         .known_elsewhere_as(&["tcpkeepalive"]),

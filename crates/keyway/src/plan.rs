@@ -37,7 +37,7 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
         address,
         backlog: listener.backlog,
         unix_mode: listener.mode,
-        tcp_keepalive: listener.tcp_keepalive.is_some(),
+        tcp_keepalive: listener.tcp_keepalive,
     }
 }
 

@@ -178,6 +178,17 @@ impl EpollIo {
     }
 }
 
+/// Has the kernel ask a silent peer whether it is still there.
+fn keep_alive(socket: &OwnedFd, silence: Duration) -> Result<(), Errno> {
+    use rustix::net::sockopt;
+    // The kernel counts in whole seconds, from 1.
+    let seconds = (silence.as_secs() + u64::from(silence.subsec_nanos() > 0)).max(1);
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1)))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
+
 enum Target {
     Tcp(SocketAddr),
     Unix(rustix::net::SocketAddrUnix),
@@ -266,8 +277,8 @@ impl Io for EpollIo {
                     // A client that is gone already is found out at its first
                     // read.
                     let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-                    if listener.tcp_keepalive() {
-                        let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+                    if let Some(silence) = listener.tcp_keepalive() {
+                        let _ = keep_alive(&socket, silence);
                     }
                     Peer::Tcp(addr)
                 }
@@ -353,5 +364,60 @@ impl Io for EpollIo {
         // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
         // gives it up here.
         drop(unsafe { OwnedFd::from_raw_fd(socket.0) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ListenerOptions;
+    use rustix::net::sockopt;
+    use std::net::TcpStream;
+
+    /// A driver with one listener, and where that listens.
+    fn listening(tcp_keepalive: Option<Duration>) -> (EpollIo, SocketAddr) {
+        let options = ListenerOptions {
+            address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
+            backlog: 16,
+            unix_mode: None,
+            tcp_keepalive,
+        };
+        let listener = Listener::bind(&options).expect("a free port");
+        let addr = listener.local_addr().expect("TCP has an address");
+        let mailbox = Mailbox::<()>::new(1).expect("a descriptor");
+        (EpollIo::new(vec![listener], &mailbox).expect("a descriptor"), addr)
+    }
+
+    fn wait_for_events(io: &mut EpollIo) -> Vec<Event> {
+        let mut events = Vec::new();
+        io.poll(Some(Duration::from_secs(10)), &mut events);
+        assert!(!events.is_empty(), "nothing happened in 10 s");
+        events
+    }
+
+    #[test]
+    fn accepted_connections_are_kept_alive_as_asked() {
+        let cases = [
+            (Some(300_000), Some((300, 100))),
+            (Some(60_000), Some((60, 20))),
+            (Some(1_500), Some((2, 1))),
+            (None, None),
+        ];
+        for (silence, expected) in cases {
+            let (mut io, addr) = listening(silence.map(Duration::from_millis));
+            let _client = TcpStream::connect(addr).expect("it listens");
+            wait_for_events(&mut io);
+            let Accept::Client { socket, .. } = io.accept(ListenerIndex(0)) else {
+                panic!("a client waits");
+            };
+            let fd = borrow(&socket);
+            let asked = sockopt::socket_keepalive(fd).unwrap().then(|| {
+                let idle = sockopt::tcp_keepidle(fd).unwrap().as_secs();
+                assert_eq!(sockopt::tcp_keepcnt(fd).unwrap(), 3);
+                (idle, sockopt::tcp_keepintvl(fd).unwrap().as_secs())
+            });
+            assert_eq!(asked, expected, "{silence:?}");
+            io.close(socket);
+        }
     }
 }
