@@ -348,7 +348,7 @@ pub(crate) static STORE: Table = Table {
             "memory_max",
             Size { min: MIB, max: 64 * TIB },
             Is("\"auto\""),
-            "Memory for data, beyond which `eviction` begins. `\"auto\"` takes a share of the memory of the machine or container, printed at start.",
+            "Memory for data, beyond which `eviction` begins. `\"auto\"`: half the memory of the machine or container, shared by all stores that say so, printed at start.",
         )
         .or_word("auto")
         .known_elsewhere_as(&["maxmemory", "max_memory"]),
