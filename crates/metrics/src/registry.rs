@@ -113,9 +113,9 @@ pub struct BackendTotals {
     pub in_flight: u64,
     /// Links that take requests now.
     pub links_ready: u64,
-    /// Times it was taken out of use, over all workers.
+    /// Times it was taken out of use.
     pub ejections: u64,
-    /// The worst any worker finds it.
+    /// How usable it is found.
     pub health: HealthLevel,
 }
 

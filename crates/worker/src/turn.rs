@@ -126,6 +126,12 @@ impl<I: Io> Worker<I> {
         }
         self.read_again();
         self.resume();
+        if self.core.plane.has_served {
+            // The one other look at the clock: with the turn's own, all of
+            // them would have taken no time.
+            let now = self.io.clock().now;
+            self.core.record_served(now);
+        }
         self.handle_timeouts();
         self.start_connecting();
         self.flush_links();
@@ -235,7 +241,9 @@ impl<I: Io> Worker<I> {
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
         let pool = &self.plan.pools[place.pool as usize];
-        let in_pool = self.core.plane.cells.pool(place.pool as usize).clients.connected.get();
+        let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
+        clients.accepted.add(1);
+        let in_pool = clients.connected.get();
         let all = self.core.sessions.len() as u64;
         let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
@@ -263,7 +271,6 @@ impl<I: Io> Worker<I> {
             database: 0,
         };
         self.plan.clients.insert(id, entry);
-        self.core.plane.cells.pool(place.pool as usize).clients.accepted.add(1);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
     }
 

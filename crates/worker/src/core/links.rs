@@ -63,14 +63,9 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         plane.note_deadline(slot.link.deadline(&options));
-        let cells = plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        cells.links_connecting.lower(1);
-        cells.links_ready.raise(1);
-        match slot.was_connected {
-            false => cells.connects.add(1),
-            true => cells.reconnects.add(1),
+        if slot.link.state() == LinkState::Ready {
+            plane.note_established(slot);
         }
-        slot.was_connected = true;
         if slot.rejoining.is_some() {
             plane.send_probe(slot);
         }
@@ -146,7 +141,7 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let (mut expired, mut probe_expired) = (0u32, false);
+            let (mut expired, mut probe_expired) = (false, false);
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
@@ -157,11 +152,9 @@ impl Core {
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), exchange, fault);
-                expired += 1;
+                expired = true;
             });
-            if expired > 0 {
-                let cells = plane.cells.pool(pool as usize).backend(backend as usize);
-                cells.errors.of(BackendFault::Timeout).add(u64::from(expired));
+            if expired {
                 plane.note_silence(index, slot, options.timeout);
             }
             if probe_expired {
@@ -316,21 +309,38 @@ impl Plane {
         if slot.link.state() != LinkState::Ready {
             return;
         }
-        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
-            let deadline = slot.link.deadline(options);
-            self.note_deadline(deadline);
-        }
+        self.note_established(slot);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
         self.mark_link_dirty(index, slot);
+    }
+
+    /// A link takes requests from here on.
+    fn note_established(&mut self, slot: &mut LinkSlot) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.links_connecting.lower(1);
+        cells.links_ready.raise(1);
+        cells.connects.add(1);
+        cells.reconnects.add(u64::from(slot.was_connected));
+        slot.was_connected = true;
+        slot.is_counted_ready = true;
+    }
+
+    /// A request is refused at once, as its server cannot be reached.
+    #[cold]
+    pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.errors.of(BackendFault::Connect).add(1);
+        self.note_failure(index, slot, FailureReason::Connect);
     }
 
     fn note_link_end(&mut self, slot: &mut LinkSlot, state: LinkState, fault: BackendFault) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        match state {
-            LinkState::Connecting { .. } => cells.links_connecting.lower(1),
-            LinkState::Handshaking { .. } | LinkState::Ready => cells.links_ready.lower(1),
-            LinkState::Idle | LinkState::Backoff { .. } => {}
+        if std::mem::take(&mut slot.is_counted_ready) {
+            cells.links_ready.lower(1);
+        } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
+            cells.links_connecting.lower(1);
         }
-        cells.errors.of(fault).add(1);
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
             let backend = self.describe_backend(slot.pool, slot.backend);
