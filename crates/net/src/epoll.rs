@@ -45,6 +45,8 @@ pub struct EpollIo {
     read_buf: Box<[u8]>,
     listeners: Vec<Listener>,
     connecting: Vec<Option<Connecting>>,
+    /// Whose host names are being looked up.
+    resolving: Vec<Token>,
     resolver: Option<Resolver>,
     mail_fd: OwnedFd,
     /// Outcomes known already when `connect` returned; told at the next poll.
@@ -72,6 +74,7 @@ impl EpollIo {
             read_buf: vec![0; READ_LEN].into_boxed_slice(),
             listeners,
             connecting: Vec::new(),
+            resolving: Vec::new(),
             resolver: None,
             mail_fd,
             early: Vec::new(),
@@ -87,7 +90,11 @@ impl EpollIo {
             }
             self.resolver = Some(resolver);
         }
-        self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token))
+        let asked = self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token));
+        if asked {
+            self.resolving.push(token);
+        }
+        asked
     }
 
     fn start_connecting(&mut self, target: &Target, token: Token) {
@@ -149,6 +156,11 @@ impl EpollIo {
             let Some(resolver) = &self.resolver else { return };
             drain_eventfd(resolver.wake_fd());
             let Some(Answer { token, addr }) = resolver.take() else { return };
+            let Some(place) = self.resolving.iter().position(|&waiting| waiting == token) else {
+                // Given up in the meantime.
+                continue;
+            };
+            self.resolving.swap_remove(place);
             match addr {
                 Some(addr) => self.start_connecting(&Target::Tcp(addr), token),
                 None => {
@@ -334,6 +346,16 @@ impl Io for EpollIo {
         self.early.push(Event::ConnectFailed { token, fault });
     }
 
+    fn cancel_connect(&mut self, token: Token) {
+        self.resolving.retain(|&waiting| waiting != token);
+        for place in &mut self.connecting {
+            if place.as_ref().is_some_and(|connecting| connecting.token == token) {
+                // Closes its socket.
+                *place = None;
+            }
+        }
+    }
+
     #[inline]
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
         loop {
@@ -415,6 +437,29 @@ mod tests {
         // wait.
         let slept = (0..100).filter(|_| io.poll(None, &mut events)).count();
         assert!(slept < 50, "slept {slept} times in 100, with a client waiting");
+    }
+
+    #[test]
+    fn a_connection_given_up_leaves_nothing_behind() {
+        let (mut io, addr) = listening(None);
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: addr.port() };
+        let name = Address::Tcp { host: "localhost".to_owned(), port: addr.port() };
+        for (given_up, address) in [(Token(1), address.clone()), (Token(2), name)] {
+            io.connect(&address, given_up);
+            io.cancel_connect(given_up);
+            assert!(io.connecting.iter().all(Option::is_none), "its socket is closed");
+            assert!(io.resolving.is_empty());
+        }
+        io.connect(&address, Token(3));
+        let mut told = Vec::new();
+        while !told.iter().any(|event| matches!(event, Event::Connected { .. })) {
+            told.extend(wait_for_events(&mut io));
+        }
+        let about_others = |event: &Event| match event {
+            Event::Connected { token, .. } | Event::ConnectFailed { token, .. } => token.0 != 3,
+            _ => false,
+        };
+        assert!(!told.iter().any(about_others), "{told:?}");
     }
 
     #[test]

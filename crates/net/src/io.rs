@@ -155,6 +155,11 @@ pub trait Io {
     /// same token. A host name is resolved anew each time.
     fn connect(&mut self, address: &Address, token: Token);
 
+    /// Gives up a connection that [`Io::connect`] began: nothing is left of it
+    /// in the system. What is known of it already may still be told; a socket
+    /// that comes with it is the worker's to close.
+    fn cancel_connect(&mut self, token: Token);
+
     /// Reads what has arrived, up to the size of the shared read buffer.
     fn recv(&mut self, socket: Socket) -> Recv<'_>;
 

@@ -13,7 +13,7 @@ use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket, Token};
 use keyway_proxy::local::ClientEntry;
-use keyway_proxy::{Identity, Session, write_fault};
+use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -372,6 +372,10 @@ impl<I: Io> Worker<I> {
     }
 
     fn lose_link(&mut self, index: LinkIndex, fault: BackendFault) {
+        let slot = &self.core.links[index];
+        if matches!(slot.link.state(), LinkState::Connecting { .. }) {
+            self.io.cancel_connect(link_token(index, slot.generation));
+        }
         if let Some(socket) = self.core.on_link_lost(index, fault) {
             self.io.close(socket);
         }

@@ -341,6 +341,15 @@ impl Plane {
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
+        if fault == BackendFault::Connect && slot.failures_logged == 0 {
+            let backend = self.describe_backend(slot.pool, slot.backend);
+            let reason = match state {
+                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
+                _ => "connecting took longer than connect_timeout",
+            };
+            tracing::warn!(backend, reason, "cannot connect; trying again");
+            slot.failures_logged = 1;
+        }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
             let backend = self.describe_backend(slot.pool, slot.backend);
