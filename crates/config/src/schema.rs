@@ -199,7 +199,7 @@ pub(crate) static LIMITS: Table = Table {
             "clients_max",
             Count { min: 1, max: 1_000_000 },
             Is("100000"),
-            "Clients connected at once, per worker; one more is refused with an error. Each costs a file descriptor and under 1 KiB.",
+            "Clients connected at once, over all workers; one more is refused with an error. Each costs a file descriptor and under 1 KiB.",
         )
         .known_elsewhere_as(&["maxclients", "max_clients", "max_connections", "client_connections"]),
         key(
@@ -507,7 +507,7 @@ pub(crate) static SHARDED: Table = Table {
             "clients_max",
             Count { min: 1, max: 1_000_000 },
             Unset("`clients_max` in `[limits]`"),
-            "Clients of this pool connected at once, per worker; at most `clients_max` in `[limits]`.",
+            "Clients of this pool connected at once, over all workers; at most `clients_max` in `[limits]`.",
         )
         .known_elsewhere_as(&["client_connections"]),
         key(

@@ -118,7 +118,13 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
-    Ok(Some(Admin::start(addr, state)?))
+    let admin = Admin::start(addr, state).map_err(|error| {
+        anyhow!(
+            "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
+             without a file, `--bind HOST:PORT` serves without it"
+        )
+    })?;
+    Ok(Some(admin))
 }
 
 /// Removes the files of the unix sockets listened on.

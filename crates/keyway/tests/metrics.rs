@@ -284,7 +284,7 @@ fn a_link_is_ready_once_its_handshake_is_over() {
 fn a_client_refused_at_a_bound_was_accepted_and_refused() {
     let _watch = watchdog(Duration::from_secs(30), "a refused client");
     let config = KeywayConfig::new(vec![Pool::store("local")])
-        .with_server("workers", "1")
+        .with_server("workers", "2")
         .with_tables("[limits]\nclients_max = 2");
     let keyway = Keyway::start(KEYWAY, config);
     // The harness's own look whether it is ready comes and goes.

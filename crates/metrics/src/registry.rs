@@ -301,6 +301,14 @@ impl Registry {
         (0..self.layout.pools[pool].backends.len()).map(total).collect()
     }
 
+    /// Clients of the pool at index `pool` connected now, over all workers.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn clients_connected(&self, pool: usize) -> u64 {
+        self.cells().map(|cells| cells.pools[pool].clients.connected.get()).sum()
+    }
+
     /// Workers running now.
     pub fn workers_running(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_running()).count()

@@ -289,9 +289,20 @@ impl Io for EpollIo {
         loop {
             let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
                 Ok(accepted) => accepted,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                // The last three are told of a connection that broke while it
+                // waited.
+                Err(
+                    Errno::INTR
+                    | Errno::CONNABORTED
+                    | Errno::PROTO
+                    | Errno::NETUNREACH
+                    | Errno::HOSTUNREACH,
+                ) => continue,
                 Err(Errno::AGAIN) => return Accept::Empty,
-                Err(_) => return Accept::Exhausted,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Accept::Exhausted;
+                }
+                Err(error) => return Accept::Failed(error.to_string()),
             };
             let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
                 Some(addr) if listener.is_tcp() => {

@@ -123,6 +123,9 @@ pub enum Accept {
     /// Out of file descriptors or memory: clients wait in the backlog. Ask
     /// again after a pause.
     Exhausted,
+    /// The system refuses for the reason given, one it seldom has. Ask again
+    /// after a pause.
+    Failed(String),
 }
 
 /// All that a worker can do to the outside world, and its only clock. One

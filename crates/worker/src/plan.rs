@@ -63,7 +63,7 @@ pub struct PoolPlan {
     pub name: String,
     /// Databases a client may select.
     pub databases: u32,
-    /// Clients at once, per worker; 0 for no bound but [`Limits::clients_max`].
+    /// Clients at once, over all workers; 0 for no bound but [`Limits::clients_max`].
     pub clients_max: u32,
     /// What serves it.
     pub kind: PoolKind,

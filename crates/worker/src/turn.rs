@@ -24,7 +24,7 @@ const LINK: u64 = 1 << 62;
 /// Clients accepted in one turn before those connected get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Pause after the system had no descriptor left for a waiting client.
+/// Pause after the system could not hand over a waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Between two rounds of upkeep: expiry, health, gauges.
@@ -230,12 +230,19 @@ impl<I: Io> Worker<I> {
                         "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
                          clients_max"
                     );
-                    self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
-                    self.io.pause_accepting(true);
-                    return;
+                    return self.pause_accepting();
+                }
+                Accept::Failed(reason) => {
+                    tracing::warn!("a waiting client cannot be accepted: {reason}");
+                    return self.pause_accepting();
                 }
             }
         }
+    }
+
+    fn pause_accepting(&mut self) {
+        self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
+        self.io.pause_accepting(true);
     }
 
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
@@ -243,8 +250,8 @@ impl<I: Io> Worker<I> {
         let pool = &self.plan.pools[place.pool as usize];
         let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
         clients.accepted.add(1);
-        let in_pool = clients.connected.get();
-        let all = self.core.sessions.len() as u64;
+        let in_pool = self.core.plane.cells.registry().clients_connected(place.pool as usize);
+        let all = self.plan.clients.len() as u64;
         let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
             let mut out = Vec::new();
@@ -289,8 +296,18 @@ impl<I: Io> Worker<I> {
             // Bytes may have come before the socket was watched.
             self.rereads.push(key);
         } else {
-            self.close_client(key, CloseReason::Reset);
+            return self.close_client(key, CloseReason::Reset);
         }
+        if self.drain_deadline.is_some() {
+            // It was on its way here when the others were told to end.
+            self.end_client(key);
+        }
+    }
+
+    /// Answers what a client has sent by now, and no more.
+    fn end_client(&mut self, key: Key<Session>) {
+        self.read_client(key, true);
+        self.core.on_client_end(key);
     }
 
     fn client(&self, key: Key<Session>) -> Option<Client> {
@@ -563,9 +580,7 @@ impl<I: Io> Worker<I> {
         self.io.stop_listening();
         self.drain_deadline = Some(self.core.clock().now + self.plan.drain_timeout);
         for key in self.core.sessions.keys() {
-            // What has arrived by now counts as received.
-            self.read_client(key, true);
-            self.core.on_client_end(key);
+            self.end_client(key);
         }
     }
 
@@ -625,4 +640,70 @@ impl<I: Io> Worker<I> {
 
 fn link_token(index: LinkIndex, generation: u32) -> Token {
     Token(LINK | u64::from(generation) << 32 | index as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Clock;
+    use keyway_net::Address;
+
+    /// Sockets on which nothing ever comes; mail is at hand once.
+    #[derive(Default)]
+    struct Silence {
+        has_mail: bool,
+        closed: Vec<Socket>,
+    }
+
+    impl Io for Silence {
+        fn clock(&mut self) -> Clock {
+            Clock::default()
+        }
+        fn poll(&mut self, _wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+            if std::mem::take(&mut self.has_mail) {
+                events.push(Event::Mail);
+            }
+            false
+        }
+        fn accept(&mut self, _listener: ListenerIndex) -> Accept {
+            Accept::Empty
+        }
+        fn pause_accepting(&mut self, _paused: bool) {}
+        fn stop_listening(&mut self) {}
+        fn watch(&mut self, _socket: Socket, _token: Token) -> bool {
+            true
+        }
+        fn connect(&mut self, _address: &Address, _token: Token) {}
+        fn cancel_connect(&mut self, _token: Token) {}
+        fn recv(&mut self, _socket: Socket) -> Recv<'_> {
+            Recv::Empty
+        }
+        fn send(&mut self, _socket: Socket, bytes: &[u8]) -> Send {
+            Send::Taken(bytes.len())
+        }
+        fn release(&mut self, _socket: Socket) {}
+        fn close(&mut self, socket: Socket) {
+            self.closed.push(socket);
+        }
+    }
+
+    #[test]
+    fn a_client_adopted_by_a_draining_worker_does_not_hold_it_up() {
+        let (plan, cells) = crate::core::tests::plan_with(|_| ());
+        let mailbox = Mailbox::new(4).unwrap();
+        let mailer = mailbox.mailer();
+        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
+        let adopted = Adopted {
+            socket: Socket(7),
+            peer: Peer::Unix,
+            pool: 0,
+            listener: 0,
+            identity: Identity::new(1, true, Time(0)),
+        };
+        assert!(mailer.post(Mail::Drain).is_ok());
+        assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        worker.io_mut().has_mail = true;
+        assert!(!worker.turn(true), "there is no further turn");
+        assert_eq!(worker.io_mut().closed, [Socket(7)]);
+    }
 }

@@ -347,4 +347,4 @@ impl Plane {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

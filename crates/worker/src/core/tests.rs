@@ -35,6 +35,12 @@ fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
 
 /// A core with one pool of one server, to which nobody connected yet.
 fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+    let (plan, cells) = plan_with(change);
+    Core::new(plan, cells, 1)
+}
+
+/// What a worker starts from: a plan with one pool of one server.
+pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, WorkerCells) {
     let server = Server::parse("127.0.0.1:1:1 alpha").unwrap();
     let mut pool = ShardedPool::with_servers(vec![server]);
     change(&mut pool);
@@ -64,7 +70,7 @@ fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
     };
-    Core::new(Arc::new(plan), registry.start_worker().unwrap(), 1)
+    (Arc::new(plan), registry.start_worker().unwrap())
 }
 
 /// Lets time pass to `millis` after zero, and its timeouts happen.
