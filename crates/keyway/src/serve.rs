@@ -183,6 +183,16 @@ fn announce(
             tracing::info!(pool = pool.name, memory_max = bound, eviction, "store");
         }
     }
+    let bound = config.memory_bound();
+    let unsent = bound.link_bytes.saturating_mul(count_max as u64);
+    tracing::info!(
+        unsent_requests = memory::human(unsent),
+        busy_client = memory::human(bound.session_bytes),
+        request = memory::human(config.limits.request_len_max.into()),
+        reply = memory::human(config.limits.reply_len_max.into()),
+        "memory at most, besides stores: in all for servers; for each client, and for one request \
+         or reply of it"
+    );
     if let Some(admin) = admin {
         let addr = admin.local_addr();
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");

@@ -298,3 +298,17 @@ fn an_admin_address_in_use_is_refused_with_what_to_set() {
     let words: Vec<&str> = help.split_whitespace().collect();
     assert!(words.join(" ").contains("There is no admin address then"), "{help}");
 }
+
+#[test]
+fn the_memory_that_the_limits_allow_is_printed_at_start() {
+    let _watch = watchdog(Duration::from_secs(30), "memory at start");
+    let servers: Vec<String> = (0..3).map(|_| format!("{}:1", free_address())).collect();
+    let config = KeywayConfig::new(vec![Pool::sharded("main", &servers)])
+        .with_server("workers", "2")
+        .with_tables("[limits]\nlink_output_len_max = \"1MiB\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    wait_until("the bound is in the log", SOON, || {
+        let log = keyway.process().log();
+        log.contains("memory at most") && log.contains("unsent_requests=\"6.0 MiB\"")
+    });
+}
