@@ -69,6 +69,8 @@ impl Driver {
             connect_timeout: Duration::from_millis(300),
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
+            in_flight_max: Limits::default().link_in_flight_max,
+            output_len_max: Limits::default().link_output_len_max,
         };
         let limits = Limits { reply_len_max: 64, reply_depth_max: 3, ..Limits::default() };
         Self {

@@ -103,7 +103,7 @@ pub fn run(data: &[u8]) {
                 clock.unix_micros += span.as_micros() as u64;
             }
             1 => {
-                store.tick(clock);
+                let _ = store.tick(clock);
             }
             _ => {
                 let line = line(&mut choices);
@@ -175,7 +175,7 @@ fn flushing_leaves_nothing(store: &Store, mut clock: Clock) {
     for _ in 0..20 {
         clock.now = clock.now + Duration::from_millis(100);
         clock.unix_micros += 100_000;
-        store.tick(clock);
+        let _ = store.tick(clock);
     }
     let stats = store.stats();
     assert!(stats.databases.iter().all(|database| database.items == 0 && database.volatile == 0));

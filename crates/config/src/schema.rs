@@ -199,7 +199,7 @@ pub(crate) static LIMITS: Table = Table {
             "clients_max",
             Count { min: 1, max: 1_000_000 },
             Is("100000"),
-            "Clients connected at once, per worker; one more is refused with an error. Each costs a file descriptor and under 1 KiB.",
+            "Clients connected at once, over all workers; one more is refused with an error. Each costs a file descriptor and under 1 KiB.",
         )
         .known_elsewhere_as(&["maxclients", "max_clients", "max_connections", "client_connections"]),
         key(
@@ -327,7 +327,7 @@ pub(crate) static LISTENER: Table = Table {
             "tcp_keepalive",
             Kind::Duration { min: ms(1000), max: hours(9) },
             Is("\"300s\""),
-            "Silence after which the kernel asks whether a client is still there. TCP only.",
+            "Silence after which the kernel asks whether a client is still there; one that leaves three such questions unanswered, a third of that time apart, is gone. TCP only.",
         )
         .or_word("off")
         .known_elsewhere_as(&["tcpkeepalive"]),
@@ -348,7 +348,7 @@ pub(crate) static STORE: Table = Table {
             "memory_max",
             Size { min: MIB, max: 64 * TIB },
             Is("\"auto\""),
-            "Memory for data, beyond which `eviction` begins. `\"auto\"` takes a share of the memory of the machine or container, printed at start.",
+            "Memory for data, beyond which `eviction` begins. `\"auto\"`: half the memory of the machine or container, shared by all stores that say so, printed at start.",
         )
         .or_word("auto")
         .known_elsewhere_as(&["maxmemory", "max_memory"]),
@@ -507,7 +507,7 @@ pub(crate) static SHARDED: Table = Table {
             "clients_max",
             Count { min: 1, max: 1_000_000 },
             Unset("`clients_max` in `[limits]`"),
-            "Clients of this pool connected at once, per worker; at most `clients_max` in `[limits]`.",
+            "Clients of this pool connected at once, over all workers; at most `clients_max` in `[limits]`.",
         )
         .known_elsewhere_as(&["client_connections"]),
         key(
@@ -527,7 +527,7 @@ pub(crate) static EJECTION: Table = Table {
             "after_failures",
             Count { min: 1, max: 100_000 },
             Is("3"),
-            "Failed requests or connections in a row that eject a server.",
+            "Failures in a row that eject a server: failed requests and connections. Requests that time out count once per connection and `timeout`, however many they are.",
         )
         .known_elsewhere_as(&["server_failure_limit"]),
         key(

@@ -43,7 +43,8 @@ pub struct Serve {
     /// How log lines look; overrides `log.format` of the file.
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
-    /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file).
+    /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file). There is no
+    /// admin address then: no metrics, no health checks.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
     bind: Option<String>,
 }

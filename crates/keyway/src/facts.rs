@@ -122,7 +122,8 @@ fn listening(config: &Config, listeners: &[Listener], pool_index: usize) -> List
             ListenAddr::Unix(path) => listening.unix.push(path.clone()),
         }
         listening.backlog = settings.backlog;
-        listening.keepalive = settings.tcp_keepalive;
+        // A unix socket has none, and says nothing of those beside it.
+        listening.keepalive = settings.tcp_keepalive.or(listening.keepalive);
     }
     listening
 }

@@ -1,18 +1,62 @@
 //! How much memory there is.
 
 use std::fs;
+use std::path::{Component, Path};
 
 /// Memory this process may use, in bytes: the machine's, or the control
 /// group's bound if that is lower.
 pub fn available() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    let group = group_bound(Path::new("/"));
     match (machine, group) {
         (Some(machine), Some(group)) => machine.min(group),
         (machine, group) => machine.or(group).unwrap_or(1 << 30),
     }
+}
+
+/// The lowest memory bound of this process's control group and those above it,
+/// in bytes; `root` is where the file systems begin.
+fn group_bound(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let own = |is_memory: fn(&str) -> bool| {
+        // number:controllers:path
+        groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let controllers = fields.next()?;
+            is_memory(controllers).then(|| fields.next())?
+        })
+    };
+    let unified = own(str::is_empty);
+    let classic = own(|controllers| controllers.split(',').any(|name| name == "memory"));
+    let places = [
+        ("sys/fs/cgroup", unified, "memory.max"),
+        ("sys/fs/cgroup/memory", classic, "memory.limit_in_bytes"),
+    ];
+    let bounds = places
+        .iter()
+        .filter_map(|(mount, group, file)| lowest(&root.join(mount), group.unwrap_or("/"), file));
+    bounds.min()
+}
+
+/// The lowest number in the files called `file` from the directory `group`
+/// below `mount` up to `mount` itself. Inside a container the group may be
+/// named as the host knows it, and then only the mount's own file is there.
+fn lowest(mount: &Path, group: &str, file: &str) -> Option<u64> {
+    let names = Path::new(group).components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    let mut directory = mount.to_owned();
+    let read = |directory: &Path| {
+        let text = fs::read_to_string(directory.join(file)).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let mut bound = read(&directory);
+    for name in names {
+        directory.push(name);
+        bound = [bound, read(&directory)].into_iter().flatten().min();
+    }
+    bound
 }
 
 /// Memory this process holds, in bytes.
@@ -41,10 +85,11 @@ pub fn cpu_seconds() -> (f64, f64) {
     (next(), next())
 }
 
-/// What a store takes when it is not told: half of what there is, so that the
-/// kernel's buffers, connections and a neighbour have room.
-pub fn default_store_bytes() -> u64 {
-    available() / 2
+/// What each of `stores` stores takes that are not told: together half of what
+/// there is, so that the kernel's buffers, connections and a neighbour have
+/// room.
+pub fn default_store_bytes(stores: usize) -> u64 {
+    available() / 2 / stores.max(1) as u64
 }
 
 fn mem_total(text: &str) -> Option<u64> {
@@ -82,5 +127,44 @@ mod tests {
         assert_eq!(human(12 << 30), "12.0 GiB");
         assert_eq!(human(1536), "1.5 KiB");
         assert!(available() > 0);
+        assert!(default_store_bytes(3) <= available() / 6);
+    }
+
+    /// A made-up root of file systems with these files.
+    fn root_with(files: &[(&str, &str)]) -> keyway_testkit::TempDir {
+        let root = keyway_testkit::TempDir::new();
+        for (name, text) in files {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_lowest_bound_from_our_group_to_the_root_counts() {
+        let unified = ("proc/self/cgroup", "0::/system.slice/keyway.service\n");
+        let of = |files: &[(&str, &str)]| group_bound(root_with(files).path());
+        let own = ("sys/fs/cgroup/system.slice/keyway.service/memory.max", "1000\n");
+        let above = ("sys/fs/cgroup/system.slice/memory.max", "500\n");
+        let none = ("sys/fs/cgroup/system.slice/memory.max", "max\n");
+        assert_eq!(of(&[unified]), None);
+        assert_eq!(of(&[unified, own]), Some(1000));
+        assert_eq!(of(&[unified, own, above]), Some(500));
+        assert_eq!(of(&[unified, own, none]), Some(1000));
+        // In a container the host's name of the group leads nowhere.
+        let inside = ("sys/fs/cgroup/memory.max", "700\n");
+        assert_eq!(of(&[("proc/self/cgroup", "0::/../../elsewhere\n"), inside]), Some(700));
+        assert_eq!(of(&[inside]), Some(700));
+    }
+
+    #[test]
+    fn the_older_groups_are_read_by_their_memory_controller() {
+        let groups = ("proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/b/c\n0::/d\n");
+        let own = ("sys/fs/cgroup/memory/b/c/memory.limit_in_bytes", "9000\n");
+        let above = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        let other = ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1\n");
+        let bound = group_bound(root_with(&[groups, own, above, other]).path());
+        assert_eq!(bound, Some(9000));
     }
 }

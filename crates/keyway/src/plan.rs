@@ -37,7 +37,7 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
         address,
         backlog: listener.backlog,
         unix_mode: listener.mode,
-        tcp_keepalive: listener.tcp_keepalive.is_some(),
+        tcp_keepalive: listener.tcp_keepalive,
     }
 }
 
@@ -76,7 +76,7 @@ pub fn plan(
     let topology = Arc::new(config.topology(Epoch(1)));
     let clients = Arc::new(ClientRegistry::default());
     let pools: Vec<PoolPlan> =
-        config.pools.iter().map(|pool| pool_plan(pool, &config.limits, seed)).collect();
+        config.pools.iter().map(|pool| pool_plan(pool, config, seed)).collect();
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
@@ -106,14 +106,14 @@ pub fn plan(
     })
 }
 
-fn pool_plan(
-    pool: &keyway_config::PoolConfig,
-    limits: &keyway_base::Limits,
-    seed: u64,
-) -> PoolPlan {
+fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> PoolPlan {
     let (databases, clients_max, kind) = match &pool.kind {
         PoolKindConfig::Store(store) => {
-            (store.databases, limits.clients_max, PoolKind::Store(Arc::new(open(store, seed))))
+            let memory_max = store
+                .memory_max
+                .unwrap_or_else(|| memory::default_store_bytes(config.memory_bound().stores_auto));
+            let store_kind = PoolKind::Store(Arc::new(open(store, memory_max, seed)));
+            (store.databases, config.limits.clients_max, store_kind)
         }
         PoolKindConfig::Sharded(sharded) => {
             let databases = sharded.pool.databases_allowed;
@@ -123,11 +123,11 @@ fn pool_plan(
     PoolPlan { name: pool.name.clone(), databases, clients_max, kind }
 }
 
-fn open(config: &StoreConfig, seed: u64) -> Store {
+fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     let policy = EvictionPolicy::from_name(config.eviction.name())
         .expect("the configuration knows the store's policies only");
     Store::new(keyway_store::StoreConfig {
-        memory_max: config.memory_max.unwrap_or_else(memory::default_store_bytes),
+        memory_max,
         policy,
         databases: config.databases,
         shards: None,

@@ -2,7 +2,7 @@
 
 use crate::admin::Process;
 use crate::cli::LogFormat;
-use crate::workers::{SAMPLE_EVERY, Workers};
+use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{log, memory, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
@@ -44,7 +44,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    run(workers, &process, &signals)?;
+    run(workers, &process, &signals);
     drop(admin);
     remove_unix_sockets(&config);
     tracing::info!("stopped");
@@ -77,7 +77,7 @@ fn watch_signals() -> Result<Receiver<i32>> {
 
 /// Waits for a signal to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) -> Result<()> {
+fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
     let mut sampled = Instant::now();
     loop {
         match signals.recv_timeout(SAMPLE_EVERY) {
@@ -92,8 +92,18 @@ fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) -> Resu
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                if workers.sample(elapsed)? {
-                    tracing::info!(workers = workers.len(), "all workers were busy: added one");
+                match workers.sample(elapsed) {
+                    Ok(true) => {
+                        tracing::info!(workers = workers.len(), "all workers were busy: added one");
+                    }
+                    Ok(false) => {}
+                    // Those there serve on: one fewer is no reason to end.
+                    Err(error) => tracing::warn!(
+                        workers = workers.len(),
+                        "all workers are busy and another cannot be started; trying again in {} \
+                         s: {error:#}",
+                        RETRY_AFTER.as_secs()
+                    ),
                 }
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -101,7 +111,6 @@ fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) -> Resu
     }
     process.set_draining();
     workers.drain();
-    Ok(())
 }
 
 fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
@@ -109,7 +118,13 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
-    Ok(Some(Admin::start(addr, state)?))
+    let admin = Admin::start(addr, state).map_err(|error| {
+        anyhow!(
+            "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
+             without a file, `--bind HOST:PORT` serves without it"
+        )
+    })?;
+    Ok(Some(admin))
 }
 
 /// Removes the files of the unix sockets listened on.
@@ -168,6 +183,16 @@ fn announce(
             tracing::info!(pool = pool.name, memory_max = bound, eviction, "store");
         }
     }
+    let bound = config.memory_bound();
+    let unsent = bound.link_bytes.saturating_mul(count_max as u64);
+    tracing::info!(
+        unsent_requests = memory::human(unsent),
+        busy_client = memory::human(bound.session_bytes),
+        request = memory::human(config.limits.request_len_max.into()),
+        reply = memory::human(config.limits.reply_len_max.into()),
+        "memory at most, besides stores: in all for servers; for each client, and for one request \
+         or reply of it"
+    );
     if let Some(admin) = admin {
         let addr = admin.local_addr();
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");

@@ -25,6 +25,10 @@ const BUSY_SHARE: f64 = 0.85;
 /// Samples in a row that must be busy before a worker is added.
 const BUSY_SAMPLES: u32 = 3;
 
+/// Pause after a worker could not be added: what it lacked (descriptors,
+/// threads) seldom comes back at once.
+pub const RETRY_AFTER: Duration = Duration::from_secs(10);
+
 /// Time between two samples.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
@@ -44,6 +48,8 @@ pub struct Workers {
     running: Vec<Running>,
     count_max: usize,
     busy_samples: u32,
+    /// What is left of [`RETRY_AFTER`].
+    pause: Duration,
     seed: u64,
 }
 
@@ -57,9 +63,16 @@ impl Workers {
         seed: u64,
     ) -> Result<Self> {
         let templates = listeners.iter().map(Listener::template).collect::<std::io::Result<_>>()?;
-        let running = Vec::new();
-        let mut workers =
-            Self { plan, registry, templates, running, count_max, busy_samples: 0, seed };
+        let mut workers = Self {
+            plan,
+            registry,
+            templates,
+            running: Vec::new(),
+            count_max,
+            busy_samples: 0,
+            pause: Duration::ZERO,
+            seed,
+        };
         workers.add(listeners)?;
         for _ in 1..count {
             workers.add_sibling()?;
@@ -109,6 +122,10 @@ impl Workers {
 
     /// Samples how busy the workers are; adds one when all of them have been
     /// for a while. Returns whether one was added.
+    ///
+    /// # Errors
+    /// When one was wanted and the system refused; those there are unharmed,
+    /// and none is tried for [`RETRY_AFTER`].
     pub fn sample(&mut self, elapsed: Duration) -> Result<bool> {
         let mut all_busy = true;
         for worker in &mut self.running {
@@ -118,11 +135,15 @@ impl Workers {
             all_busy &= used as f64 > BUSY_SHARE * elapsed.as_nanos() as f64;
         }
         self.busy_samples = if all_busy { self.busy_samples + 1 } else { 0 };
-        if self.busy_samples < BUSY_SAMPLES || self.running.len() >= self.count_max {
+        self.pause = self.pause.saturating_sub(elapsed);
+        let is_full = self.running.len() >= self.count_max;
+        if self.busy_samples < BUSY_SAMPLES || is_full || !self.pause.is_zero() {
             return Ok(false);
         }
         self.busy_samples = 0;
+        self.pause = RETRY_AFTER;
         self.add_sibling()?;
+        self.pause = Duration::ZERO;
         self.share_out();
         Ok(true)
     }
@@ -160,4 +181,52 @@ impl Workers {
 fn thread_cpu_nanos(thread_id: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, serve};
+    use keyway_config::Config;
+
+    /// No worker yet: as busy as one whose whole time is used.
+    fn without_workers() -> Workers {
+        let mut config = Config::default_store();
+        config.listeners[0].bind =
+            keyway_config::ListenAddr::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let listeners = plan::bind(&config).expect("a free port");
+        let clock = serve::wall_clock();
+        let registry = plan::registry(&config.topology(keyway_topology::Epoch(1)), 1, clock);
+        let plan = plan::plan(&config, &listeners, &registry, clock, 1);
+        let templates = listeners.iter().map(|listener| listener.template().unwrap()).collect();
+        Workers {
+            plan,
+            registry,
+            templates,
+            running: Vec::new(),
+            count_max: 1,
+            busy_samples: 0,
+            pause: Duration::ZERO,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_added_is_tried_again_after_a_pause() {
+        let mut workers = without_workers();
+        let name = workers.plan.listeners[0].name.clone();
+        // Bound without SO_REUSEPORT: nobody else gets the port.
+        let taken = std::net::TcpListener::bind(&name).expect("the port is free again");
+        let outcomes: Vec<_> =
+            (0..BUSY_SAMPLES).map(|_| workers.sample(SAMPLE_EVERY).is_err()).collect();
+        assert_eq!(outcomes, [false, false, true]);
+        drop(taken);
+        let pauses = RETRY_AFTER.as_millis() / SAMPLE_EVERY.as_millis();
+        for _ in 1..pauses {
+            assert!(!workers.sample(SAMPLE_EVERY).unwrap(), "it waits");
+        }
+        assert!(workers.sample(SAMPLE_EVERY).unwrap(), "it tries again");
+        assert_eq!(workers.len(), 1);
+        workers.drain();
+    }
 }

@@ -276,3 +276,39 @@ fn an_imported_file_passes_check_as_printed() {
     let checked = run_keyway(KEYWAY, &["check", &toml.to_string_lossy()]);
     assert!(checked.status.success(), "{}", checked.text);
 }
+
+#[test]
+fn an_admin_address_in_use_is_refused_with_what_to_set() {
+    let _watch = watchdog(Duration::from_secs(30), "admin address in use");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let admin = taken.local_addr().expect("it has an address");
+    let directory = TempDir::new();
+    let text = format!(
+        "[server]\nadmin = \"tcp://{admin}\"\n[[listener]]\nbind = \"tcp://{}\"\n\
+         pool = \"local\"\n[pool.local]\nkind = \"store\"\n",
+        free_address()
+    );
+    let file = directory.write("keyway.toml", text);
+    let run = run_keyway(KEYWAY, &["serve", &file.display().to_string()]);
+    assert_eq!(run.status.code(), Some(1), "{}", run.text);
+    for wanted in [&admin.to_string(), "`admin` in `[server]`", "\"off\"", "--bind"] {
+        assert!(run.text.contains(wanted), "{wanted:?} is missing in:\n{}", run.text);
+    }
+    let help = run_keyway(KEYWAY, &["serve", "--help"]).expect_success("serve --help").stdout;
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains("There is no admin address then"), "{help}");
+}
+
+#[test]
+fn the_memory_that_the_limits_allow_is_printed_at_start() {
+    let _watch = watchdog(Duration::from_secs(30), "memory at start");
+    let servers: Vec<String> = (0..3).map(|_| format!("{}:1", free_address())).collect();
+    let config = KeywayConfig::new(vec![Pool::sharded("main", &servers)])
+        .with_server("workers", "2")
+        .with_tables("[limits]\nlink_output_len_max = \"1MiB\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    wait_until("the bound is in the log", SOON, || {
+        let log = keyway.process().log();
+        log.contains("memory at most") && log.contains("unsent_requests=\"6.0 MiB\"")
+    });
+}

@@ -203,3 +203,133 @@ fn no_key_value_or_address_of_a_client_becomes_a_label() {
     assert!(!page.contains("findme"), "client bytes on the page");
     assert!(!page.contains(&client.local_address().to_string()), "a client's address on the page");
 }
+
+/// A link that is lost with ten requests on it is ten errors; while nobody can
+/// be reached each request is one more, and a link lost at rest is none.
+#[test]
+fn errors_of_a_backend_are_requests_not_links() {
+    let _watch = watchdog(Duration::from_secs(60), "a lost link");
+    let mut server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"20s\"");
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    client.words("SET a 1");
+    let connects = ("keyway_backend_connects_total", &[MAIN][..], 1.0);
+    expect(&keyway, &[connects, ("keyway_backend_ready_links", &[MAIN], 1.0)]);
+    server.process().pause();
+    client.send(&encode(&["GET", "a"]).repeat(10));
+    expect(&keyway, &[("keyway_backend_in_flight_requests", &[MAIN], 10.0)]);
+    server.kill();
+    assert!(client.replies(10).iter().all(Value::is_error));
+    let errors = "keyway_backend_errors_total";
+    expect(
+        &keyway,
+        &[
+            (errors, &[MAIN, "fault=\"backend_closed\""], 10.0),
+            (errors, &[MAIN], 10.0),
+            ("keyway_backend_ready_links", &[MAIN], 0.0),
+        ],
+    );
+    for _ in 0..5 {
+        assert!(client.words("GET a").is_error());
+    }
+    let unreachable: &[&str] = &[MAIN, "fault=\"backend_connect\""];
+    expect(
+        &keyway,
+        &[
+            (errors, unreachable, 5.0),
+            ("keyway_pool_errors_total", unreachable, 5.0),
+            ("keyway_pool_reply_latency_seconds_count", &[MAIN, "command=\"read\""], 15.0),
+        ],
+    );
+    server.restart();
+    wait_until("the server is back", Duration::from_secs(20), || !client.words("GET a").is_error());
+    expect(
+        &keyway,
+        &[
+            ("keyway_backend_connects_total", &[MAIN], 2.0),
+            ("keyway_backend_reconnects_total", &[MAIN], 1.0),
+        ],
+    );
+    let before = keyway.metrics().sum(errors, &[MAIN]);
+    server.kill();
+    expect(&keyway, &[("keyway_backend_ready_links", &[MAIN], 0.0), (errors, &[MAIN], before)]);
+}
+
+#[test]
+fn a_link_is_ready_once_its_handshake_is_over() {
+    let _watch = watchdog(Duration::from_secs(60), "a slow handshake");
+    let backend = ScriptedBackend::start(|arguments| match arguments[0].as_slice() {
+        b"AUTH" => Action::Silence,
+        _ => Action::echo_key(arguments),
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())])
+        .with("password", "\"sesame\"")
+        .with("preconnect", "true")
+        .with("connect_timeout", "\"50s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    wait_until("it connects", Duration::from_secs(10), || backend.connections() == 1);
+    expect(
+        &keyway,
+        &[
+            ("keyway_backend_connecting_links", &[MAIN], 1.0),
+            ("keyway_backend_ready_links", &[MAIN], 0.0),
+            ("keyway_backend_connects_total", &[MAIN], 0.0),
+        ],
+    );
+}
+
+#[test]
+fn a_client_refused_at_a_bound_was_accepted_and_refused() {
+    let _watch = watchdog(Duration::from_secs(30), "a refused client");
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "2")
+        .with_tables("[limits]\nclients_max = 2");
+    let keyway = Keyway::start(KEYWAY, config);
+    // The harness's own look whether it is ready comes and goes.
+    expect(&keyway, &[("keyway_client_connections", &[LOCAL], 0.0)]);
+    let before = keyway.metrics().sum("keyway_client_accepted_connections_total", &[LOCAL]);
+    let mut inside: Vec<_> = (0..2).map(|_| keyway.client(0)).collect();
+    for client in &mut inside {
+        assert_eq!(client.words("PING"), Value::simple("PONG"));
+    }
+    let mut refused = keyway.client(0);
+    assert!(refused.reply().is_error());
+    expect(
+        &keyway,
+        &[
+            ("keyway_client_accepted_connections_total", &[LOCAL], before + 3.0),
+            ("keyway_pool_refused_requests_total", &[LOCAL, "fault=\"limit\""], 1.0),
+            ("keyway_client_connections", &[LOCAL], 2.0),
+        ],
+    );
+}
+
+#[test]
+fn replies_that_nobody_wants_are_not_late_and_store_requests_have_a_latency() {
+    let _watch = watchdog(Duration::from_secs(30), "silent requests, store latency");
+    let server = RedisServer::start();
+    let pools = vec![Pool::over("main", std::slice::from_ref(&server)), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut client = keyway.client(0);
+    client.send(&encode(&["CLIENT", "REPLY", "SKIP"]));
+    client.send(&encode(&["SET", "a", "1"]));
+    assert_eq!(client.words("GET a"), Value::bulk("1"));
+    let mut local = keyway.client(1);
+    for _ in 0..10 {
+        local.words("SET a 1");
+    }
+    let latency = "keyway_pool_reply_latency_seconds";
+    expect(
+        &keyway,
+        &[
+            ("keyway_backend_late_replies_total", &[MAIN], 0.0),
+            ("keyway_pool_reply_latency_seconds_count", &[LOCAL, "command=\"write\""], 10.0),
+        ],
+    );
+    let seconds = keyway.metrics().sum(&format!("{latency}_sum"), &[LOCAL, "command=\"write\""]);
+    assert!(seconds > 0.0 && seconds < 10.0, "{seconds} s for ten requests");
+    let page = http_get(keyway.admin(), "/metrics").body;
+    assert!(!page.contains("fault=\"idle\""), "clients are not closed for being idle");
+}

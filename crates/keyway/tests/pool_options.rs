@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keyway_testkit::{
     Action, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, TempDir, Value, encode,
-    wait_until, watchdog,
+    handshake_reply, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -251,4 +251,37 @@ fn unix_sockets_work_on_both_sides() {
     let (status, log) = keyway.stop(SOON);
     assert!(status.success(), "{log}");
     assert!(!ours.exists(), "the socket is removed at the end");
+}
+
+/// A queue of 20 at a server that is silent: the rest waits with its client,
+/// and goes out once half of the queue was answered.
+#[test]
+fn a_pools_own_queue_bounds_what_waits_for_a_server() {
+    let _watch = watchdog(Duration::from_secs(60), "queue of a pool");
+    const REQUESTS: usize = 100;
+    let (closed, gate) = std::sync::mpsc::channel::<()>();
+    let backend = ScriptedBackend::start(move |arguments| match handshake_reply(arguments) {
+        Some(bytes) => Action::Reply(bytes),
+        None => {
+            // Until the other end is dropped.
+            let _ = gate.recv();
+            Action::echo_key(arguments)
+        }
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())])
+        .with("queue_len_max", "20")
+        .with("timeout", "\"50s\"");
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    for nth in 0..REQUESTS {
+        client.send(&encode(&["GET", &nth.to_string()]));
+    }
+    let of = |name: &str| keyway.metrics().sum(name, &["pool=\"main\""]);
+    wait_until("the client is paused", SOON, || of("keyway_client_pauses_total") == 1.0);
+    wait_until("the queue is full", SOON, || of("keyway_backend_in_flight_requests") == 20.0);
+    assert_eq!(of("keyway_backend_requests_total"), 20.0);
+    drop(closed);
+    for nth in 0..REQUESTS {
+        assert_eq!(client.reply(), Value::bulk(nth.to_string()));
+    }
 }

@@ -162,3 +162,20 @@ fn a_link_that_is_truly_stuck_is_closed_and_made_again() {
         !reply.is_error()
     });
 }
+
+/// A server that takes the connection and never answers its handshake is told
+/// of like one that cannot be reached.
+#[test]
+fn a_handshake_that_takes_too_long_is_logged() {
+    let _watch = watchdog(Duration::from_secs(60), "a slow handshake");
+    let backend = ScriptedBackend::start(|_| Action::Silence);
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())])
+        .with("password", "\"sesame\"")
+        .with("connect_timeout", "\"100ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    assert!(keyway.client(0).words("GET a").is_error());
+    wait_until("the log says so", Duration::from_secs(10), || {
+        let log = keyway.process().log();
+        log.contains("cannot connect") && log.contains("the handshake took longer")
+    });
+}

@@ -100,13 +100,13 @@ catalogue! {
         measures "Requests taken for serving, counted when parsed; a request that is split over shards counts once."
         leaves_out "Leaves out what was refused before its command was known: keyway_pool_refused_requests_total."
     POOL_LATENCY: Histogram "keyway_pool_reply_latency_seconds" in "seconds" by [Pool Command]
-        measures "Time from a request being parsed to its reply being written into the client's output, on the clock that is read once per turn of the worker."
+        measures "Time from a request being parsed to its reply, or an error of Keyway's own, being written into the client's output, on a clock that is read once per turn of the worker. For requests answered without a backend (embedded store, PING and the like): from the start of the turn until all such requests of the turn were answered, with one more look at the clock."
         leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client."
     POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
         measures "Requests answered with an error of Keyway's own, by what went wrong."
         leaves_out "Leaves out error replies of a backend, which are passed on: keyway_backend_error_replies_total."
     POOL_REFUSED: Counter "keyway_pool_refused_requests_total" in "requests" by [Pool Fault]
-        measures "Requests refused before routing: broken frames, unknown commands, wrong arity, missing permission, bounds met."
+        measures "Requests refused before routing (client: broken frames; denied: unknown commands, wrong arity, missing permission, keys on several servers) and clients refused at once (limit)."
         leaves_out "Leaves out requests that were routed and then failed: keyway_pool_errors_total."
     CLIENT_CONNECTIONS: Gauge "keyway_client_connections" in "connections" by [Pool]
         measures "Clients connected now."
@@ -115,8 +115,8 @@ catalogue! {
         measures "Client connections accepted, including those refused at once because of a bound."
         leaves_out "Leaves out connections of the admin listener."
     CLIENT_CLOSED: Counter "keyway_client_closed_connections_total" in "connections" by [Pool Fault]
-        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit, idle, killed, drained."
-        leaves_out "Leaves out connections of the admin listener."
+        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed, drained."
+        leaves_out "Leaves out clients refused at once, which keyway_pool_refused_requests_total counts, and connections of the admin listener."
     CLIENT_RECEIVED: Counter "keyway_client_received_bytes_total" in "bytes" by [Pool]
         measures "Bytes read from clients, with the framing of their protocol."
         leaves_out "Leaves out what the kernel received and nobody has read yet, and the headers of TCP and TLS."
@@ -133,11 +133,11 @@ catalogue! {
         measures "Time from a request being queued for the backend to its reply being read whole, on the clock that is read once per turn of the worker."
         leaves_out "Leaves out requests that got no reply in time; it includes the wait behind earlier requests of the same link."
     BACKEND_ERRORS: Counter "keyway_backend_errors_total" in "errors" by [Pool Backend Fault]
-        measures "Requests and fragments that got no usable reply from the backend, by what went wrong, before any repetition."
-        leaves_out "Leaves out error replies of the server: keyway_backend_error_replies_total."
+        measures "Requests and fragments that failed because of the backend, by what went wrong: each one lost with its link, timed out, or refused at once while the backend could not be reached."
+        leaves_out "Leaves out links lost or not made while no request needed them, and error replies of the server: keyway_backend_error_replies_total."
     BACKEND_ERROR_REPLIES: Counter "keyway_backend_error_replies_total" in "replies" by [Pool Backend]
         measures "Replies of the server that were errors, such as -OOM or -WRONGTYPE."
-        leaves_out "Leaves out late replies that were skipped."
+        leaves_out "Leaves out late replies that were skipped, and replies to handshakes and health probes."
     BACKEND_SENT: Counter "keyway_backend_sent_bytes_total" in "bytes" by [Pool Backend]
         measures "Bytes the kernel took for the backend."
         leaves_out "Leaves out requests still queued: keyway_backend_unsent_bytes."
@@ -158,19 +158,19 @@ catalogue! {
         leaves_out "Leaves out links still being established: keyway_backend_connecting_links."
     BACKEND_CONNECTS: Counter "keyway_backend_connects_total" in "connects" by [Pool Backend]
         measures "Links established, handshake included."
-        leaves_out "Leaves out tries that failed: keyway_backend_errors_total and keyway_backend_ready_links show them."
+        leaves_out "Leaves out tries that failed: the log tells of them."
     BACKEND_RECONNECTS: Counter "keyway_backend_reconnects_total" in "reconnects" by [Pool Backend]
         measures "Links established in place of one that had been lost; each is also a connect."
         leaves_out "Leaves out tries that failed."
     BACKEND_LATE: Counter "keyway_backend_late_replies_total" in "replies" by [Pool Backend]
         measures "Replies that came after their request had timed out, and were skipped."
-        leaves_out "Leaves out replies that never came before their link was closed."
+        leaves_out "Leaves out replies that never came before their link was closed, and those that a client asked not to see (CLIENT REPLY)."
     BACKEND_EJECTIONS: Counter "keyway_backend_ejections_total" in "ejections" by [Pool Backend]
-        measures "Times a worker took the backend out of use; each worker counts its own."
+        measures "Times the backend was taken out of use, for all workers at once."
         leaves_out "Leaves out single failures that ejected nothing."
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
-        measures "The worst any worker finds the backend: 0 healthy, 1 failing but in use, 2 ejected, 3 quarantined."
-        leaves_out "Leaves out how many workers find it so."
+        measures "How usable the process finds the backend: 0 healthy, 1 failing but in use, 2 ejected, 3 quarantined. All workers share the finding."
+        leaves_out "Leaves out other processes over the same backend."
     WORKER_TURNS: Counter "keyway_worker_turns_total" in "turns" by [Worker]
         measures "Turns of the worker's loop."
         leaves_out ""
@@ -181,8 +181,8 @@ catalogue! {
         measures "Requests parsed in one turn of the loop."
         leaves_out "Leaves out turns that parsed none."
     WORKER_WAKEUPS: Counter "keyway_worker_wakeups_total" in "wakeups" by [Worker]
-        measures "Polls that had to wait for an event, so that the worker slept and was woken."
-        leaves_out "Leaves out polls that returned at once."
+        measures "Polls that waited at least 5 microseconds for an event, so that the worker slept and was woken."
+        leaves_out "Leaves out polls that returned at once with what was there already."
     WORKER_RECV_CALLS: Counter "keyway_worker_recv_calls_total" in "calls" by [Worker]
         measures "System calls made to read from sockets."
         leaves_out "Leaves out accept calls."

@@ -23,6 +23,22 @@ pub(crate) const FAULTS: [Fault; 11] = [
     Fault::Limit(LimitFault::Clients),
 ];
 
+/// The faults of requests refused before routing.
+pub(crate) const REFUSALS: [Fault; 3] =
+    [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
+
+/// The faults of requests that were taken for serving.
+pub(crate) const REQUEST_FAULTS: [Fault; 8] = [
+    Fault::Unrouted,
+    backend_fault(BackendFault::Connect),
+    backend_fault(BackendFault::Timeout),
+    backend_fault(BackendFault::Closed),
+    backend_fault(BackendFault::Protocol),
+    backend_fault(BackendFault::Handshake),
+    backend_fault(BackendFault::NotReady),
+    backend_fault(BackendFault::Reply(ReplyBound::Len)),
+];
+
 pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
     BackendFault::Connect,
     BackendFault::Timeout,
@@ -100,8 +116,6 @@ pub enum CloseReason {
     Client,
     /// The client met a bound, such as undelivered replies.
     Limit,
-    /// Nothing came for the pool's idle time.
-    Idle,
     /// An operator closed it (CLIENT KILL).
     Killed,
     /// We are shutting down.
@@ -109,12 +123,11 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [CloseReason; 7] = [
+    pub(crate) const ALL: [CloseReason; 6] = [
         CloseReason::Left,
         CloseReason::Reset,
         CloseReason::Client,
         CloseReason::Limit,
-        CloseReason::Idle,
         CloseReason::Killed,
         CloseReason::Drained,
     ];
@@ -126,7 +139,6 @@ impl CloseReason {
             CloseReason::Reset => "reset",
             CloseReason::Client => "client",
             CloseReason::Limit => "limit",
-            CloseReason::Idle => "idle",
             CloseReason::Killed => "killed",
             CloseReason::Drained => "drained",
         }
@@ -266,7 +278,7 @@ impl BackendCells {
         }
     }
 
-    /// States how usable this worker finds the backend.
+    /// States how usable the backend is found.
     pub fn set_health(&self, level: HealthLevel) {
         self.health.set(level as u64);
     }

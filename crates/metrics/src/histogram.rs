@@ -52,9 +52,9 @@ impl Buckets {
     }
 
     #[inline]
-    fn record(&self, step: u64, amount: u64) {
-        self.counts[bucket_of(step.min(STEP_MAX))].add(1);
-        self.sum.add(amount);
+    fn record(&self, step: u64, amount: u64, count: u64) {
+        self.counts[bucket_of(step.min(STEP_MAX))].add(count);
+        self.sum.add(amount.saturating_mul(count));
     }
 }
 
@@ -70,12 +70,18 @@ impl LatencyHistogram {
     /// Records the time from `start` to `end`; zero when they are reversed.
     #[inline]
     pub fn record(&self, start: Time, end: Time) {
+        self.record_many(start, end, 1);
+    }
+
+    /// Records the same time for `count` occurrences.
+    #[inline]
+    pub fn record_many(&self, start: Time, end: Time, count: u64) {
         let nanos = end.0.saturating_sub(start.0);
         // One below, so that exactly 1 ms still counts as `le` 1 ms.
         const STEPS: u64 = STEPS_PER_SECOND / 64_000;
         const NANOS: u64 = NANOS_PER_SECOND / 64_000;
         let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
-        self.0.record(clamped * STEPS / NANOS, nanos);
+        self.0.record(clamped * STEPS / NANOS, nanos, count);
     }
 }
 
@@ -91,7 +97,7 @@ impl SizeHistogram {
     /// Records one occurrence of `size`.
     #[inline]
     pub fn record(&self, size: u64) {
-        self.0.record(size.saturating_sub(1), size);
+        self.0.record(size.saturating_sub(1), size, 1);
     }
 }
 

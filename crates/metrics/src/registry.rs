@@ -113,9 +113,9 @@ pub struct BackendTotals {
     pub in_flight: u64,
     /// Links that take requests now.
     pub links_ready: u64,
-    /// Times it was taken out of use, over all workers.
+    /// Times it was taken out of use.
     pub ejections: u64,
-    /// The worst any worker finds it.
+    /// How usable it is found.
     pub health: HealthLevel,
 }
 
@@ -299,6 +299,14 @@ impl Registry {
             }
         };
         (0..self.layout.pools[pool].backends.len()).map(total).collect()
+    }
+
+    /// Clients of the pool at index `pool` connected now, over all workers.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn clients_connected(&self, pool: usize) -> u64 {
+        self.cells().map(|cells| cells.pools[pool].clients.connected.get()).sum()
     }
 
     /// Workers running now.

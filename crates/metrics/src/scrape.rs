@@ -2,7 +2,8 @@
 
 use crate::catalogue::{self as c, Metric};
 use crate::cells::{
-    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, FAULTS, TurnCells, backend_fault,
+    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, REFUSALS, REQUEST_FAULTS, TurnCells,
+    backend_fault,
 };
 use crate::exposition::family;
 use crate::histogram::Snapshot;
@@ -106,14 +107,14 @@ impl Registry {
         });
         let mut errors = family(out, &c::POOL_ERRORS);
         self.each_class(|at, (pool, class)| {
-            for fault in FAULTS {
+            for fault in REQUEST_FAULTS {
                 let sum: u64 = of(at).map(|cells| cells.errors.of(fault).get()).sum();
                 errors.sample(&[pool, class, fault.label()], sum);
             }
         });
         let mut refused = family(out, &c::POOL_REFUSED);
         self.each_pool(|pool, name| {
-            for fault in FAULTS {
+            for fault in REFUSALS {
                 let of_fault = self.cells().map(|cells| cells.pools[pool].refused.of(fault).get());
                 refused.sample(&[name, fault.label()], of_fault.sum::<u64>());
             }

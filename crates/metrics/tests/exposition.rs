@@ -167,7 +167,7 @@ fn values_are_summed_over_workers_and_health_is_the_worst() {
     for cells in [&first, &second] {
         let pool = cells.pool(1);
         pool.clients.connected.raise(2);
-        pool.clients.closed.of(CloseReason::Idle).add(1);
+        pool.clients.closed.of(CloseReason::Killed).add(1);
         pool.backend(0).in_flight.raise(3);
         let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
         pool.class(1).errors.of(fault).add(1);
@@ -191,7 +191,7 @@ fn values_are_summed_over_workers_and_health_is_the_worst() {
     assert_eq!(value(&registry, "keyway_pool_errors_total", &of_write), 2.0);
     let of_alpha = [timeout[0], timeout[1], ("backend", "alpha")];
     assert_eq!(value(&registry, "keyway_backend_errors_total", &of_alpha), 2.0);
-    let idle = [("pool", "sessions"), ("fault", "idle")];
+    let idle = [("pool", "sessions"), ("fault", "killed")];
     assert_eq!(value(&registry, "keyway_client_closed_connections_total", &idle), 2.0);
 
     let totals = registry.pool_totals(1);

@@ -21,6 +21,10 @@ const READ_LEN: usize = 64 << 10;
 /// Events one `epoll_wait` may bring; the rest come with the next.
 const EVENTS_MAX: usize = 512;
 
+/// A poll that took as many nanoseconds has slept: with events at hand it takes
+/// one or two microseconds, and falling asleep and waking alone takes more.
+const SLEPT_FROM: u64 = 5_000;
+
 /// Topmost bits of a token mark what is the driver's own.
 const OWN: u64 = 1 << 63;
 const OWN_LISTENER: u64 = OWN | 1 << 62;
@@ -41,6 +45,8 @@ pub struct EpollIo {
     read_buf: Box<[u8]>,
     listeners: Vec<Listener>,
     connecting: Vec<Option<Connecting>>,
+    /// Whose host names are being looked up.
+    resolving: Vec<Token>,
     resolver: Option<Resolver>,
     mail_fd: OwnedFd,
     /// Outcomes known already when `connect` returned; told at the next poll.
@@ -68,6 +74,7 @@ impl EpollIo {
             read_buf: vec![0; READ_LEN].into_boxed_slice(),
             listeners,
             connecting: Vec::new(),
+            resolving: Vec::new(),
             resolver: None,
             mail_fd,
             early: Vec::new(),
@@ -83,7 +90,11 @@ impl EpollIo {
             }
             self.resolver = Some(resolver);
         }
-        self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token))
+        let asked = self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token));
+        if asked {
+            self.resolving.push(token);
+        }
+        asked
     }
 
     fn start_connecting(&mut self, target: &Target, token: Token) {
@@ -145,6 +156,11 @@ impl EpollIo {
             let Some(resolver) = &self.resolver else { return };
             drain_eventfd(resolver.wake_fd());
             let Some(Answer { token, addr }) = resolver.take() else { return };
+            let Some(place) = self.resolving.iter().position(|&waiting| waiting == token) else {
+                // Given up in the meantime.
+                continue;
+            };
+            self.resolving.swap_remove(place);
             match addr {
                 Some(addr) => self.start_connecting(&Target::Tcp(addr), token),
                 None => {
@@ -176,6 +192,17 @@ impl EpollIo {
             self.resolved();
         }
     }
+}
+
+/// Has the kernel ask a silent peer whether it is still there.
+fn keep_alive(socket: &OwnedFd, silence: Duration) -> Result<(), Errno> {
+    use rustix::net::sockopt;
+    // The kernel counts in whole seconds, from 1.
+    let seconds = (silence.as_secs() + u64::from(silence.subsec_nanos() > 0)).max(1);
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1)))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    sockopt::set_socket_keepalive(socket, true)
 }
 
 enum Target {
@@ -233,6 +260,7 @@ impl Io for EpollIo {
             tv_sec: wait.as_secs().min(1 << 30) as i64,
             tv_nsec: i64::from(wait.subsec_nanos()),
         });
+        let start = (wait != Some(Duration::ZERO)).then(|| clock_gettime(ClockId::Monotonic));
         self.ready.clear();
         let spare = rustix::buffer::spare_capacity(&mut self.ready);
         match epoll::wait(&self.epoll, spare, timeout.as_ref()) {
@@ -240,13 +268,17 @@ impl Io for EpollIo {
             // Any other error means a descriptor we own is not what we think.
             Err(error) => panic!("epoll_wait failed: {error}"),
         }
+        // The kernel does not say whether it put us to sleep.
+        let slept = start.is_some_and(|start| {
+            nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(nanos(start)) >= SLEPT_FROM
+        });
         let mut ready = std::mem::take(&mut self.ready);
         for event in ready.drain(..) {
             self.translate(event, events);
         }
         self.ready = ready;
         events.append(&mut self.early);
-        wait != Some(Duration::ZERO)
+        slept
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
@@ -257,17 +289,28 @@ impl Io for EpollIo {
         loop {
             let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
                 Ok(accepted) => accepted,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                // The last three are told of a connection that broke while it
+                // waited.
+                Err(
+                    Errno::INTR
+                    | Errno::CONNABORTED
+                    | Errno::PROTO
+                    | Errno::NETUNREACH
+                    | Errno::HOSTUNREACH,
+                ) => continue,
                 Err(Errno::AGAIN) => return Accept::Empty,
-                Err(_) => return Accept::Exhausted,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Accept::Exhausted;
+                }
+                Err(error) => return Accept::Failed(error.to_string()),
             };
             let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
                 Some(addr) if listener.is_tcp() => {
                     // A client that is gone already is found out at its first
                     // read.
                     let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-                    if listener.tcp_keepalive() {
-                        let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+                    if let Some(silence) = listener.tcp_keepalive() {
+                        let _ = keep_alive(&socket, silence);
                     }
                     Peer::Tcp(addr)
                 }
@@ -314,6 +357,16 @@ impl Io for EpollIo {
         self.early.push(Event::ConnectFailed { token, fault });
     }
 
+    fn cancel_connect(&mut self, token: Token) {
+        self.resolving.retain(|&waiting| waiting != token);
+        for place in &mut self.connecting {
+            if place.as_ref().is_some_and(|connecting| connecting.token == token) {
+                // Closes its socket.
+                *place = None;
+            }
+        }
+    }
+
     #[inline]
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
         loop {
@@ -353,5 +406,96 @@ impl Io for EpollIo {
         // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
         // gives it up here.
         drop(unsafe { OwnedFd::from_raw_fd(socket.0) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ListenerOptions;
+    use rustix::net::sockopt;
+    use std::net::TcpStream;
+
+    /// A driver with one listener, and where that listens.
+    fn listening(tcp_keepalive: Option<Duration>) -> (EpollIo, SocketAddr) {
+        let options = ListenerOptions {
+            address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
+            backlog: 16,
+            unix_mode: None,
+            tcp_keepalive,
+        };
+        let listener = Listener::bind(&options).expect("a free port");
+        let addr = listener.local_addr().expect("TCP has an address");
+        let mailbox = Mailbox::<()>::new(1).expect("a descriptor");
+        (EpollIo::new(vec![listener], &mailbox).expect("a descriptor"), addr)
+    }
+
+    fn wait_for_events(io: &mut EpollIo) -> Vec<Event> {
+        let mut events = Vec::new();
+        io.poll(Some(Duration::from_secs(10)), &mut events);
+        assert!(!events.is_empty(), "nothing happened in 10 s");
+        events
+    }
+
+    #[test]
+    fn a_poll_slept_only_if_it_had_to_wait() {
+        let (mut io, addr) = listening(None);
+        let mut events = Vec::new();
+        assert!(io.poll(Some(Duration::from_millis(1)), &mut events), "nothing happened");
+        assert!(!io.poll(Some(Duration::ZERO), &mut events), "it was not to wait");
+        let _client = TcpStream::connect(addr).expect("it listens");
+        // Now and then the machine takes its time over a call that need not
+        // wait.
+        let slept = (0..100).filter(|_| io.poll(None, &mut events)).count();
+        assert!(slept < 50, "slept {slept} times in 100, with a client waiting");
+    }
+
+    #[test]
+    fn a_connection_given_up_leaves_nothing_behind() {
+        let (mut io, addr) = listening(None);
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: addr.port() };
+        let name = Address::Tcp { host: "localhost".to_owned(), port: addr.port() };
+        for (given_up, address) in [(Token(1), address.clone()), (Token(2), name)] {
+            io.connect(&address, given_up);
+            io.cancel_connect(given_up);
+            assert!(io.connecting.iter().all(Option::is_none), "its socket is closed");
+            assert!(io.resolving.is_empty());
+        }
+        io.connect(&address, Token(3));
+        let mut told = Vec::new();
+        while !told.iter().any(|event| matches!(event, Event::Connected { .. })) {
+            told.extend(wait_for_events(&mut io));
+        }
+        let about_others = |event: &Event| match event {
+            Event::Connected { token, .. } | Event::ConnectFailed { token, .. } => token.0 != 3,
+            _ => false,
+        };
+        assert!(!told.iter().any(about_others), "{told:?}");
+    }
+
+    #[test]
+    fn accepted_connections_are_kept_alive_as_asked() {
+        let cases = [
+            (Some(300_000), Some((300, 100))),
+            (Some(60_000), Some((60, 20))),
+            (Some(1_500), Some((2, 1))),
+            (None, None),
+        ];
+        for (silence, expected) in cases {
+            let (mut io, addr) = listening(silence.map(Duration::from_millis));
+            let _client = TcpStream::connect(addr).expect("it listens");
+            wait_for_events(&mut io);
+            let Accept::Client { socket, .. } = io.accept(ListenerIndex(0)) else {
+                panic!("a client waits");
+            };
+            let fd = borrow(&socket);
+            let asked = sockopt::socket_keepalive(fd).unwrap().then(|| {
+                let idle = sockopt::tcp_keepidle(fd).unwrap().as_secs();
+                assert_eq!(sockopt::tcp_keepcnt(fd).unwrap(), 3);
+                (idle, sockopt::tcp_keepintvl(fd).unwrap().as_secs())
+            });
+            assert_eq!(asked, expected, "{silence:?}");
+            io.close(socket);
+        }
     }
 }

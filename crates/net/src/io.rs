@@ -123,6 +123,9 @@ pub enum Accept {
     /// Out of file descriptors or memory: clients wait in the backlog. Ask
     /// again after a pause.
     Exhausted,
+    /// The system refuses for the reason given, one it seldom has. Ask again
+    /// after a pause.
+    Failed(String),
 }
 
 /// All that a worker can do to the outside world, and its only clock. One
@@ -154,6 +157,11 @@ pub trait Io {
     /// Begins a connection; ends in `Connected` or `ConnectFailed` with the
     /// same token. A host name is resolved anew each time.
     fn connect(&mut self, address: &Address, token: Token);
+
+    /// Gives up a connection that [`Io::connect`] began: nothing is left of it
+    /// in the system. What is known of it already may still be told; a socket
+    /// that comes with it is the worker's to close.
+    fn cancel_connect(&mut self, token: Token);
 
     /// Reads what has arrived, up to the size of the shared read buffer.
     fn recv(&mut self, socket: Socket) -> Recv<'_>;

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// How to listen.
 #[derive(Clone, Debug)]
@@ -16,8 +17,10 @@ pub struct ListenerOptions {
     pub backlog: u32,
     /// Permission bits of a unix socket's file.
     pub unix_mode: Option<u32>,
-    /// Whether accepted TCP connections send keep-alive probes.
-    pub tcp_keepalive: bool,
+    /// Silence after which accepted TCP connections send keep-alive probes;
+    /// none with `None`. Three probes, a third of that apart, go unanswered
+    /// before the connection counts as broken.
+    pub tcp_keepalive: Option<Duration>,
 }
 
 /// A listening socket. On TCP several workers listen on the same port, and the
@@ -99,7 +102,7 @@ impl Listener {
         matches!(self.options.address, Address::Tcp { .. })
     }
 
-    pub(crate) fn tcp_keepalive(&self) -> bool {
+    pub(crate) fn tcp_keepalive(&self) -> Option<Duration> {
         self.options.tcp_keepalive
     }
 }

@@ -98,7 +98,13 @@ impl Scenario {
         let calm = options.is_defective() || random.percent(15);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
-        let pools = pools(&mut random, calm, options);
+        let mut pools = pools(&mut random, calm, options);
+        for pool in &mut pools {
+            if let PoolKind::Sharded(sharded) = &mut pool.kind {
+                sharded.link_in_flight_max = limits.link_in_flight_max;
+                sharded.link_output_len_max = limits.link_output_len_max;
+            }
+        }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
         let workers = if options.is_defective() || random.percent(70) { 1 } else { 2 };

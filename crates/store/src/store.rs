@@ -209,6 +209,7 @@ impl Store {
     /// calling share the work. Whether there is more to do at once: the worker
     /// should then call again after its next turn, or a mass expiry is
     /// reclaimed at no more than some thousand items per call.
+    #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
         let turn = Turn { database: 0, now_millis: clock.unix_millis() };
         let second = (turn.now_millis / 1000) as u32;

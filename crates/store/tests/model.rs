@@ -191,7 +191,7 @@ proptest! {
             }
             model.drop_expired();
             if let Op::Tick = op {
-                store.tick(common::clock_at(model.now));
+                let _ = store.tick(common::clock_at(model.now));
             }
             let (words, expected) = model.apply(op);
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();

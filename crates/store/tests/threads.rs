@@ -34,7 +34,7 @@ fn no_increment_is_lost_and_pairs_are_never_seen_half_set() {
                     if round == 0 && thread == 0 {
                         run(store, START, "set ball:0 x");
                     }
-                    store.tick(clock_at(START));
+                    let _ = store.tick(clock_at(START));
                 }
             });
         }
@@ -81,7 +81,7 @@ fn under_eviction_expiry_and_flushes_a_value_is_always_one_that_was_set() {
                         assert!(value.iter().all(|byte| *byte == value[0]), "{value:?}");
                     }
                     if random.once_in(20) {
-                        store.tick(clock_at(now));
+                        let _ = store.tick(clock_at(now));
                     }
                 }
             });

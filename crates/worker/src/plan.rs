@@ -63,7 +63,7 @@ pub struct PoolPlan {
     pub name: String,
     /// Databases a client may select.
     pub databases: u32,
-    /// Clients at once, per worker; 0 for no bound but [`Limits::clients_max`].
+    /// Clients at once, over all workers; 0 for no bound but [`Limits::clients_max`].
     pub clients_max: u32,
     /// What serves it.
     pub kind: PoolKind,
@@ -103,6 +103,8 @@ impl PoolKind {
             connect_timeout: pool.connect_timeout,
             backoff_min: pool.reconnect_min,
             backoff_max: pool.reconnect_max,
+            in_flight_max: pool.link_in_flight_max,
+            output_len_max: pool.link_output_len_max,
         });
         PoolKind::Sharded { pool, addresses, options }
     }

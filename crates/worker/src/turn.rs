@@ -13,7 +13,7 @@ use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket, Token};
 use keyway_proxy::local::ClientEntry;
-use keyway_proxy::{Identity, Session, write_fault};
+use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LINK: u64 = 1 << 62;
 /// Clients accepted in one turn before those connected get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Pause after the system had no descriptor left for a waiting client.
+/// Pause after the system could not hand over a waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Between two rounds of upkeep: expiry, health, gauges.
@@ -66,6 +66,8 @@ pub struct Worker<I: Io> {
     dead_links: Vec<(LinkIndex, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
+    /// The stores have more to tidy than one turn should do.
+    tick_again: bool,
     /// When a stopping worker gives up waiting.
     drain_deadline: Option<Time>,
 }
@@ -96,6 +98,7 @@ impl<I: Io> Worker<I> {
             dead_links: Vec::new(),
             accept_paused_until: None,
             next_upkeep: Time(0),
+            tick_again: false,
             drain_deadline: None,
         }
     }
@@ -128,6 +131,12 @@ impl<I: Io> Worker<I> {
         }
         self.read_again();
         self.resume();
+        if self.core.plane.has_served {
+            // The one other look at the clock: with the turn's own, all of
+            // them would have taken no time.
+            let now = self.io.clock().now;
+            self.core.record_served(now);
+        }
         self.handle_timeouts();
         self.start_connecting();
         self.flush_links();
@@ -163,7 +172,8 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
-            || !plane.connects.is_empty();
+            || !plane.connects.is_empty()
+            || self.tick_again;
         if work {
             return Some(Duration::ZERO);
         }
@@ -226,19 +236,28 @@ impl<I: Io> Worker<I> {
                         "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
                          clients_max"
                     );
-                    self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
-                    self.io.pause_accepting(true);
-                    return;
+                    return self.pause_accepting();
+                }
+                Accept::Failed(reason) => {
+                    tracing::warn!("a waiting client cannot be accepted: {reason}");
+                    return self.pause_accepting();
                 }
             }
         }
     }
 
+    fn pause_accepting(&mut self) {
+        self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
+        self.io.pause_accepting(true);
+    }
+
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
         let pool = &self.plan.pools[place.pool as usize];
-        let in_pool = self.core.plane.cells.pool(place.pool as usize).clients.connected.get();
-        let all = self.core.sessions.len() as u64;
+        let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
+        clients.accepted.add(1);
+        let in_pool = self.core.plane.cells.registry().clients_connected(place.pool as usize);
+        let all = self.plan.clients.len() as u64;
         let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
             let mut out = Vec::new();
@@ -265,7 +284,6 @@ impl<I: Io> Worker<I> {
             database: 0,
         };
         self.plan.clients.insert(id, entry);
-        self.core.plane.cells.pool(place.pool as usize).clients.accepted.add(1);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
     }
 
@@ -284,8 +302,18 @@ impl<I: Io> Worker<I> {
             // Bytes may have come before the socket was watched.
             self.rereads.push(key);
         } else {
-            self.close_client(key, CloseReason::Reset);
+            return self.close_client(key, CloseReason::Reset);
         }
+        if self.drain_deadline.is_some() {
+            // It was on its way here when the others were told to end.
+            self.end_client(key);
+        }
+    }
+
+    /// Answers what a client has sent by now, and no more.
+    fn end_client(&mut self, key: Key<Session>) {
+        self.read_client(key, true);
+        self.core.on_client_end(key);
     }
 
     fn client(&self, key: Key<Session>) -> Option<Client> {
@@ -367,6 +395,10 @@ impl<I: Io> Worker<I> {
     }
 
     fn lose_link(&mut self, index: LinkIndex, fault: BackendFault) {
+        let slot = &self.core.links[index];
+        if matches!(slot.link.state(), LinkState::Connecting { .. }) {
+            self.io.cancel_connect(link_token(index, slot.generation));
+        }
         if let Some(socket) = self.core.on_link_lost(index, fault) {
             self.io.close(socket);
         }
@@ -425,14 +457,17 @@ impl<I: Io> Worker<I> {
             }
             self.dead_links = dead;
         }
-        if now >= self.next_upkeep {
+        let is_due = now >= self.next_upkeep;
+        if is_due || self.tick_again {
+            self.tick_again = self.core.tick();
+        }
+        if is_due {
             self.next_upkeep = now + UPKEEP_EVERY;
             self.upkeep(now);
         }
     }
 
     fn upkeep(&mut self, now: Time) {
-        self.core.tick();
         self.core.tend_health();
         self.core.publish_gauges();
         self.core.trim();
@@ -562,9 +597,7 @@ impl<I: Io> Worker<I> {
         self.io.stop_listening();
         self.drain_deadline = Some(self.core.clock().now + self.plan.drain_timeout);
         for key in self.core.sessions.keys() {
-            // What has arrived by now counts as received.
-            self.read_client(key, true);
-            self.core.on_client_end(key);
+            self.end_client(key);
         }
     }
 
@@ -624,4 +657,70 @@ impl<I: Io> Worker<I> {
 
 fn link_token(index: LinkIndex, generation: u32) -> Token {
     Token(LINK | u64::from(generation) << 32 | index as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Clock;
+    use keyway_net::Address;
+
+    /// Sockets on which nothing ever comes; mail is at hand once.
+    #[derive(Default)]
+    struct Silence {
+        has_mail: bool,
+        closed: Vec<Socket>,
+    }
+
+    impl Io for Silence {
+        fn clock(&mut self) -> Clock {
+            Clock::default()
+        }
+        fn poll(&mut self, _wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+            if std::mem::take(&mut self.has_mail) {
+                events.push(Event::Mail);
+            }
+            false
+        }
+        fn accept(&mut self, _listener: ListenerIndex) -> Accept {
+            Accept::Empty
+        }
+        fn pause_accepting(&mut self, _paused: bool) {}
+        fn stop_listening(&mut self) {}
+        fn watch(&mut self, _socket: Socket, _token: Token) -> bool {
+            true
+        }
+        fn connect(&mut self, _address: &Address, _token: Token) {}
+        fn cancel_connect(&mut self, _token: Token) {}
+        fn recv(&mut self, _socket: Socket) -> Recv<'_> {
+            Recv::Empty
+        }
+        fn send(&mut self, _socket: Socket, bytes: &[u8]) -> Send {
+            Send::Taken(bytes.len())
+        }
+        fn release(&mut self, _socket: Socket) {}
+        fn close(&mut self, socket: Socket) {
+            self.closed.push(socket);
+        }
+    }
+
+    #[test]
+    fn a_client_adopted_by_a_draining_worker_does_not_hold_it_up() {
+        let (plan, cells) = crate::core::tests::plan_with(|_| ());
+        let mailbox = Mailbox::new(4).unwrap();
+        let mailer = mailbox.mailer();
+        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
+        let adopted = Adopted {
+            socket: Socket(7),
+            peer: Peer::Unix,
+            pool: 0,
+            listener: 0,
+            identity: Identity::new(1, true, Time(0)),
+        };
+        assert!(mailer.post(Mail::Drain).is_ok());
+        assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        worker.io_mut().has_mail = true;
+        assert!(!worker.turn(true), "there is no further turn");
+        assert_eq!(worker.io_mut().closed, [Socket(7)]);
+    }
 }

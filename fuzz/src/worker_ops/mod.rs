@@ -340,7 +340,9 @@ fn pool(choices: &mut Choices) -> ShardedPool {
     }
 }
 
-fn plan(pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
+fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
+    pool.link_in_flight_max = limits.link_in_flight_max;
+    pool.link_output_len_max = limits.link_output_len_max;
     let store = Store::new(StoreConfig {
         memory_max: 1 << 20,
         policy: EvictionPolicy::default(),

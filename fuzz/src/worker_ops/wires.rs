@@ -225,6 +225,10 @@ impl Io for Wires {
         self.connects.push_back(Asked { server: usize::from(*port) - 1, token });
     }
 
+    fn cancel_connect(&mut self, token: Token) {
+        self.connects.retain(|asked| asked.token != token);
+    }
+
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
         let (read_len_max, tells_drained) = (self.read_len_max, self.tells_drained);
         let wire = self.of(socket);

@@ -31,7 +31,9 @@ pub enum Owner {
     },
     /// The worker itself.
     Internal(Internal),
-    /// Nobody any more: the reply is skipped.
+    /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`).
+    Unheard,
+    /// Nobody any more: the reply is late, and skipped.
     None,
 }
 

@@ -41,6 +41,10 @@ pub struct LinkOptions {
     pub backoff_min: Duration,
     /// Longest pause after failed connections.
     pub backoff_max: Duration,
+    /// Requests in flight from which a link takes no other.
+    pub in_flight_max: u32,
+    /// Unsent bytes from which a link takes no other request.
+    pub output_len_max: u32,
 }
 
 /// Where a link is in its life.
@@ -203,16 +207,16 @@ impl Link {
 
     /// Whether it takes another request; if not, clients that need it wait.
     #[inline]
-    pub fn has_room(&self, limits: &Limits) -> bool {
-        self.fifo.len() < limits.link_in_flight_max as usize
-            && self.output.len() < limits.link_output_len_max as usize
+    pub fn has_room(&self, options: &LinkOptions) -> bool {
+        self.fifo.len() < options.in_flight_max as usize
+            && self.output.len() < options.output_len_max as usize
     }
 
     /// Whether it has drained far enough to let waiting clients go on: well
     /// below the bound, so that they do not stop again at once.
-    pub fn has_drained(&self, limits: &Limits) -> bool {
-        self.fifo.len() <= limits.link_in_flight_max as usize / 2
-            && self.output.len() <= limits.link_output_len_max as usize / 2
+    pub fn has_drained(&self, options: &LinkOptions) -> bool {
+        self.fifo.len() <= options.in_flight_max as usize / 2
+            && self.output.len() <= options.output_len_max as usize / 2
     }
 
     /// Whether a connection must be made for the requests that wait.
@@ -687,6 +691,8 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
+            in_flight_max: 64 << 10,
+            output_len_max: 16 << 20,
         }
     }
 

@@ -3,13 +3,12 @@ use super::pools::PoolState;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{Busy, Owner, ReplyMode, Session, write_crossslot, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
-use keyway_topology::FailureReason;
 use std::sync::Arc;
 
 impl Plane {
@@ -46,6 +45,7 @@ impl Plane {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let context = Context { database: session.identity.database, clock: self.clock };
                 self.count(session, &request);
+                self.note_served(session.pool, request.command.class as u8);
                 self.answer(session, busy, |out| store.execute(&request, context, out));
                 Step::Started
             }
@@ -97,15 +97,16 @@ impl Plane {
         index: LinkIndex,
     ) -> Step {
         let slot = &mut links[index];
-        if !slot.link.has_room(&self.plan.limits) {
+        if !slot.link.has_room(self.link_options(slot.pool)) {
             return Step::Full(index);
         }
         self.count(session, request);
         if slot.link.is_down(self.clock.now) {
-            self.note_failure(index, slot, FailureReason::Connect);
+            self.note_refused(index, slot);
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             let backend = self.describe_backend(slot.pool, slot.backend);
             self.count_fault(session.pool, request.command.class as u8, fault);
+            self.note_served(session.pool, request.command.class as u8);
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
             return Step::Started;
         }
@@ -114,7 +115,7 @@ impl Plane {
         slot.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Owner::None,
+            true => Owner::Unheard,
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
@@ -160,6 +161,7 @@ impl Plane {
         request: &Request,
     ) {
         self.count(session, request);
+        self.note_served(session.pool, request.command.class as u8);
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
             let text = format!(
@@ -288,6 +290,7 @@ impl Plane {
     ) {
         self.count(session, request);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
+        self.note_served(session.pool, request.command.class as u8);
         self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
     }
 
@@ -295,6 +298,14 @@ impl Plane {
     pub(super) fn count(&self, session: &Session, request: &Request) {
         let class = self.cells.pool(session.pool as usize).class(request.command.class as usize);
         class.requests.add(1);
+    }
+
+    /// Notes that a request was answered without asking a server; its latency
+    /// is recorded with those of its turn.
+    #[inline]
+    fn note_served(&mut self, pool: u16, class: u8) {
+        self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
+        self.has_served = true;
     }
 
     #[cold]

@@ -2,13 +2,14 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, ReplyBound, Sent};
+use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::reply;
 use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -45,6 +46,7 @@ impl Core {
         let options = self.options(index);
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
+        slot.is_starved = false;
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -58,21 +60,19 @@ impl Core {
         slot.is_connecting = false;
         slot.socket = Some(socket);
         slot.link.on_connected(&options, self.plane.clock.now);
-        let Core { links, plane, .. } = self;
+        let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         plane.note_deadline(slot.link.deadline(&options));
-        let cells = plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        cells.links_connecting.lower(1);
-        cells.links_ready.raise(1);
-        match slot.was_connected {
-            false => cells.connects.add(1),
-            true => cells.reconnects.add(1),
+        if slot.link.state() == LinkState::Ready {
+            plane.note_established(slot);
         }
-        slot.was_connected = true;
         if slot.rejoining.is_some() {
             plane.send_probe(slot);
         }
         plane.mark_link_dirty(index, slot);
+        // What sessions wait behind may have expired by now: there may be
+        // nothing to send whose sending would let them go on.
+        release_waiting(sessions, plane, slot);
     }
 
     /// A connection could not be made.
@@ -83,6 +83,7 @@ impl Core {
             tracing::warn!(backend, reason = fault.text(), "cannot connect; trying again");
         }
         self.links[index].failures_logged += 1;
+        self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
 
@@ -143,7 +144,7 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let (mut expired, mut probe_expired) = (0u32, false);
+            let (mut expired, mut probe_expired) = (false, false);
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
@@ -154,18 +155,15 @@ impl Core {
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), exchange, fault);
-                expired += 1;
+                expired = true;
             });
-            if expired > 0 {
-                let cells = plane.cells.pool(pool as usize).backend(backend as usize);
-                cells.errors.of(BackendFault::Timeout).add(u64::from(expired));
-                for _ in 0..expired {
-                    plane.note_failure(index, slot, FailureReason::Timeout);
-                }
+            if expired {
+                plane.note_silence(index, slot, options.timeout);
             }
             if probe_expired {
                 plane.on_rejoin_failed(slot, FailureReason::Timeout);
             }
+            release_waiting(sessions, plane, slot);
             match outcome {
                 Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
                 Err(fault) => dead.push((index, fault)),
@@ -223,11 +221,7 @@ impl Core {
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
-        let pool = self.links[index].pool as usize;
-        let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[pool].kind else {
-            unreachable!("only sharded pools have links");
-        };
-        Arc::clone(options)
+        Arc::clone(self.plane.link_options(self.links[index].pool))
     }
 }
 
@@ -262,12 +256,34 @@ fn health_level(state: HealthState) -> HealthLevel {
 }
 
 impl Plane {
+    /// How links of a pool connect and wait.
+    #[inline]
+    pub(super) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[pool as usize].kind else {
+            unreachable!("only sharded pools have links");
+        };
+        options
+    }
+
     #[inline]
     pub(super) fn note_success(&mut self, slot: &mut LinkSlot) {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
         slot.failures_logged = 0;
+        slot.silent_since = None;
+    }
+
+    /// Requests have expired on a link. However many they are, the server
+    /// failed once: one stall is no row of failures. It fails again once it has
+    /// been silent for another `timeout`.
+    #[cold]
+    fn note_silence(&mut self, index: LinkIndex, slot: &mut LinkSlot, timeout: Option<Duration>) {
+        let is_due = |since: Time| self.clock.now >= since + timeout.unwrap_or_default();
+        if slot.silent_since.is_none_or(is_due) {
+            slot.silent_since = Some(self.clock.now);
+            self.note_failure(index, slot, FailureReason::Timeout);
+        }
     }
 
     #[cold]
@@ -277,7 +293,8 @@ impl Plane {
         slot: &mut LinkSlot,
         reason: FailureReason,
     ) {
-        if slot.rejoining.is_some() {
+        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
+        if slot.rejoining.is_some() || is_our_own {
             return;
         }
         if let Some(change) = self.plan.health.note_failure(slot.id, reason, self.clock.now) {
@@ -296,21 +313,47 @@ impl Plane {
         if slot.link.state() != LinkState::Ready {
             return;
         }
-        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
-            let deadline = slot.link.deadline(options);
-            self.note_deadline(deadline);
-        }
+        self.note_established(slot);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
         self.mark_link_dirty(index, slot);
+    }
+
+    /// A link takes requests from here on.
+    fn note_established(&mut self, slot: &mut LinkSlot) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.links_connecting.lower(1);
+        cells.links_ready.raise(1);
+        cells.connects.add(1);
+        cells.reconnects.add(u64::from(slot.was_connected));
+        slot.was_connected = true;
+        slot.is_counted_ready = true;
+    }
+
+    /// A request is refused at once, as its server cannot be reached.
+    #[cold]
+    pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.errors.of(BackendFault::Connect).add(1);
+        self.note_failure(index, slot, FailureReason::Connect);
     }
 
     fn note_link_end(&mut self, slot: &mut LinkSlot, state: LinkState, fault: BackendFault) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        match state {
-            LinkState::Connecting { .. } => cells.links_connecting.lower(1),
-            LinkState::Handshaking { .. } | LinkState::Ready => cells.links_ready.lower(1),
-            LinkState::Idle | LinkState::Backoff { .. } => {}
+        if std::mem::take(&mut slot.is_counted_ready) {
+            cells.links_ready.lower(1);
+        } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
+            cells.links_connecting.lower(1);
         }
-        cells.errors.of(fault).add(1);
+        if fault == BackendFault::Connect && slot.failures_logged == 0 {
+            let backend = self.describe_backend(slot.pool, slot.backend);
+            let reason = match state {
+                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
+                _ => "connecting took longer than connect_timeout",
+            };
+            tracing::warn!(backend, reason, "cannot connect; trying again");
+            slot.failures_logged = 1;
+        }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
             let backend = self.describe_backend(slot.pool, slot.backend);

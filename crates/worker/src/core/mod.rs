@@ -22,6 +22,7 @@ pub use figures::Figures;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
+use keyway_command::Class;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
@@ -48,10 +49,17 @@ pub(crate) struct LinkSlot {
     is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
     rejoining: Option<RejoinClaim>,
+    /// Counted among the links that take requests.
+    is_counted_ready: bool,
     /// Whether it ever stood: the next connection is a reconnection.
     was_connected: bool,
     /// Failures since it last worked: only the first is logged.
     failures_logged: u32,
+    /// The last attempt to connect failed for want of something on this side,
+    /// which tells nothing of the server.
+    is_starved: bool,
+    /// When its requests expired last, if no reply has come since.
+    silent_since: Option<Time>,
 }
 
 /// All of a worker but its sockets.
@@ -86,6 +94,11 @@ pub(crate) struct Plane {
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
     pub(crate) batch: u64,
+    /// Requests of this turn that were answered without asking a server, by
+    /// pool and class.
+    served: Vec<u32>,
+    /// Whether there is any in `served`.
+    pub(crate) has_served: bool,
     args: Vec<ByteRange>,
     inline: Vec<u8>,
     keys: Vec<u32>,
@@ -102,6 +115,7 @@ impl Core {
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
+        let served = vec![0; plan.pools.len() * Class::ALL.len()];
         let plane = Plane {
             plan,
             cells,
@@ -118,6 +132,8 @@ impl Core {
             health_epoch: 0,
             next_deadline: None,
             batch: 0,
+            served,
+            has_served: false,
             args: Vec::new(),
             inline: Vec::new(),
             keys: Vec::new(),
@@ -263,13 +279,29 @@ impl Core {
         }
     }
 
-    /// Runs the upkeep of the embedded stores: expiry and the like.
-    pub fn tick(&mut self) {
+    /// Records the latency of requests that were answered in this turn without
+    /// asking a server: from the turn's start to `now`, when all of them were.
+    pub(crate) fn record_served(&mut self, now: Time) {
+        let Plane { served, cells, clock, has_served, .. } = &mut self.plane;
+        *has_served = false;
+        let classes = Class::ALL.len();
+        for (place, count) in served.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+            let latency = &cells.pool(place / classes).class(place % classes).latency;
+            latency.record_many(clock.now, now, u64::from(std::mem::take(count)));
+        }
+    }
+
+    /// Runs the upkeep of the embedded stores: expiry and the like. A call
+    /// does a bounded part of it; returns whether there is more to do at once.
+    #[must_use = "there may be more to do at once"]
+    pub fn tick(&mut self) -> bool {
+        let mut more = false;
         for pool in &self.plane.plan.pools {
             if let PoolKind::Store(store) = &pool.kind {
-                store.tick(self.plane.clock);
+                more |= store.tick(self.plane.clock);
             }
         }
+        more
     }
 }
 
@@ -314,4 +346,4 @@ impl Plane {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

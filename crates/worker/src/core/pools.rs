@@ -85,8 +85,11 @@ impl LinkSlot {
             waiting: Vec::new(),
             is_connecting: false,
             rejoining: None,
+            is_counted_ready: false,
             was_connected: false,
             failures_logged: 0,
+            is_starved: false,
+            silent_since: None,
         }
     }
 }

@@ -51,10 +51,9 @@ pub(super) fn release_waiting(
     plane: &mut Plane,
     slot: &mut LinkSlot,
 ) {
-    if slot.waiting.is_empty() || !slot.link.has_drained(&plane.plan.limits) {
-        return;
+    if !slot.waiting.is_empty() && slot.link.has_drained(plane.link_options(slot.pool)) {
+        release_all(sessions, plane, slot);
     }
-    release_all(sessions, plane, slot);
 }
 
 /// Sessions that waited for a link look again where their requests go.
@@ -94,7 +93,8 @@ impl Plane {
         reply: &[u8],
     ) {
         let cells = self.cells.pool(pool as usize).backend(backend as usize);
-        if kind == Kind::Error {
+        let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
+        if kind == Kind::Error && is_counted {
             cells.error_replies.add(1);
         }
         match exchange.owner {
@@ -113,6 +113,7 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
+            Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(_) => {}
         }
@@ -148,10 +149,16 @@ impl Plane {
         exchange: &Exchange,
         fault: Fault,
     ) {
+        let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
+        if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
+            self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
+        }
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
                 self.count_fault(pool, exchange.class, fault);
+                let class = self.cells.pool(pool as usize).class(exchange.class as usize);
+                class.latency.record(exchange.started, self.clock.now);
                 let text = self.describe_backend(pool, backend);
                 self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
             }
@@ -161,7 +168,7 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
-            Owner::Internal(_) | Owner::None => {}
+            Owner::Internal(_) | Owner::Unheard | Owner::None => {}
         }
     }
 
@@ -196,13 +203,11 @@ impl Plane {
     }
 
     fn note_join(&self, join: &Join) {
-        match join.fault() {
-            Some(fault) => self.count_fault(join.pool, join.class, fault),
-            None => {
-                let class = self.cells.pool(join.pool as usize).class(join.class as usize);
-                class.latency.record(join.started, self.clock.now);
-            }
+        if let Some(fault) = join.fault() {
+            self.count_fault(join.pool, join.class, fault);
         }
+        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
+        class.latency.record(join.started, self.clock.now);
     }
 
     /// The server answered: whether that is good news depends on what it said.

@@ -11,7 +11,6 @@ use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, Session};
 use keyway_resp::reply;
 use keyway_route::place;
-use keyway_topology::FailureReason;
 use std::sync::Arc;
 
 /// Room for splitting one request.
@@ -182,7 +181,7 @@ impl Plane {
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
             let link = self.link_of(session.pool, server as u16, key);
-            if count > 0 && !links[link].link.has_room(&self.plan.limits) {
+            if count > 0 && !links[link].link.has_room(self.link_options(session.pool)) {
                 return Step::Full(link);
             }
         }
@@ -215,7 +214,7 @@ impl Plane {
             let index = self.link_of(session.pool, server as u16, key);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
-                self.note_failure(index, slot, FailureReason::Connect);
+                self.note_refused(index, slot);
                 down.push(fragment);
                 continue;
             }

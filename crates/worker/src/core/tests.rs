@@ -2,9 +2,11 @@ use super::*;
 use crate::{ListenerPlan, PoolKind, PoolPlan};
 use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Epoch, HealthBoard, Pool, PoolKind as TopologyKind, Server, ShardedPool, Topology,
+    Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
+    ShardedPool, Topology,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -21,8 +23,27 @@ impl Facts for NoFacts {
 
 /// A core with one pool of one server, whose link stands.
 fn connected_core() -> Core {
+    connected_core_with(|_| ())
+}
+
+fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+    let mut core = core_with(change);
+    core.on_connecting(0);
+    core.on_connected(0, Socket(1));
+    core
+}
+
+/// A core with one pool of one server, to which nobody connected yet.
+fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+    let (plan, cells) = plan_with(change);
+    Core::new(plan, cells, 1)
+}
+
+/// What a worker starts from: a plan with one pool of one server.
+pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, WorkerCells) {
     let server = Server::parse("127.0.0.1:1:1 alpha").unwrap();
-    let pool = ShardedPool::with_servers(vec![server]);
+    let mut pool = ShardedPool::with_servers(vec![server]);
+    change(&mut pool);
     let pools = vec![Pool { name: "pool".to_owned(), kind: TopologyKind::Sharded(pool.clone()) }];
     let topology = Arc::new(Topology::new(Epoch(1), pools));
     let registry = Registry::new(Layout {
@@ -49,10 +70,17 @@ fn connected_core() -> Core {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
     };
-    let mut core = Core::new(Arc::new(plan), registry.start_worker().unwrap(), 1);
-    core.on_connecting(0);
-    core.on_connected(0, Socket(1));
-    core
+    (Arc::new(plan), registry.start_worker().unwrap())
+}
+
+/// Lets time pass to `millis` after zero, and its timeouts happen.
+fn pass_to(core: &mut Core, millis: u64) -> Vec<(LinkIndex, BackendFault)> {
+    core.set_clock(Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 });
+    let mut dead = Vec::new();
+    if core.plane.next_deadline.is_some_and(|deadline| deadline <= core.clock().now) {
+        core.handle_timeouts(&mut dead);
+    }
+    dead
 }
 
 fn client(core: &mut Core) -> Key<Session> {
@@ -85,4 +113,87 @@ fn nothing_said_of_a_lost_connection_is_taken_for_its_successor() {
     let given_up = core.links[0].generation;
     core.on_link_lost(0, BackendFault::Connect);
     assert_ne!(core.links[0].generation, given_up);
+}
+
+#[test]
+fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
+    for stands in [false, true] {
+        let mut core = core_with(|pool| {
+            pool.link_in_flight_max = 4;
+            pool.timeout = Duration::from_millis(100);
+            pool.connect_timeout = Duration::from_secs(1);
+        });
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"GET a\r\n".repeat(6).as_slice());
+        core.on_connecting(0);
+        assert_eq!(core.links[0].waiting.len(), 1, "the queue is full");
+        if stands {
+            // Late, so that nothing is left to send.
+            core.links[0].waiting.clear();
+            pass_to(&mut core, 100);
+            core.links[0].waiting.push(client);
+            core.on_connected(0, Socket(1));
+        } else {
+            pass_to(&mut core, 100);
+        }
+        assert!(core.links[0].waiting.is_empty());
+        let mut unread = Vec::new();
+        core.resume_sessions(&mut unread);
+        assert_eq!(core.links[0].link.in_flight(), 2, "its other requests are queued");
+    }
+}
+
+fn with_ejection(pool: &mut ShardedPool) {
+    pool.timeout = Duration::from_millis(100);
+    pool.ejection =
+        Some(Ejection { after_failures: 3, for_: Duration::from_secs(30), rejoin: Rejoin::Serve });
+}
+
+fn health(core: &Core) -> HealthState {
+    core.plane.plan.health.state(core.links[0].id)
+}
+
+#[test]
+fn one_stall_is_one_failure_however_many_requests_expire() {
+    let mut core = connected_core_with(with_ejection);
+    let client = client(&mut core);
+    for wave in 0..5 {
+        pass_to(&mut core, wave * 10);
+        core.on_client_bytes(client, b"GET a\r\n".repeat(10).as_slice());
+    }
+    for millis in [100, 110, 120, 130, 140, 199] {
+        pass_to(&mut core, millis);
+    }
+    assert_eq!(core.links[0].link.live(), 0, "all have expired");
+    assert_eq!(health(&core), HealthState::Failing);
+    core.on_backend_bytes(0, b"$1\r\na\r\n".repeat(50).as_slice()).unwrap();
+    assert_eq!(health(&core), HealthState::Up);
+}
+
+#[test]
+fn a_server_that_stays_silent_is_ejected_after_as_many_rounds_as_failures() {
+    let mut core = connected_core_with(with_ejection);
+    let client = client(&mut core);
+    for round in 0..3 {
+        assert_eq!(health(&core).is_usable(), round < 3);
+        core.on_client_bytes(client, b"GET a\r\nGET b\r\n");
+        pass_to(&mut core, 100 * (round + 1));
+    }
+    assert_eq!(health(&core), HealthState::Ejected);
+}
+
+#[test]
+fn want_of_descriptors_on_our_side_is_no_failure_of_the_server() {
+    for (fault, expected) in
+        [(ConnectFault::Exhausted, HealthState::Up), (ConnectFault::Refused, HealthState::Ejected)]
+    {
+        let mut core = core_with(with_ejection);
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"GET a\r\n");
+        core.on_connecting(0);
+        core.on_connect_failed(0, fault);
+        // Refused at once while the link is down, for the same reason.
+        core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
+        assert_eq!(health(&core), expected, "{fault:?}");
+    }
 }
