@@ -257,7 +257,7 @@ fn a_worker_added_under_load_takes_over_clients_that_notice_nothing() {
     let _watch = watchdog(Duration::from_secs(180), "a worker is added");
     let (keyway, _servers) = start("{ min = 1, max = 2 }");
     let mut operators: Vec<Client> = POOLS.into_iter().map(|pool| keyway.client(pool)).collect();
-    let long = vec![0xA5_u8; 1 << 20];
+    let long = vec![0xA5_u8; 4 << 20];
     assert_eq!(operators[0].command(&[&b"SET"[..], b"long", &long]), Value::simple("OK"));
     // At rest, each with a state of its own to be handed over with it.
     let mut resting = POOLS.map(|pool| named_clients(&keyway, pool, "rest", CLIENTS));
