@@ -1,12 +1,12 @@
 //! How the process starts, speaks and ends.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, TempDir,
-    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, wait_until, watchdog,
+    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, skipped, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -15,18 +15,18 @@ const SOON: Duration = Duration::from_secs(10);
 #[test]
 fn without_a_file_the_store_listens_on_6380_and_says_so() {
     let _watch = watchdog(Duration::from_secs(30), "start without a file");
-    // The one fixed port of the product: a developer's own instance may have
-    // it, and then there is nothing to see here.
-    let Ok(probe) = TcpListener::bind("127.0.0.1:6380") else {
-        println!("skipped: 127.0.0.1:6380 is taken");
-        return;
-    };
-    drop(probe);
     let directory = TempDir::new();
     let mut command = Command::new(keyway_binary(KEYWAY));
     command.arg("serve");
+    // The one fixed port of the product, and its fixed admin port: a
+    // developer's own instance may have them.
+    let mut address: SocketAddr = "127.0.0.1:6380".parse().expect("an address");
+    if [6380, 9380].iter().any(|port| TcpListener::bind(("127.0.0.1", *port)).is_err()) {
+        skipped("port 6380 as the default: 127.0.0.1:6380 or :9380 is taken; tested with --bind");
+        address = free_address();
+        command.args(["--bind", &address.to_string()]);
+    }
     let mut process = Process::spawn("keyway", &mut command, directory.path());
-    let address = "127.0.0.1:6380".parse().expect("an address");
     process.wait_ready(SOON, || {
         Client::try_connect(address).is_ok_and(|mut client| {
             client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
@@ -36,7 +36,8 @@ fn without_a_file_the_store_listens_on_6380_and_says_so() {
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     assert_eq!(client.words("GET a"), Value::bulk("1"));
     let log = process.log();
-    for wanted in ["127.0.0.1:6380", "worker", "memory", "redis-cli -p 6380"] {
+    let next = format!("redis-cli -p {}", address.port());
+    for wanted in [address.to_string().as_str(), "worker", "memory", next.as_str()] {
         assert!(log.contains(wanted), "{wanted:?} is missing in:\n{log}");
     }
 }
