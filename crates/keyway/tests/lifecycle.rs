@@ -1,12 +1,15 @@
 //! How the process starts, speaks and ends.
 
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, TempDir,
-    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, skipped, wait_until, watchdog,
+    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, Signal,
+    TempDir, Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, skipped,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -111,7 +114,17 @@ fn a_file_that_cannot_be_read_is_named() {
     let directory = TempDir::new();
     let binary = directory.write("binary.toml", [0xFF_u8, 0xFE, 0, 1, 2]);
     let missing = directory.path().join("missing.toml");
-    for path in [binary.as_path(), missing.as_path(), directory.path()] {
+    let dangling = directory.path().join("dangling.toml");
+    std::os::unix::fs::symlink(&missing, &dangling).expect("a link");
+    let forbidden = directory.write("forbidden.toml", KeywayConfig::new(Vec::new()).toml());
+    std::fs::set_permissions(&forbidden, Permissions::from_mode(0)).expect("our file");
+    // Root reads anything.
+    let is_forbidden = std::fs::read(&forbidden).is_err();
+    if !is_forbidden {
+        skipped("a configuration file without permission: the tests run as root");
+    }
+    let paths = [binary.as_path(), missing.as_path(), dangling.as_path(), directory.path()];
+    for path in paths.into_iter().chain(is_forbidden.then_some(forbidden.as_path())) {
         let path = path.to_string_lossy().into_owned();
         for subcommand in ["serve", "check"] {
             let output = run_keyway(KEYWAY, &[subcommand, &path]);
@@ -186,6 +199,26 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     let status = keyway.process_mut().wait_exit(Duration::from_secs(15));
     assert_eq!(status.code(), Some(0), "{}", keyway.process().log());
     idle.expect_closed();
+}
+
+/// There is nothing to reload; a service manager that tries must not end what
+/// it manages.
+#[test]
+fn sighup_is_answered_in_the_log_and_changes_nothing() {
+    let _watch = watchdog(Duration::from_secs(30), "SIGHUP");
+    let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    for times in 1..=3 {
+        keyway.process().signal(Signal::HUP);
+        wait_until("the log says what became of it", SOON, || {
+            keyway.process().log().matches("SIGHUP").count() == times
+        });
+        assert_eq!(client.words("GET a"), Value::bulk("1"));
+    }
+    let log = keyway.process().log();
+    assert!(log.contains("restart"), "what to do instead:\n{log}");
+    assert!(keyway.process_mut().is_running());
 }
 
 #[test]

@@ -37,7 +37,7 @@ mod value;
 mod watchdog;
 
 pub use client::{Client, ReplyFault, encode, encode_words};
-pub use http::{HttpReply, Metrics, http_get, scrape};
+pub use http::{HttpReply, Metrics, http_get, http_post, scrape};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
 pub use nutcracker::{Nutcracker, NutcrackerPool};
 pub use ports::{free_address, free_port};

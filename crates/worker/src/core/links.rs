@@ -83,6 +83,7 @@ impl Core {
             tracing::warn!(backend, reason = fault.text(), "cannot connect; trying again");
         }
         self.links[index].failures_logged += 1;
+        self.links[index].lacks_descriptor = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
 
@@ -273,7 +274,10 @@ impl Plane {
         slot: &mut LinkSlot,
         reason: FailureReason,
     ) {
-        if slot.rejoining.is_some() {
+        // A want of our own says nothing of the server: to eject it, and
+        // perhaps to empty it on its return, would spread the damage.
+        let is_own_want = slot.lacks_descriptor && reason == FailureReason::Connect;
+        if slot.rejoining.is_some() || is_own_want {
             return;
         }
         if let Some(change) = self.plan.health.note_failure(slot.id, reason, self.clock.now) {

@@ -52,6 +52,9 @@ pub(crate) struct LinkSlot {
     was_connected: bool,
     /// Failures since it last worked: only the first is logged.
     failures_logged: u32,
+    /// The latest attempt to connect failed for want of a descriptor or port
+    /// of our own.
+    lacks_descriptor: bool,
 }
 
 /// All of a worker but its sockets.

@@ -87,6 +87,7 @@ impl LinkSlot {
             rejoining: None,
             was_connected: false,
             failures_logged: 0,
+            lacks_descriptor: false,
         }
     }
 }
