@@ -155,7 +155,7 @@ fn lines_for(command: &Command) -> Vec<Line> {
 /// Whether `line` is an MSET without its last value, whose keys the server
 /// tells though it then refuses the command.
 fn lacks_a_value(line: &Line) -> bool {
-    line.words[0].eq_ignore_ascii_case("mset") && line.words.len() % 2 == 0
+    line.words[0].eq_ignore_ascii_case("mset") && line.words.len().is_multiple_of(2)
 }
 
 /// Lines whose keys depend on more than a place, and lines that are wrong.

@@ -117,7 +117,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let dangling = directory.path().join("dangling.toml");
     std::os::unix::fs::symlink(&missing, &dangling).expect("a link");
     let forbidden = directory.write("forbidden.toml", KeywayConfig::new(Vec::new()).toml());
-    std::fs::set_permissions(&forbidden, Permissions::from_mode(0)).expect("our file");
+    std::fs::set_permissions(&forbidden, Permissions::from_mode(0o0)).expect("our file");
     // Root reads anything.
     let is_forbidden = std::fs::read(&forbidden).is_err();
     if !is_forbidden {
