@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 export CARGO_TERM_COLOR=never
+# What is installed below must be there: a test that would leave itself out for
+# want of it fails (testkit/src/skip.rs).
+export KEYWAY_TEST_TOOLS_REQUIRED=1
 # Debian puts nutcracker where only root looks.
 export PATH="$PATH:/usr/sbin"
 fuzz_seconds="${FUZZ_SECONDS:-10}"
@@ -14,6 +17,7 @@ mkdir -p "$log"
 passed=0
 failed=0
 failures=()
+fuzzed="no fuzz target ran"
 
 # One step that either works or not: counts as one.
 step() {
@@ -51,10 +55,16 @@ fuzz() {
   local output="$log/fuzz.log" status=0
   echo "== fuzz, $fuzz_seconds s each"
   scripts/fuzz.sh "$fuzz_seconds" 2>&1 | tee "$output" || status=$?
-  local good bad
-  good=$(grep -c '^fuzz: .* passed' "$output" || true)
-  good=$((good + $(awk '/^test result:/ { good += $4 } END { print good + 0 }' "$output")))
+  local targets tests bad
+  targets=$(grep -c '^fuzz: .* passed' "$output" || true)
+  tests=$(awk '/^test result:/ { good += $4 } END { print good + 0 }' "$output")
   bad=$(grep -c '^fuzz: .* FAILED' "$output" || true)
+  if [ "$targets" -gt 0 ]; then
+    fuzzed="$targets fuzz targets ran for $fuzz_seconds s each"
+  elif [ "$tests" -gt 0 ]; then
+    fuzzed="no fuzzer ran ($(sed -n 's/^fuzz: \(.*\); playing .*/\1/p' "$output")); its seeds were played"
+  fi
+  local good=$((targets + tests))
   passed=$((passed + good))
   failed=$((failed + bad))
   if [ "$status" -ne 0 ]; then
@@ -72,8 +82,14 @@ suite tests cargo test --workspace --locked --no-fail-fast
 fuzz
 
 echo
+left_out=$(grep -ho 'SKIPPED: .*' "$log/tests.log" | sort -u || true)
+if [ -n "$left_out" ]; then
+  echo "Left out on this machine:"
+  sed 's/^SKIPPED: /  /' <<<"$left_out"
+fi
+echo "Fuzzing: $fuzzed."
 if [ "$failed" -eq 0 ]; then
-  echo "All is well: checks, suites against real servers, the simulator's seeds and the fuzz run passed."
+  echo "All is well: what ran of checks, suites against real servers, the simulator's seeds and fuzzing passed."
 else
   echo "Not all is well:"
   printf '  %s\n' "${failures[@]}"

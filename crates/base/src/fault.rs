@@ -38,17 +38,13 @@ pub enum ReplyBound {
     Depth,
 }
 
-/// Which bound of [`crate::Limits`] was met.
+/// Which bound of [`crate::Limits`] a client was told of with an error of ours.
+/// Bounds on one request are the parser's; a client that does not read its
+/// replies could not read an error either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitFault {
     /// More clients than `clients_max`.
     Clients,
-    /// A client does not read its replies: `session_output_len_hard`.
-    SessionOutput,
-    /// A single request longer than `request_len_max`.
-    RequestLen,
-    /// A command with more arguments than `request_args_max`.
-    RequestArgs,
 }
 
 /// Why a request was not served, by who misbehaved. Small and `Copy`: it
@@ -73,18 +69,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the same request may be sent again: always when nothing was
-    /// sent, else only when repeating it cannot change the outcome.
-    pub fn may_retry(self, idempotent: bool) -> bool {
-        match self {
-            Fault::Backend { sent: Sent::No, .. } => true,
-            Fault::Backend { sent: Sent::Maybe, fault } => {
-                idempotent && !matches!(fault, BackendFault::Timeout | BackendFault::Reply(_))
-            }
-            Fault::Client | Fault::Denied | Fault::Unrouted | Fault::Limit(_) => false,
-        }
-    }
-
     /// The metric label for this fault.
     pub fn label(self) -> &'static str {
         match self {

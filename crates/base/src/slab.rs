@@ -189,7 +189,7 @@ mod tests {
         for step in 0..20_000u32 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let pick = (state >> 33) as usize;
-            if pick % 3 != 0 || keys.is_empty() {
+            if !pick.is_multiple_of(3) || keys.is_empty() {
                 let key = slab.insert(step);
                 model.insert(key.to_bits(), step);
                 keys.push(key);

@@ -170,11 +170,11 @@ impl System {
     /// [`Error::Ended`].
     pub fn check_running(&mut self) -> Result<(), Error> {
         let program = self.name.clone();
-        if let Some(child) = &mut self.child {
-            if let Some(status) = child.ended()? {
-                let why = format!("{status}; it said: {}", child.output_tail());
-                return Err(Error::Ended { program, why });
-            }
+        if let Some(child) = &mut self.child
+            && let Some(status) = child.ended()?
+        {
+            let why = format!("{status}; it said: {}", child.output_tail());
+            return Err(Error::Ended { program, why });
         }
         if !is_running(self.pid) {
             return Err(Error::Ended { program, why: format!("no process {}", self.pid) });

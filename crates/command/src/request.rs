@@ -81,13 +81,13 @@ impl<'a> Request<'a> {
     pub fn resolve(args: Args<'a>) -> Result<Request<'a>, Refusal> {
         let Some(name) = args.get(0) else { return Err(Refusal::Empty) };
         let Some(mut command) = lookup(name) else { return Err(Refusal::Unknown) };
-        if !command.subcommands.is_empty() {
-            if let Some(name) = args.get(1) {
-                command = match command.subcommand(name) {
-                    Some(subcommand) => subcommand,
-                    None => return Err(Refusal::UnknownSubcommand(command)),
-                };
-            }
+        if !command.subcommands.is_empty()
+            && let Some(name) = args.get(1)
+        {
+            command = match command.subcommand(name) {
+                Some(subcommand) => subcommand,
+                None => return Err(Refusal::UnknownSubcommand(command)),
+            };
         }
         if !command.accepts(args.len()) || !splits_evenly(command, args.len()) {
             return Err(Refusal::Arity(command));
@@ -160,7 +160,7 @@ impl<'a> Request<'a> {
 #[inline]
 fn splits_evenly(command: &Command, arg_count: usize) -> bool {
     match command.handling {
-        Handling::Split(split) => (arg_count - 1) % usize::from(split.args_per_key) == 0,
+        Handling::Split(split) => (arg_count - 1).is_multiple_of(usize::from(split.args_per_key)),
         _ => true,
     }
 }

@@ -1,18 +1,21 @@
 //! The table held against a real redis-server 7.0. Where it is not installed
-//! these tests say so and pass.
+//! these tests say so and pass; under `make test` they fail.
 
 use keyway_base::ByteRange;
 use keyway_command::{Args, BeginSearch, COMMANDS, Command, FindKeys, KeyFlags, Request, Verb};
-use keyway_testkit::{Client, RedisServer, Value};
+use keyway_testkit::{Client, RedisServer, Value, skipped_for_want_of};
 use std::collections::BTreeSet;
 use std::process::Command as Process;
 
 /// A server of the version the table describes, or `None`, said aloud.
+///
+/// # Panics
+/// Under `make test`, which installs one.
 fn server() -> Option<RedisServer> {
     let version = Process::new("redis-server").arg("--version").output();
     let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
     if !version.as_ref().is_ok_and(|version| version.contains("v=7.0.")) {
-        eprintln!("skipped: needs redis-server 7.0 to compare with, found {version:?}");
+        skipped_for_want_of("redis-server 7.0", &format!("the command table, found {version:?}"));
         return None;
     }
     Some(RedisServer::start())
@@ -152,7 +155,7 @@ fn lines_for(command: &Command) -> Vec<Line> {
 /// Whether `line` is an MSET without its last value, whose keys the server
 /// tells though it then refuses the command.
 fn lacks_a_value(line: &Line) -> bool {
-    line.words[0].eq_ignore_ascii_case("mset") && line.words.len() % 2 == 0
+    line.words[0].eq_ignore_ascii_case("mset") && line.words.len().is_multiple_of(2)
 }
 
 /// Lines whose keys depend on more than a place, and lines that are wrong.

@@ -419,7 +419,7 @@ pub(crate) static SHARDED: Table = Table {
             "distribution",
             Choice(&Choices { now: &["ketama", "modula", "random"], later: &[] }),
             Is("\"ketama\""),
-            "How that number chooses a server: `ketama` moves few keys when servers change, `modula` nearly all; `random` ignores the key.",
+            "How that number chooses a server: `ketama` moves few keys when servers change, `modula` nearly all; `random` places by chance, whatever the key, so that a read may miss what was written (as in twemproxy).",
         ),
         key(
             "hash_tag",

@@ -127,7 +127,7 @@ fn largest_exact<'u>(
     mut units: impl Iterator<Item = &'u (&'u str, u64)>,
     unit_of_zero: &'u str,
 ) -> (&'u str, u64) {
-    let exact = units.find(|(_, factor)| value != 0 && value % factor == 0);
+    let exact = units.find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
     exact.copied().unwrap_or((unit_of_zero, 1))
 }
 

@@ -18,8 +18,9 @@ use std::time::Duration;
 /// box ends the round.
 const MAILBOX_LEN: usize = 4096;
 
-/// Share of a core above which a worker counts as busy. Lower adds workers
-/// that are not needed; near one it would never be measured.
+/// Share of the time above which a worker counts as busy: it ran, or was ready
+/// to and waited for a core. Lower adds workers that are not needed; near one
+/// it would never be measured.
 const BUSY_SHARE: f64 = 0.85;
 
 /// Samples in a row that must be busy before a worker is added.
@@ -35,9 +36,9 @@ pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 struct Running {
     thread: JoinHandle<()>,
     mailer: Mailer<Mail>,
-    /// Kernel id of its thread, to read its processor time.
+    /// Kernel id of its thread, to read what it spends its time on.
     thread_id: i32,
-    cpu_nanos: u64,
+    awake_nanos: u64,
 }
 
 /// The workers of the process.
@@ -116,7 +117,7 @@ impl Workers {
             .context("a worker thread ended at once")?
             .context("cannot create an epoll instance")?;
         self.plan.mailers.lock().push(mailer.clone());
-        self.running.push(Running { thread, mailer, thread_id, cpu_nanos: 0 });
+        self.running.push(Running { thread, mailer, thread_id, awake_nanos: 0 });
         Ok(())
     }
 
@@ -129,10 +130,10 @@ impl Workers {
     pub fn sample(&mut self, elapsed: Duration) -> Result<bool> {
         let mut all_busy = true;
         for worker in &mut self.running {
-            let now = thread_cpu_nanos(worker.thread_id).unwrap_or(worker.cpu_nanos);
-            let used = now.saturating_sub(worker.cpu_nanos);
-            worker.cpu_nanos = now;
-            all_busy &= used as f64 > BUSY_SHARE * elapsed.as_nanos() as f64;
+            let now = thread_awake_nanos(worker.thread_id).unwrap_or(worker.awake_nanos);
+            let awake = now.saturating_sub(worker.awake_nanos);
+            worker.awake_nanos = now;
+            all_busy &= awake as f64 > BUSY_SHARE * elapsed.as_nanos() as f64;
         }
         self.busy_samples = if all_busy { self.busy_samples + 1 } else { 0 };
         self.pause = self.pause.saturating_sub(elapsed);
@@ -177,10 +178,13 @@ impl Workers {
     }
 }
 
-/// Processor time a thread of this process has used, in nanoseconds.
-fn thread_cpu_nanos(thread_id: i32) -> Option<u64> {
+/// How long a thread of this process has not slept, in nanoseconds: on a core
+/// or waiting for one. By processor time alone a worker that shares its core
+/// with a neighbour would never count as busy, however long its queues.
+fn thread_awake_nanos(thread_id: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
+    let mut fields = text.split_whitespace().map_while(|field| field.parse::<u64>().ok());
+    Some(fields.next()? + fields.next()?)
 }
 
 #[cfg(test)]

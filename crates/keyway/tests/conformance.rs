@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use keyway_testkit::conformance::{Family, Target, differential, half_gigabyte_value, run, whole};
-use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, memory_available_bytes, watchdog};
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, memory_available_bytes, skipped, watchdog,
+};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
@@ -64,7 +66,7 @@ fn a_sharded_pool_answers_like_redis() {
 fn a_value_of_512_megabytes_passes_through_store_and_pool() {
     let _watch = watchdog(Duration::from_secs(240), "a value of 512 MB");
     if memory_available_bytes() < 6 << 30 {
-        println!("skipped: less than 6 GB of memory available");
+        skipped("a value of 512 MB: less than 6 GiB of memory available");
         return;
     }
     let systems = Systems::start();

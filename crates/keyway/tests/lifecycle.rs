@@ -1,12 +1,15 @@
 //! How the process starts, speaks and ends.
 
-use std::net::TcpListener;
+use std::fs::Permissions;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, TempDir,
-    Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, wait_until, watchdog,
+    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, Signal,
+    TempDir, Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, skipped,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -15,18 +18,18 @@ const SOON: Duration = Duration::from_secs(10);
 #[test]
 fn without_a_file_the_store_listens_on_6380_and_says_so() {
     let _watch = watchdog(Duration::from_secs(30), "start without a file");
-    // The one fixed port of the product: a developer's own instance may have
-    // it, and then there is nothing to see here.
-    let Ok(probe) = TcpListener::bind("127.0.0.1:6380") else {
-        println!("skipped: 127.0.0.1:6380 is taken");
-        return;
-    };
-    drop(probe);
     let directory = TempDir::new();
     let mut command = Command::new(keyway_binary(KEYWAY));
     command.arg("serve");
+    // The one fixed port of the product, and its fixed admin port: a
+    // developer's own instance may have them.
+    let mut address: SocketAddr = "127.0.0.1:6380".parse().expect("an address");
+    if [6380, 9380].iter().any(|port| TcpListener::bind(("127.0.0.1", *port)).is_err()) {
+        skipped("port 6380 as the default: 127.0.0.1:6380 or :9380 is taken; tested with --bind");
+        address = free_address();
+        command.args(["--bind", &address.to_string()]);
+    }
     let mut process = Process::spawn("keyway", &mut command, directory.path());
-    let address = "127.0.0.1:6380".parse().expect("an address");
     process.wait_ready(SOON, || {
         Client::try_connect(address).is_ok_and(|mut client| {
             client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
@@ -36,7 +39,8 @@ fn without_a_file_the_store_listens_on_6380_and_says_so() {
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     assert_eq!(client.words("GET a"), Value::bulk("1"));
     let log = process.log();
-    for wanted in ["127.0.0.1:6380", "worker", "memory", "redis-cli -p 6380"] {
+    let next = format!("redis-cli -p {}", address.port());
+    for wanted in [address.to_string().as_str(), "worker", "memory", next.as_str()] {
         assert!(log.contains(wanted), "{wanted:?} is missing in:\n{log}");
     }
 }
@@ -110,7 +114,17 @@ fn a_file_that_cannot_be_read_is_named() {
     let directory = TempDir::new();
     let binary = directory.write("binary.toml", [0xFF_u8, 0xFE, 0, 1, 2]);
     let missing = directory.path().join("missing.toml");
-    for path in [binary.as_path(), missing.as_path(), directory.path()] {
+    let dangling = directory.path().join("dangling.toml");
+    std::os::unix::fs::symlink(&missing, &dangling).expect("a link");
+    let forbidden = directory.write("forbidden.toml", KeywayConfig::new(Vec::new()).toml());
+    std::fs::set_permissions(&forbidden, Permissions::from_mode(0o0)).expect("our file");
+    // Root reads anything.
+    let is_forbidden = std::fs::read(&forbidden).is_err();
+    if !is_forbidden {
+        skipped("a configuration file without permission: the tests run as root");
+    }
+    let paths = [binary.as_path(), missing.as_path(), dangling.as_path(), directory.path()];
+    for path in paths.into_iter().chain(is_forbidden.then_some(forbidden.as_path())) {
         let path = path.to_string_lossy().into_owned();
         for subcommand in ["serve", "check"] {
             let output = run_keyway(KEYWAY, &[subcommand, &path]);
@@ -185,6 +199,26 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     let status = keyway.process_mut().wait_exit(Duration::from_secs(15));
     assert_eq!(status.code(), Some(0), "{}", keyway.process().log());
     idle.expect_closed();
+}
+
+/// There is nothing to reload; a service manager that tries must not end what
+/// it manages.
+#[test]
+fn sighup_is_answered_in_the_log_and_changes_nothing() {
+    let _watch = watchdog(Duration::from_secs(30), "SIGHUP");
+    let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    for times in 1..=3 {
+        keyway.process().signal(Signal::HUP);
+        wait_until("the log says what became of it", SOON, || {
+            keyway.process().log().matches("SIGHUP").count() == times
+        });
+        assert_eq!(client.words("GET a"), Value::bulk("1"));
+    }
+    let log = keyway.process().log();
+    assert!(log.contains("restart"), "what to do instead:\n{log}");
+    assert!(keyway.process_mut().is_running());
 }
 
 #[test]

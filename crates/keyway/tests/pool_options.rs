@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, TempDir, Value, encode,
-    handshake_reply, wait_until, watchdog,
+    Action, Client, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, TempDir, Value,
+    encode, handshake_reply, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -203,6 +203,40 @@ fn connections_are_as_many_as_asked_and_made_when_asked() {
     let _keyway = start(pool.with("server_connections", "3"));
     wait_until("three to each, at start", SOON, || {
         servers.iter().all(|server| connections(server) == 3)
+    });
+}
+
+/// One client too many is told so and closed; those inside, and other pools,
+/// do not notice.
+#[test]
+fn a_pool_takes_as_many_clients_as_it_may() {
+    let _watch = watchdog(Duration::from_secs(60), "clients of a pool");
+    let servers = [RedisServer::start()];
+    let pools = vec![Pool::over("main", &servers).with("clients_max", "3"), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "1"));
+    let connected = "keyway_client_connections";
+    // The harness looked whether it answers; that client is to be gone.
+    wait_until("nobody is connected", SOON, || {
+        keyway.metrics().sum(connected, &["pool=\"main\""]) == 0.0
+    });
+    let mut inside: Vec<Client> = (0..3).map(|_| keyway.client(0)).collect();
+    for client in &mut inside {
+        assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    }
+    for _ in 0..5 {
+        let mut outside = keyway.client(0);
+        let text = outside.reply().error_text();
+        assert!(text.contains("max number of clients"), "{text}");
+        outside.expect_closed();
+    }
+    let mut others: Vec<Client> = (0..10).map(|_| keyway.client(1)).collect();
+    for client in others.iter_mut().chain(&mut inside) {
+        assert_eq!(client.words("PING"), Value::simple("PONG"));
+    }
+    drop(inside.pop());
+    wait_until("there is room for another", SOON, || {
+        let mut next = keyway.client(0);
+        next.try_send(b"GET a\r\n").is_ok() && next.try_reply() == Ok(Value::bulk("1"))
     });
 }
 

@@ -35,13 +35,6 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
             format!("ERR backend {backend} {what}; {consequence}")
         }
         Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
-        Fault::Limit(LimitFault::SessionOutput) => {
-            "ERR replies are not being read; closing".to_owned()
-        }
-        Fault::Limit(LimitFault::RequestLen) => "ERR Protocol error: request too long".to_owned(),
-        Fault::Limit(LimitFault::RequestArgs) => {
-            "ERR Protocol error: too many arguments".to_owned()
-        }
     };
     reply::error(out, &text);
 }

@@ -66,25 +66,12 @@ impl ReplyOrder {
         self.stash.capacity() + self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Gives memory back; only when empty.
-    pub fn shrink(&mut self) {
-        assert!(self.is_empty(), "slots are in use");
-        self.slots = VecDeque::new();
-        self.stash = Vec::new();
-    }
-
     /// The place of the next request's reply.
     #[inline]
     pub fn reserve(&mut self) -> u32 {
         let sequence = self.head.wrapping_add(self.slots.len() as u32);
         self.slots.push_back(Slot::WAITING);
         sequence
-    }
-
-    /// Whether the reply at `sequence` would leave at once.
-    #[inline]
-    pub fn is_head(&self, sequence: u32) -> bool {
-        sequence == self.head
     }
 
     /// Puts the reply that `write` appends into its place: into `out` if it is

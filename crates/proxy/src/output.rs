@@ -73,16 +73,4 @@ impl Output {
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
-
-    /// Takes over a whole buffer instead of copying it, when nothing waits
-    /// before it; what was held goes back in exchange.
-    pub fn swap_in(&mut self, bytes: &mut Vec<u8>) -> bool {
-        if !self.is_empty() {
-            return false;
-        }
-        self.sent = 0;
-        self.bytes.clear();
-        std::mem::swap(&mut self.bytes, bytes);
-        true
-    }
 }

@@ -408,7 +408,7 @@ mod tests {
         for len in 1..=SLOT_LEN_MAX {
             let class = class_of(len);
             let slot = slot_len(class);
-            assert!(slot >= len && slot % 8 == 0, "{len} in {slot}");
+            assert!(slot >= len && slot.is_multiple_of(8), "{len} in {slot}");
             assert!(slot - len < 8 || slot - len <= len / 8, "{len} in {slot}");
             assert!(class == 0 || slot_len(class - 1) < len);
         }
@@ -425,7 +425,8 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let pick = (state >> 33) as usize;
             // Grows for two thirds of the steps, then shrinks.
-            let grow = if step < steps / 3 * 2 { pick % 3 != 0 } else { pick % 4 == 0 };
+            let grow =
+                if step < steps / 3 * 2 { !pick.is_multiple_of(3) } else { pick.is_multiple_of(4) };
             if grow {
                 let len = [24, 88, 100, 700, 7168][pick % 5];
                 let slot = heap.slot(pick % 2, len);

@@ -233,10 +233,10 @@ impl Space {
         self.queue.get_or_insert_default().pressed = true;
         loop {
             let waiting = self.queue.as_ref().map_or(0, |queue| queue.small.len());
-            if waiting <= self.table.len() / SMALL_SHARE {
-                if let Some(position) = self.sweep(|marks| !marks.main, |uses| uses) {
-                    return Some(position);
-                }
+            if waiting <= self.table.len() / SMALL_SHARE
+                && let Some(position) = self.sweep(|marks| !marks.main, |uses| uses)
+            {
+                return Some(position);
             }
             let Some((hash, position)) = self.pop_small() else {
                 // Neither here nor there: an item on probation whose entry

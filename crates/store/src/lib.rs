@@ -21,7 +21,6 @@ mod entry;
 mod evict;
 mod expiry;
 mod extended;
-mod glob;
 mod item;
 mod lines;
 mod lock;

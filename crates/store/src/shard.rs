@@ -92,11 +92,9 @@ impl Shard {
         let Some(space) = self.garbage.last_mut() else { return 0 };
         let (freed, empty) = space.free_some(memory, GARBAGE_STEP);
         let mut freed = freed as i64;
-        if empty {
-            if let Some(mut space) = self.garbage.pop() {
-                space.forget(memory);
-                freed -= space.growth();
-            }
+        if empty && let Some(mut space) = self.garbage.pop() {
+            space.forget(memory);
+            freed -= space.growth();
         }
         freed
     }

@@ -217,10 +217,10 @@ impl Store {
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);
         for _ in 0..count {
             let index = self.tick_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
-            if self.due[index].load(Ordering::Relaxed) <= second {
-                if let Some(mut shard) = self.shards[index].0.try_lock() {
-                    self.tidy(&mut shard, index, turn, &mut steps);
-                }
+            if self.due[index].load(Ordering::Relaxed) <= second
+                && let Some(mut shard) = self.shards[index].0.try_lock()
+            {
+                self.tidy(&mut shard, index, turn, &mut steps);
             }
             if steps == 0 {
                 return true;

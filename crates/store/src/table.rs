@@ -621,8 +621,11 @@ mod tests {
                 let pick = state >> 33;
                 let key = (pick % 9000).to_string().into_bytes();
                 let present = model.contains_key(&key);
-                let adds =
-                    if step < steps / 2 { pick / 9000 % 4 != 0 } else { pick / 9000 % 4 == 0 };
+                let adds = if step < steps / 2 {
+                    !(pick / 9000).is_multiple_of(4)
+                } else {
+                    (pick / 9000).is_multiple_of(4)
+                };
                 if !adds {
                     assert_eq!(fixture.remove(&key), model.remove(&key).is_some());
                 } else if !present {

@@ -1,11 +1,11 @@
-//! One HTTP GET, and the Prometheus text behind it.
+//! One HTTP request, and the Prometheus text behind it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A reply to a GET.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
     /// The status code.
@@ -21,10 +21,24 @@ pub struct HttpReply {
 /// # Panics
 /// When nobody answers or the answer is not HTTP.
 pub fn http_get(address: SocketAddr, path: &str) -> HttpReply {
+    ask(address, "GET", path)
+}
+
+/// The same with POST and no body.
+///
+/// # Panics
+/// When nobody answers or the answer is not HTTP.
+pub fn http_post(address: SocketAddr, path: &str) -> HttpReply {
+    ask(address, "POST", path)
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str) -> HttpReply {
     let mut stream = TcpStream::connect(address)
         .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a live socket");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).expect("a live socket");
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("a whole reply, then the end");

@@ -76,6 +76,7 @@ pub struct KeywayConfig {
     server: Vec<(String, String)>,
     tables: String,
     limit_descriptors: Option<u32>,
+    hosts: Option<PathBuf>,
     arguments: Vec<String>,
 }
 
@@ -88,6 +89,7 @@ impl KeywayConfig {
             server: Vec::new(),
             tables: String::new(),
             limit_descriptors: None,
+            hosts: None,
             arguments: Vec::new(),
         }
     }
@@ -112,6 +114,31 @@ impl KeywayConfig {
     pub fn with_descriptors(mut self, count: u32) -> KeywayConfig {
         self.limit_descriptors = Some(count);
         self
+    }
+
+    /// Starts the process in a mount namespace of its own, where this file
+    /// stands in for `/etc/hosts`. Writing the file in place changes what the
+    /// running process resolves.
+    #[must_use]
+    pub fn with_hosts_file(mut self, file: &Path) -> KeywayConfig {
+        self.hosts = Some(file.to_owned());
+        self
+    }
+
+    /// What the process is started through: a script for `sh -c` that ends in
+    /// becoming its arguments.
+    fn launcher(&self) -> String {
+        let limit =
+            self.limit_descriptors.map_or(String::new(), |count| format!("ulimit -n {count}; "));
+        let inside = format!("{limit}exec \"$@\"");
+        match &self.hosts {
+            None => inside,
+            Some(file) => format!(
+                "exec unshare --user --map-root-user --mount sh -c \
+                 'mount --bind {} /etc/hosts && {inside}' sh \"$@\"",
+                file.display()
+            ),
+        }
     }
 
     /// Adds a command line argument after the file's name.
@@ -164,9 +191,9 @@ impl Keyway {
     pub fn start(binary: &str, config: KeywayConfig) -> Keyway {
         let addresses: Vec<SocketAddr> = config.pools.iter().map(|(at, _)| *at).collect();
         let text = config.toml();
-        let limit = config.limit_descriptors;
+        let launcher = config.launcher();
         let mut keyway =
-            Keyway::launch(binary, &text, addresses, limit, &config.arguments, config.admin);
+            Keyway::launch(binary, &text, addresses, &launcher, &config.arguments, config.admin);
         keyway.wait_ready();
         keyway
     }
@@ -176,7 +203,8 @@ impl Keyway {
     pub fn start_text(binary: &str, text: &str, addresses: Vec<SocketAddr>) -> Keyway {
         assert!(!text.contains("[server]"), "the text has settings of the process");
         let text = format!("[server]\nadmin = \"off\"\n\n{text}");
-        let mut keyway = Keyway::launch(binary, &text, addresses, None, &[], free_address());
+        let mut keyway =
+            Keyway::launch(binary, &text, addresses, "exec \"$@\"", &[], free_address());
         keyway.wait_ready();
         keyway
     }
@@ -185,15 +213,14 @@ impl Keyway {
         binary: &str,
         text: &str,
         addresses: Vec<SocketAddr>,
-        limit: Option<u32>,
+        launcher: &str,
         arguments: &[String],
         admin: SocketAddr,
     ) -> Keyway {
         let directory = TempDir::new();
         let file = directory.write("keyway.toml", text);
-        let limit = limit.map_or(String::new(), |count| format!("ulimit -n {count}; "));
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{limit}exec \"$@\"")).arg("sh");
+        command.arg("-c").arg(launcher).arg("sh");
         command.arg(keyway_binary(binary)).arg("serve").arg(&file).args(arguments);
         let process = Process::spawn("keyway", &mut command, directory.path());
         Keyway { process, addresses, admin, directory }

@@ -77,10 +77,10 @@ impl Server {
             Some((_, "")) => return Err(ServerError::Name),
             Some((address, name)) => (address, Some(name.to_owned())),
         };
-        if let Some(name) = &name {
-            if address.ends_with(' ') || name.contains(char::is_control) {
-                return Err(ServerError::Name);
-            }
+        if let Some(name) = &name
+            && (address.ends_with(' ') || name.contains(char::is_control))
+        {
+            return Err(ServerError::Name);
         }
         if let Some(path) = unix_path(address) {
             return parse_unix(path, name);

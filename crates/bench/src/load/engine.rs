@@ -223,10 +223,10 @@ impl<'a> Loader<'a> {
         let mut last_reply = clock::now();
         while self.busy > 0 {
             self.turn(&mut last_reply)?;
-            if let Some(stop) = &mut stop {
-                if stop()? {
-                    self.batches_left = 0;
-                }
+            if let Some(stop) = &mut stop
+                && stop()?
+            {
+                self.batches_left = 0;
             }
         }
         Ok(())

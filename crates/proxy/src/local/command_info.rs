@@ -1,6 +1,7 @@
 //! COMMAND and its subcommands, answered from the command table as Redis 7
 //! answers them, except that commands come in the order of their names.
 
+use keyway_base::glob;
 use keyway_command::{
     Args, Argument, BeginSearch, COMMANDS, Categories, Command, FindKeys, Flags, KeyFlags, KeySpec,
     Refusal, Request, Verb, lookup,
@@ -254,8 +255,7 @@ fn list(args: &Args, out: &mut Vec<u8>) {
         let category = Categories::parse(value);
         names(out, |command| category.is_some_and(|category| command.acl.contains(category)));
     } else if is(3, b"pattern") {
-        let pattern = value.to_ascii_lowercase();
-        names(out, |command| fits(&pattern, command.name.as_bytes()));
+        names(out, |command| glob::matches_ignoring_case(value, command.name.as_bytes()));
     } else {
         error(out, "ERR syntax error");
     }
@@ -269,72 +269,6 @@ fn names(out: &mut Vec<u8>, wanted: impl Fn(&Command) -> bool) {
     for command in all().filter(|command| wanted(command)) {
         bulk(out, command.name.as_bytes());
     }
-}
-
-/// Whether `name` fits the glob `pattern`: `*`, `?`, `[a-z]`, `[^a-z]`, `\`.
-/// Only the latest star is tried again, so that the time is bounded by the
-/// product of the lengths.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut rest, mut at) = (pattern, 0);
-    let mut retry: Option<(&[u8], usize)> = None;
-    while at < name.len() {
-        if let Some(behind) = rest.strip_prefix(b"*") {
-            retry = Some((behind, at));
-            rest = behind;
-        } else if let Some(behind) = fits_byte(rest, name[at]) {
-            rest = behind;
-            at += 1;
-        } else if let Some((behind, from)) = retry {
-            retry = Some((behind, from + 1));
-            (rest, at) = (behind, from + 1);
-        } else {
-            return false;
-        }
-    }
-    rest.iter().all(|byte| *byte == b'*')
-}
-
-/// What is left of `pattern` behind its first element if `byte` fits that.
-fn fits_byte(pattern: &[u8], byte: u8) -> Option<&[u8]> {
-    let (first, rest) = pattern.split_first()?;
-    match (first, rest) {
-        (b'?', _) => Some(rest),
-        (b'[', _) => fits_class(rest, byte),
-        (b'\\', [literal, rest @ ..]) => (*literal == byte).then_some(rest),
-        (literal, _) => (*literal == byte).then_some(rest),
-    }
-}
-
-/// The same for a class, given from behind its bracket. One that is not
-/// closed ends with the pattern.
-fn fits_class(class: &[u8], byte: u8) -> Option<&[u8]> {
-    let (mut rest, negated) = match class.strip_prefix(b"^") {
-        Some(rest) => (rest, true),
-        None => (class, false),
-    };
-    let mut found = false;
-    loop {
-        rest = match rest {
-            [] => break,
-            [b']', behind @ ..] => {
-                rest = behind;
-                break;
-            }
-            [b'\\', literal, behind @ ..] => {
-                found |= *literal == byte;
-                behind
-            }
-            [low, b'-', high, behind @ ..] => {
-                found |= (*low.min(high)..=*low.max(high)).contains(&byte);
-                behind
-            }
-            [literal, behind @ ..] => {
-                found |= *literal == byte;
-                behind
-            }
-        };
-    }
-    (found != negated).then_some(rest)
 }
 
 /// The keys of the command line behind `COMMAND GETKEYS`, each written by

@@ -1,6 +1,7 @@
 //! CONFIG GET.
 
-use super::{LocalContext, glob};
+use super::LocalContext;
+use keyway_base::glob;
 use keyway_command::Args;
 use keyway_resp::reply;
 
@@ -12,7 +13,7 @@ pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     for (name, value) in &settings {
         let pattern = args.from(2).find(|pattern| match glob::is_literal(pattern) {
             true => pattern.eq_ignore_ascii_case(name.as_bytes()),
-            false => glob::matches(pattern, name.as_bytes()),
+            false => glob::matches_ignoring_case(pattern, name.as_bytes()),
         });
         match pattern {
             Some(pattern) if glob::is_literal(pattern) => found.push((pattern, value)),

@@ -13,7 +13,6 @@ mod client;
 mod client_filter;
 mod command_info;
 mod config;
-mod glob;
 mod hello;
 mod info;
 mod latency;

@@ -7,9 +7,9 @@
 
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::evict::is_expired;
-use crate::glob;
 use crate::item::{Encoding, Item};
 use crate::table::Position;
+use keyway_base::glob;
 use keyway_resp::reply;
 
 /// Places in a shard.

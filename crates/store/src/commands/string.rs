@@ -326,7 +326,7 @@ pub(super) fn msetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 /// Sets all pairs, or with `if_missing` all or none; whether it did.
 fn set_many(call: &Call<'_>, if_missing: bool) -> Result<bool, super::Fault> {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(super::Fault::Text(match if_missing {
             false => "ERR wrong number of arguments for 'mset' command",
             true => "ERR wrong number of arguments for 'msetnx' command",

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_real_server_takes_half_a_gigabyte() {
         if crate::memory_available_bytes() < 6 << 30 {
-            println!("skipped: less than 6 GB of memory available");
+            crate::skipped("a value of 512 MB: less than 6 GiB of memory available");
             return;
         }
         let server = RedisServer::start();

@@ -1,0 +1,224 @@
+//! Which servers are in use, as clients, `/readyz` and an operator see it.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode, free_port, http_get,
+    http_post, run_tool, skipped, wait_for, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(10);
+const STATE: &str = "keyway_backend_health_state";
+
+/// A pool over servers named `s0`, `s1`, … that are ejected after two
+/// failures.
+fn pool(servers: &[RedisServer], rejoin: &str) -> Pool {
+    let named = |(nth, server): (usize, &RedisServer)| format!("{}:1 s{nth}", server.address());
+    let lines: Vec<String> = servers.iter().enumerate().map(named).collect();
+    let ejection = format!("{{ after_failures = 2, for = \"200ms\", rejoin = \"{rejoin}\" }}");
+    Pool::sharded("main", &lines).with("timeout", "\"2s\"").with("ejection", &ejection)
+}
+
+/// A key that lives on this server, written with the value `old`.
+fn key_on(client: &mut Client, server: &RedisServer) -> String {
+    let mut direct = server.client();
+    let found = (0..200).map(|nth| format!("key:{nth}")).find(|key| {
+        assert_eq!(client.command(&["SET", key, "old"]), Value::simple("OK"));
+        direct.command(&["EXISTS", key]) == Value::Integer(1)
+    });
+    found.expect("one key in 200 lives there")
+}
+
+/// The worst state of the named server: 0 up, 2 ejected, 3 quarantined.
+fn state(keyway: &Keyway, backend: &str) -> f64 {
+    keyway.metrics().sum(STATE, &[&format!("backend=\"{backend}\"")])
+}
+
+#[test]
+fn a_replica_without_its_primary_is_ejected_until_it_serves_again() {
+    let _watch = watchdog(Duration::from_secs(60), "-MASTERDOWN");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool(&servers, "serve")]));
+    let mut client = keyway.client(0);
+    let key = key_on(&mut client, &servers[0]);
+    let mut direct = servers[0].client();
+    assert_eq!(direct.words("CONFIG SET replica-serve-stale-data no"), Value::simple("OK"));
+    let nobody = free_port();
+    assert_eq!(direct.words(&format!("REPLICAOF 127.0.0.1 {nobody}")), Value::simple("OK"));
+    let text = client.command(&["GET", &key]).error_text();
+    assert!(text.starts_with("MASTERDOWN "), "the server's own words: {text}");
+    wait_until("its keys go to the other", SOON, || client.command(&["GET", &key]) == Value::Nil);
+    let log = keyway.process().log();
+    assert!(log.contains("masterdown"), "the log says why:\n{log}");
+    // It answers probes, though with an error: that does not bring it back.
+    wait_until("several probes have failed", SOON, || {
+        assert_eq!(client.command(&["GET", &key]), Value::Nil);
+        keyway.process().log().matches("from=\"rejoining\" to=\"ejected\"").count() >= 3
+    });
+    assert_eq!(state(&keyway, "s0"), 2.0, "{}", keyway.process().log());
+    assert_eq!(direct.words("REPLICAOF NO ONE"), Value::simple("OK"));
+    wait_until("it serves again", SOON, || client.command(&["GET", &key]) == Value::bulk("old"));
+    wait_until("and counts as up", SOON, || state(&keyway, "s0") == 0.0);
+}
+
+#[test]
+fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
+    let _watch = watchdog(Duration::from_secs(60), "-READONLY");
+    let primary = RedisServer::start();
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool(&servers, "flush")]));
+    let mut client = keyway.client(0);
+    let key = key_on(&mut client, &servers[0]);
+    assert_eq!(primary.client().command(&["SET", &key, "replicated"]), Value::simple("OK"));
+    let mut direct = servers[0].client();
+    let replicate = format!("REPLICAOF 127.0.0.1 {}", primary.port());
+    assert_eq!(direct.words(&replicate), Value::simple("OK"));
+    wait_until("the replica is in step", Duration::from_secs(30), || {
+        direct.words("INFO replication").text().contains("master_link_status:up")
+    });
+    assert_eq!(client.command(&["GET", &key]), Value::bulk("replicated"), "reads do no harm");
+    let replies = client.pipeline(&[&format!("SET {key} new"), &format!("SET {key} new")]);
+    for reply in replies {
+        assert!(reply.error_text().starts_with("READONLY "), "{reply:?}");
+    }
+    wait_until("its keys go to the other", SOON, || {
+        client.command(&["SET", &key, "new"]) == Value::simple("OK")
+    });
+    assert_eq!(servers[1].client().command(&["GET", &key]), Value::bulk("new"));
+    let log = keyway.process().log();
+    assert!(log.contains("readonly"), "the log says why:\n{log}");
+    // It cannot be emptied, so it does not come back, though it answers.
+    wait_until("it was asked to empty itself", SOON, || {
+        let stats = direct.words("INFO errorstats").text();
+        let refused = stats.split("errorstat_READONLY:count=").nth(1);
+        let count = refused.and_then(|text| text.split(['\r', '\n']).next()?.parse().ok());
+        count.unwrap_or(0) >= 4
+    });
+    assert_eq!(client.command(&["GET", &key]), Value::bulk("new"));
+    assert_eq!(direct.command(&["GET", &key]), Value::bulk("replicated"));
+    assert_eq!(direct.words("REPLICAOF NO ONE"), Value::simple("OK"));
+    wait_until("it is back, empty", SOON, || client.command(&["GET", &key]) == Value::Nil);
+    assert_eq!(direct.words("DBSIZE"), Value::Integer(0));
+}
+
+/// The pool's only server is down, answers again, is kept out, and is put
+/// back by an operator: for the clients of both workers.
+#[test]
+fn an_operator_ends_a_quarantine_and_readyz_tells() {
+    let _watch = watchdog(Duration::from_secs(90), "restore and readyz");
+    let mut servers = [RedisServer::start()];
+    let pools = vec![pool(&servers, "quarantine"), Pool::store("local")];
+    let config = KeywayConfig::new(pools).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let ask = |path: &str| http_get(keyway.admin(), path);
+    let restore = |query: &str| http_post(keyway.admin(), &format!("/backends/restore?{query}"));
+    assert_eq!((ask("/readyz").status, ask("/healthz").status), (200, 200));
+    let mut clients: Vec<Client> = (0..20).map(|_| keyway.client(0)).collect();
+    servers[0].kill();
+    wait_until("the server is ejected", SOON, || {
+        assert!(clients[0].words("GET a").is_error());
+        ask("/readyz").status == 503
+    });
+    let body = ask("/readyz").body;
+    assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
+    assert_eq!(ask("/healthz").status, 200, "a process whose servers are down is not to be killed");
+    assert_eq!(keyway.client(1).words("SET a 1"), Value::simple("OK"), "other pools are served");
+    servers[0].restart();
+    wait_until("it answers and is kept out", SOON, || {
+        keyway.process().log().contains("quarantined") && ask("/readyz").status == 503
+    });
+    for client in &mut clients {
+        assert!(client.words("GET a").is_error(), "kept out for the clients of every worker");
+    }
+    for (query, status, wanted) in [
+        ("pool=mian&backend=s0", 404, "main"),
+        ("pool=main&backend=s1", 404, "s0"),
+        ("pool=main", 400, "backend"),
+    ] {
+        let reply = restore(query);
+        assert_eq!(reply.status, status, "{query}: {}", reply.body);
+        assert!(reply.body.contains(wanted), "{query}: {}", reply.body);
+    }
+    assert_eq!(ask("/backends/restore?pool=main&backend=s0").status, 405, "never by a GET");
+    assert_eq!(ask("/readyz").status, 503, "nothing of that restored it");
+    assert_eq!(restore("pool=main&backend=s0").status, 200);
+    assert_eq!(ask("/readyz").status, 200);
+    for client in &mut clients {
+        wait_until("it is served again", SOON, || client.words("GET a") == Value::Nil);
+    }
+    assert_eq!(restore("pool=main&backend=s0").status, 200, "once more changes nothing");
+    assert!(keyway.process().log().contains("operator"), "{}", keyway.process().log());
+}
+
+/// No descriptor left for a connection to a server: that request fails, said
+/// not to be sent; the server is not to blame, so it is not ejected (and, with
+/// this policy, not emptied).
+#[test]
+fn a_process_without_descriptors_for_a_link_does_not_blame_the_server() {
+    let _watch = watchdog(Duration::from_secs(60), "no descriptor for a link");
+    let servers = RedisServer::start_many(2);
+    for server in &servers {
+        assert_eq!(server.client().words("SET precious 1"), Value::simple("OK"));
+    }
+    let config = KeywayConfig::new(vec![pool(&servers, "flush")])
+        .with_server("workers", "1")
+        .with_descriptors(60);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut first = keyway.client(0);
+    assert_eq!(first.words("PING"), Value::simple("PONG"), "no link is needed for that");
+    let clients: Vec<Client> =
+        (0..200).filter_map(|_| Client::try_connect(keyway.address(0)).ok()).collect();
+    wait_until("the descriptors are used up", SOON, || {
+        keyway.process().log().contains("no file descriptor left")
+    });
+    for _ in 0..20 {
+        first.send(&encode(&["GET", "precious"]));
+        let text = first.reply().error_text();
+        assert!(text.contains("was not sent"), "{text}");
+    }
+    drop(clients);
+    wait_until("requests are sent again", SOON, || first.words("GET precious") == Value::bulk("1"));
+    let log = keyway.process().log();
+    assert!(!log.contains("ejected"), "{log}");
+    for server in &servers {
+        assert_eq!(server.client().words("GET precious"), Value::bulk("1"));
+    }
+}
+
+/// A server known by a host name moves to another address.
+#[test]
+fn a_host_name_is_resolved_anew_when_its_server_moved() {
+    let _watch = watchdog(Duration::from_secs(60), "a host name that moves");
+    let may =
+        run_tool("unshare", &["-Urm", "mount", "--bind", "/etc/hosts", "/etc/hosts"], b"", SOON);
+    if !may.status.success() {
+        return skipped("a host name that moves: no mount namespace for a hosts file of its own");
+    }
+    let port = free_port();
+    let at = |host: &str| format!("{host}:{port}").parse().expect("an address");
+    let mut old = RedisServer::start_at(at("127.0.0.1"), &[]);
+    let new = RedisServer::start_at(at("127.0.0.2"), &[]);
+    for (server, place) in [(&old, "old"), (&new, "new")] {
+        assert_eq!(server.client().words(&format!("SET place {place}")), Value::simple("OK"));
+    }
+    let directory = TempDir::new();
+    let hosts = directory.write("hosts", "127.0.0.1 localhost moving.keyway.test\n");
+    let pool = Pool::sharded("main", &[format!("moving.keyway.test:{port}:1")]);
+    let config = KeywayConfig::new(vec![pool]).with_hosts_file(&hosts);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    let place = wait_for("the name resolves", SOON, || {
+        Some(client.words("GET place")).filter(|reply| !reply.is_error())
+    });
+    assert_eq!(place, Value::bulk("old"));
+    // In place: the process sees this very file.
+    std::fs::write(&hosts, "127.0.0.1 localhost\n127.0.0.2 moving.keyway.test\n").expect("written");
+    assert_eq!(client.words("GET place"), Value::bulk("old"), "a live connection is kept");
+    old.kill();
+    wait_until("the new address is found", SOON, || {
+        let reply = client.words("GET place");
+        assert!(reply == Value::bulk("new") || reply.is_error(), "{reply:?}");
+        !reply.is_error()
+    });
+}
