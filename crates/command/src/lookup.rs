@@ -80,12 +80,9 @@ impl Words {
             head = name[0] as u64 | (name[len / 2] as u64) << 8 | (name[len - 1] as u64) << 16;
             (middle, tail) = (0, 0);
         }
-        Some(Words {
-            head: lower_case(head),
-            middle: lower_case(middle),
-            tail: lower_case(tail),
-            len: len as u64,
-        })
+        let head = lower_case(head);
+        let (middle, tail) = if len > 8 { (lower_case(middle), lower_case(tail)) } else { (0, 0) };
+        Some(Words { head, middle, tail, len: len as u64 })
     }
 
     #[inline]

@@ -1,5 +1,5 @@
-//! Integers on the wire. A plain digit loop: lengths have one to three digits,
-//! where wider loads only add set-up.
+//! Integers on the wire. Lengths have one to three digits as a rule, which one
+//! load of eight bytes tells; a plain digit loop takes the rest.
 
 /// Outcome of reading a decimal line `[+-]digits\r\n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,43 @@ pub(crate) enum Line {
 /// without its `\r` is refused at once instead of being waited for.
 const LINE_LEN_MAX: usize = 21;
 
+/// A number of one to three digits without leading zeros, and the position one
+/// past its line end; `None` for every other, and near the end of `buf`.
+#[inline(always)]
+fn short_number(buf: &[u8], at: usize) -> Option<(i64, usize)> {
+    const LINE_END: u16 = u16::from_le_bytes(*b"\r\n");
+    let word = u64::from_le_bytes(*buf.get(at..)?.first_chunk()?);
+    let digit = |place: u32| (word >> (8 * place) & 0xff) ^ u64::from(b'0');
+    let ends = |place: u32| (word >> (8 * place)) as u16 == LINE_END;
+    let mut value = digit(0);
+    if value > 9 {
+        return None;
+    }
+    if ends(1) {
+        return Some((value as i64, at + 3));
+    }
+    if value == 0 || digit(1) > 9 {
+        return None;
+    }
+    value = value * 10 + digit(1);
+    if ends(2) {
+        return Some((value as i64, at + 4));
+    }
+    value = value * 10 + digit(2);
+    (digit(2) <= 9 && ends(3)).then_some((value as i64, at + 5))
+}
+
 /// Reads the decimal line that starts at `at`.
-#[inline]
+#[inline(always)]
 pub(crate) fn number_line(buf: &[u8], at: usize) -> Line {
+    match short_number(buf, at) {
+        Some((value, next)) => Line::Number(value, next),
+        None => long_number_line(buf, at),
+    }
+}
+
+#[inline(never)]
+fn long_number_line(buf: &[u8], at: usize) -> Line {
     let mut pos = at;
     let negative = match buf.get(pos) {
         Some(b'-') => {
@@ -63,9 +97,17 @@ pub(crate) fn number_line(buf: &[u8], at: usize) -> Line {
 /// Reads the length line of a request that starts at `at`. Redis takes no
 /// leading zeros and no `-0` there: it answers them with a protocol error and
 /// closes, so a request with one must never be forwarded.
-#[inline]
+#[inline(always)]
 pub(crate) fn length_line(buf: &[u8], at: usize) -> Line {
-    let line = number_line(buf, at);
+    match short_number(buf, at) {
+        Some((value, next)) => Line::Number(value, next),
+        None => long_length_line(buf, at),
+    }
+}
+
+#[inline(never)]
+fn long_length_line(buf: &[u8], at: usize) -> Line {
+    let line = long_number_line(buf, at);
     // A number has a byte behind its first: a digit or the line's end.
     let is_number = matches!(line, Line::Number(..));
     let is_odd = || matches!((buf[at], buf[at + 1]), (b'0', b'0'..=b'9') | (b'-', b'0'));
@@ -140,6 +182,21 @@ mod tests {
         }
         for text in ["", "0", "-", "1\r"] {
             assert_eq!(length_line(text.as_bytes(), 0), Line::Partial, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_numbers_are_read_as_the_digit_loop_reads_them() {
+        let ends = ["\r\n", "\r\n$3\r\nGET\r\n", "\rx123456", "x\r\n12345", "\n\r234567"];
+        let digits = (0..1100).map(|value: i32| value.to_string());
+        let odd = ["", "-1", "00", "01", "007", "+1", " 1", ":", "/", "1:", "1/"];
+        for text in digits.chain(odd.map(str::to_owned)) {
+            for end in ends {
+                let line = format!("${text}{end}");
+                let (line, what) = (line.as_bytes(), line.escape_default());
+                assert_eq!(number_line(line, 1), long_number_line(line, 1), "{what}");
+                assert_eq!(length_line(line, 1), long_length_line(line, 1), "{what}");
+            }
         }
     }
 
