@@ -59,10 +59,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What one client may pin beyond its own large request or reply: its
-    /// pipeline's replies up to the soft bound and one read's worth of input.
+    /// What the replies to one client's requests in flight may take, judged by
+    /// the largest of its recent replies: requests are started accordingly.
+    pub fn session_replies_len_max(&self) -> u64 {
+        4 * u64::from(self.session_output_len_soft)
+    }
+
+    /// What one client may pin beyond its own large requests and replies:
+    /// undelivered replies up to the soft bound, those still to come, and one
+    /// read's worth of input.
     pub fn session_overhead_bytes(&self) -> u64 {
-        u64::from(self.session_output_len_soft) + u64::from(self.read_len_per_turn)
+        u64::from(self.session_output_len_soft)
+            + self.session_replies_len_max()
+            + u64::from(self.read_len_per_turn)
     }
 
     /// What `links` connections to backends may pin in unsent requests.

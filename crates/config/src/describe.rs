@@ -93,10 +93,12 @@ fn memory_comment(config: &Config) -> String {
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
-         or one reply of up to {}",
+         and four replies of up to {}; one whose unread replies come to {} all the same,\n    \
+         because they are far larger than those before them, is disconnected",
         format_size(bound.session_bytes),
         format_size(config.limits.request_len_max.into()),
         format_size(config.limits.reply_len_max.into()),
+        format_size(config.limits.session_output_len_hard),
     );
     text
 }
@@ -290,7 +292,7 @@ mod tests {
                 stores_auto: 0,
                 links: 4 * 2 + 2,
                 link_bytes: 10 * (4 << 20),
-                session_bytes: (64 << 10) + (64 << 10),
+                session_bytes: 5 * (64 << 10) + (64 << 10),
             }
         );
         assert_eq!(Config::default_store().memory_bound().stores_auto, 1);

@@ -20,6 +20,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    keyway_store::give_back_freed_memory();
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {

@@ -22,4 +22,4 @@ pub use join::{Fragment, Join, JoinPool};
 pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
 pub use order::ReplyOrder;
 pub use output::Output;
-pub use session::{Busy, BusyPool, Identity, ReplyMode, Session};
+pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};

@@ -24,6 +24,7 @@ mod extended;
 mod item;
 mod lines;
 mod lock;
+mod malloc;
 mod mapping;
 mod number;
 mod shard;
@@ -32,4 +33,5 @@ mod store;
 mod table;
 
 pub use evict::EvictionPolicy;
+pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};

@@ -1,3 +1,4 @@
+use super::ReplySize;
 use crate::{Output, ReplyOrder};
 use keyway_base::Limits;
 
@@ -15,13 +16,7 @@ pub struct Busy {
     pub order: ReplyOrder,
     /// Replies on their way out.
     pub output: Output,
-    /// Largest recent reply, in bytes, decaying: bounds how many requests of
-    /// a client that asks for large values are started at once.
-    reply_len: u32,
 }
-
-/// Fewest requests in flight a session is allowed, however large its replies.
-const IN_FLIGHT_MIN: usize = 4;
 
 impl Busy {
     /// Replies that are here and not sent, in bytes.
@@ -30,30 +25,12 @@ impl Busy {
         self.output.len() + self.order.stash_len()
     }
 
-    /// How many requests may be in flight, given the size of recent replies.
-    #[inline]
-    pub fn in_flight_max(&self, limits: &Limits) -> usize {
-        let most = limits.session_in_flight_max as usize;
-        if self.reply_len <= 1024 {
-            return most;
-        }
-        let budget = limits.session_output_len_soft as usize * 4;
-        (budget / self.reply_len as usize).clamp(IN_FLIGHT_MIN.min(most), most)
-    }
-
     /// Whether another request may be started: the pipeline has room and the
     /// client reads its replies.
     #[inline]
-    pub fn has_room(&self, limits: &Limits) -> bool {
-        self.order.len() < self.in_flight_max(limits)
+    pub fn has_room(&self, limits: &Limits, reply_size: ReplySize) -> bool {
+        self.order.len() < reply_size.in_flight_max(limits)
             && self.undelivered() < limits.session_output_len_soft as usize
-    }
-
-    /// Notes the length of a reply.
-    #[inline]
-    pub fn note_reply(&mut self, len: usize) {
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.reply_len = len.max(self.reply_len - self.reply_len / 16);
     }
 
     /// Input not parsed yet.
@@ -117,7 +94,6 @@ impl BusyPool {
         busy.input.clear();
         busy.parsed = 0;
         busy.input_needed = 0;
-        busy.reply_len = 0;
         let size = busy.capacity() + size_of::<Busy>();
         if size <= BUSY_KEPT_MAX && self.held + size <= HELD_MAX {
             self.held += size;

@@ -9,9 +9,11 @@
 
 mod busy;
 mod identity;
+mod reply_size;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
+pub use reply_size::ReplySize;
 
 use keyway_base::{Limits, Time};
 use std::time::Duration;
@@ -50,6 +52,8 @@ pub struct Session {
     pub waits_for_link: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
+    /// How large its replies are.
+    pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
     pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
@@ -73,6 +77,7 @@ impl Session {
             paused: false,
             waits_for_link: false,
             is_dirty: false,
+            reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
             identity,
@@ -113,6 +118,6 @@ impl Session {
 
     /// Whether a paused session has room of its own again.
     pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.has_room(limits))
+        self.busy.as_ref().is_some_and(|busy| busy.has_room(limits, self.reply_size))
     }
 }

@@ -133,7 +133,7 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            if !busy.has_room(&self.plan.limits) {
+            if !busy.has_room(&self.plan.limits, session.reply_size) {
                 session.paused = true;
                 break;
             }

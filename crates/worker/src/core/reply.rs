@@ -131,7 +131,7 @@ impl Plane {
         let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
         let before = busy.undelivered();
         busy.order.complete(sequence, busy.output.buf(), write);
-        busy.note_reply(busy.undelivered().saturating_sub(before));
+        session.reply_size.note(busy.undelivered().saturating_sub(before));
         if !busy.output.is_empty() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
