@@ -248,6 +248,9 @@ fn each_state_change_is_one_line() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    wait_until("all of the start is told", SOON, || {
+        keyway.process().log().contains("try: redis-cli")
+    });
     let quiet = keyway.process().log().lines().count();
     for nth in 0..500 {
         assert_eq!(client.command(&["GET", &format!("k{nth}")]), Value::Nil);

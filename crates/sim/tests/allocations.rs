@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Replies after which every buffer has its size: until then growing is fair.
-const WARM_UP: u64 = 60_000;
+const WARM_UP: u64 = 250_000;
 /// Replies in which nothing may be allocated.
 const MEASURED: u64 = 20_000;
 

@@ -90,7 +90,7 @@ impl<I: Io> Worker<I> {
             plan,
             index,
             clients: Vec::new(),
-            events: Vec::new(),
+            events: Vec::with_capacity(256),
             held: Vec::new(),
             held_until: Time(0),
             rereads: Vec::new(),
