@@ -4,6 +4,7 @@ mod twemproxy;
 mod yaml;
 
 use crate::error::ConfigError;
+use std::path::Path;
 
 /// What came of another proxy's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,4 +26,13 @@ pub struct Import {
 /// line order; also that no pool is left.
 pub fn twemproxy(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
     twemproxy::import(text, path)
+}
+
+/// As [`twemproxy`], of the file itself.
+///
+/// # Errors
+/// As [`twemproxy`]; or that the file cannot be read.
+pub fn twemproxy_file(path: &Path) -> Result<Import, Vec<ConfigError>> {
+    let text = crate::load::read_configuration(path, "YAML")?;
+    twemproxy(&text, &path.display().to_string())
 }

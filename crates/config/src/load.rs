@@ -36,12 +36,8 @@ impl Config {
     /// Everything wrong with the files, in line order; or that the file cannot
     /// be read.
     pub fn load(path: &Path) -> Result<Config, Vec<ConfigError>> {
-        let shown = path.display().to_string();
-        let text = read_file(path).map_err(|what| {
-            let hint = "give the path of a readable TOML file in UTF-8".to_owned();
-            vec![ConfigError { path: shown.clone(), line: 0, column: 0, what, hint }]
-        })?;
-        read(&text, &shown, Some(&read_file))
+        let text = read_configuration(path, "TOML")?;
+        read(&text, &path.display().to_string(), Some(&read_file))
     }
 
     /// What `keyway serve` runs without a file: the embedded store on
@@ -64,6 +60,15 @@ fn read(
     let config = resolve(&root, read_file, &mut report);
     let warnings = report.finish()?;
     Ok(Config { warnings, ..config })
+}
+
+/// The text of a configuration file in `format`; its only error is that it
+/// cannot be read.
+pub(crate) fn read_configuration(path: &Path, format: &str) -> Result<String, Vec<ConfigError>> {
+    read_file(path).map_err(|what| {
+        let hint = format!("give the path of a readable {format} file in UTF-8");
+        vec![ConfigError { path: path.display().to_string(), line: 0, column: 0, what, hint }]
+    })
 }
 
 fn read_file(path: &Path) -> Result<String, String> {

@@ -227,6 +227,6 @@ pub struct ShardedConfig {
     pub pool: ShardedPool,
     /// The file `pool.password` comes from.
     pub password_file: Option<PathBuf>,
-    /// Clients of this pool connected at once, per worker.
+    /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,
 }

@@ -1,6 +1,6 @@
 //! Reading real files: the configuration and the passwords it names.
 
-use keyway_config::{Config, ConfigError, PoolKindConfig};
+use keyway_config::{Config, ConfigError, PoolKindConfig, import};
 use std::fs;
 use std::path::PathBuf;
 
@@ -82,4 +82,16 @@ fn a_byte_order_mark_is_skipped_and_moves_no_line() {
     let text = "\u{feff}[server]\nworker = 2\n";
     let errors = Config::from_str(text, "f").unwrap_err();
     assert!(errors.iter().any(|e| (e.line, e.column) == (2, 1)), "{errors:?}");
+}
+
+#[test]
+fn an_unreadable_file_of_another_proxy_is_told_as_one_of_ours_is() {
+    let folder = Folder::new("unreadable");
+    let latin = folder.write("latin", b"a:\n  hash: \xe9\n");
+    for path in [latin, folder.0.join("absent")] {
+        let ours = Config::load(&path).unwrap_err().remove(0);
+        let theirs = import::twemproxy_file(&path).unwrap_err().remove(0);
+        assert_eq!((&ours.path, ours.line, &ours.what), (&theirs.path, theirs.line, &theirs.what));
+        assert_eq!(ours.hint.replace("TOML", "YAML"), theirs.hint);
+    }
 }

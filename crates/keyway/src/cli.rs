@@ -1,6 +1,6 @@
 //! What can be typed after `keyway`.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
 use std::io::Write;
@@ -84,7 +84,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => Ok(check(&arguments.file)),
-        Command::Import(arguments) => import(arguments.from, &arguments.file),
+        Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }
 
@@ -126,19 +126,17 @@ fn check(file: &Path) -> ExitCode {
     }
 }
 
-fn import(from: Foreign, file: &Path) -> Result<ExitCode> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+fn import(from: Foreign, file: &Path) -> ExitCode {
     let Foreign::Twemproxy = from;
-    match keyway_config::import::twemproxy(&text, &file.display().to_string()) {
+    match keyway_config::import::twemproxy_file(file) {
         Ok(import) => {
             print(&import.toml);
             for note in &import.notes {
                 eprintln!("note: {note}");
             }
-            Ok(ExitCode::SUCCESS)
+            ExitCode::SUCCESS
         }
-        Err(errors) => Ok(report(&errors, "not imported")),
+        Err(errors) => report(&errors, "not imported"),
     }
 }
 

@@ -56,7 +56,14 @@ const SERVER_FAILURE_LIMIT_DEFAULT: u64 = 2;
 /// waited for, yet a server that hangs does not hold its requests for good.
 const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
 
-/// In place of "for ever" for connecting: some lost packets are made up for.
+/// Longest `timeout` a pool takes.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// Longest `for` of an ejection.
+const EJECTION_MAX: Duration = Duration::from_secs(86_400);
+
+/// Most for connecting, and in place of "for ever": some lost packets are made
+/// up for, yet a server that is gone is noticed.
 const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
 /// A value as written, by its form.
@@ -94,6 +101,13 @@ impl Pool {
         matches!(self.values.get(name), Some((_, Value::Bool(true))))
     }
 
+    fn bind(&self) -> Option<&Bind> {
+        match self.values.get("listen") {
+            Some((_, Value::Bind(bind))) => Some(bind),
+            _ => None,
+        }
+    }
+
     fn servers(&self) -> &[Server] {
         match self.values.get("servers") {
             Some((_, Value::Servers(servers))) => servers,
@@ -110,6 +124,8 @@ struct Importer<'p> {
     tables: String,
     listeners: Vec<(Place, ListenAddr)>,
     names: BTreeSet<String>,
+    /// What the pools are called in the file, each with its line.
+    originals: BTreeMap<String, usize>,
 }
 
 pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
@@ -120,6 +136,7 @@ pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>>
         tables: String::new(),
         listeners: Vec::new(),
         names: BTreeSet::new(),
+        originals: BTreeMap::new(),
     };
     match yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         Ok(document) => importer.document(&document),
@@ -164,6 +181,10 @@ impl Importer<'_> {
             self.error(name.place, problem);
             return None;
         };
+        if let Some(line) = self.originals.insert(pool_name.clone(), name.place.line) {
+            let what = format!("pool {} is there twice: line {line} has it", quoted(pool_name));
+            self.error(name.place, Problem::new(what, "rename or remove one of the two"));
+        }
         let Content::Map(pairs) = &content.content else {
             let what = format!("pool {} has no keys", quoted(pool_name));
             let hint = "write its keys below it, indented: listen, redis, servers";
@@ -182,6 +203,9 @@ impl Importer<'_> {
             }
         }
         let pool = Pool { name: pool_name.clone(), place: name.place, values };
+        if pool.bool("redis") {
+            self.claim_listen(&pool);
+        }
         (self.errors.len() == errors_before).then_some(pool)
     }
 
@@ -266,7 +290,10 @@ impl Importer<'_> {
             return self.write_pool(pool, &pool.name, &notes, "");
         }
         let name = self.pool_name(&pool.name, &mut notes);
-        let Some(bind) = self.convert_listen(pool, &mut notes) else { return };
+        let Some(bind) = pool.bind() else { return };
+        if bind.was_localhost {
+            notes.push("localhost became 127.0.0.1".to_owned());
+        }
         let tables =
             [listener_table(pool, &name, bind, &mut notes), pool_table(pool, &name, &mut notes)];
         self.write_pool(pool, &name, &notes, &tables.concat());
@@ -302,19 +329,15 @@ impl Importer<'_> {
         name
     }
 
-    fn convert_listen<'v>(&mut self, pool: &'v Pool, notes: &mut Vec<String>) -> Option<&'v Bind> {
-        let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return None };
-        if bind.was_localhost {
-            notes.push("localhost became 127.0.0.1".to_owned());
-        }
+    /// Notes where the pool listens; two pools cannot have one address.
+    fn claim_listen(&mut self, pool: &Pool) {
+        let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return };
         let taken = self.listeners.iter().find(|(_, other)| other.clashes_with(&bind.addr));
         if let Some((other_place, other)) = taken {
             let what = format!("{} is taken: line {} has {other}", bind.addr, other_place.line);
             self.error(*place, Problem::new(what, "give one of the two another port or path"));
-            return None;
         }
         self.listeners.push((*place, bind.addr.clone()));
-        Some(bind)
     }
 
     fn finish(mut self) -> Result<Import, Vec<ConfigError>> {
@@ -472,6 +495,16 @@ fn clamp(name: &str, value: u64, (min, max): (u64, u64), notes: &mut Vec<String>
     taken
 }
 
+/// A time in milliseconds as a file of twemproxy gives it, from 1 ms to `max`.
+fn clamp_millis(name: &str, millis: u64, max: Duration, notes: &mut Vec<String>) -> Duration {
+    let taken = Duration::from_millis(millis.max(1)).min(max);
+    if taken != Duration::from_millis(millis) {
+        let text = format_duration(taken);
+        notes.push(format!("{name} was {millis} ms, which Keyway does not take: now {text}"));
+    }
+    taken
+}
+
 fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>) -> String {
     let backlog = pool.number("backlog").unwrap_or(BACKLOG_DEFAULT);
     let backlog = clamp("backlog", backlog, (1, 65_535), notes);
@@ -535,7 +568,7 @@ fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
         entry("# clients_max", &clients.to_string());
         notes.push(
             "twemproxy reads client_connections but never enforces it: uncomment clients_max to \
-             have that bound, per worker"
+             have that bound, over all workers"
                 .into(),
         );
     }
@@ -569,8 +602,15 @@ fn timeouts(pool: &Pool, notes: &mut Vec<String>) -> (Duration, Duration) {
             (TIMEOUT_FOR_EVER, CONNECT_TIMEOUT_FOR_EVER)
         }
         millis => {
-            let timeout = Duration::from_millis(clamp("timeout", millis, (1, 3_600_000), notes));
-            (timeout, timeout)
+            let timeout = clamp_millis("timeout", millis, TIMEOUT_MAX, notes);
+            if timeout > CONNECT_TIMEOUT_FOR_EVER {
+                notes.push(format!(
+                    "twemproxy's timeout bounds connecting as well: connect_timeout is {}, so \
+                     that a server that is gone is noticed",
+                    format_duration(CONNECT_TIMEOUT_FOR_EVER)
+                ));
+            }
+            (timeout, timeout.min(CONNECT_TIMEOUT_FOR_EVER))
         }
     }
 }
@@ -591,12 +631,12 @@ fn ejection(pool: &Pool, notes: &mut Vec<String>) -> Option<String> {
     let failures = failures.unwrap_or(SERVER_FAILURE_LIMIT_DEFAULT);
     let failures = clamp("server_failure_limit", failures, (1, 100_000), notes);
     let retry = retry.unwrap_or(SERVER_RETRY_TIMEOUT_DEFAULT);
-    let retry = clamp("server_retry_timeout", retry, (1, 86_400_000), notes);
+    let retry = clamp_millis("server_retry_timeout", retry, EJECTION_MAX, notes);
     notes.push(
         "a server that comes back serves what it held before, stale or not, as with twemproxy; \
          rejoin = \"flush\" is safer where it is only a cache"
             .into(),
     );
-    let time = format_duration(Duration::from_millis(retry));
+    let time = format_duration(retry);
     Some(format!("{{ after_failures = {failures}, for = \"{time}\", rejoin = \"serve\" }}"))
 }
