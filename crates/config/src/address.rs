@@ -44,6 +44,20 @@ impl ListenAddr {
 pub(crate) const LISTEN_HINT: &str =
     "write \"tcp://127.0.0.1:6380\", \"tcp://[::1]:6380\" or \"unix:///run/keyway.sock\"";
 
+pub(crate) const ADMIN_HINT: &str = "write \"tcp://127.0.0.1:9380\"";
+
+/// Reads `tcp://HOST:PORT`, where HTTP is served.
+pub(crate) fn parse_admin(text: &str) -> Result<ListenAddr, Problem> {
+    let tcp_only = "a unix socket cannot be scraped over HTTP";
+    match parse_listen(text) {
+        Ok(ListenAddr::Unix(_)) => Err(Problem::new(tcp_only, ADMIN_HINT)),
+        Err(problem) if text.is_empty() || problem.hint.contains("unix:") => {
+            Err(Problem::new(problem.what.replace("tcp:// or unix://", "tcp://"), ADMIN_HINT))
+        }
+        read => read,
+    }
+}
+
 /// Longest path the kernel takes for a unix socket, `sun_path` less its
 /// closing zero byte.
 const UNIX_PATH_LEN_MAX: usize = 107;
@@ -66,8 +80,10 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
         ));
     }
     let Some(rest) = text.strip_prefix("tcp://") else {
-        let hint = if text.starts_with('/') {
-            format!("write \"unix://{text}\"")
+        let hint = if let Some(path) = absolute_path(text) {
+            format!("write \"unix://{path}\"")
+        } else if text.parse::<u16>().is_ok_and(|port| port > 0) {
+            format!("write \"tcp://127.0.0.1:{text}\"")
         } else if parse_tcp_listen(text).is_ok() {
             format!("write \"tcp://{text}\"")
         } else {
@@ -137,6 +153,12 @@ fn parse_unix_path(path: &str) -> Result<PathBuf, Problem> {
     Ok(PathBuf::from(path))
 }
 
+/// The path of `/PATH` and `unix:/PATH`, if a socket can have it.
+fn absolute_path(text: &str) -> Option<&str> {
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    parse_unix_path(path).ok().filter(|_| !path.starts_with("//")).map(|_| path)
+}
+
 const SERVER_HINT: &str =
     "write \"HOST:PORT\", \"HOST:PORT:WEIGHT NAME\" or \"unix:///PATH:WEIGHT NAME\"";
 
@@ -154,6 +176,21 @@ pub(crate) fn parse_server(text: &str) -> Result<Server, Problem> {
             };
             return Err(problem("is not how a server is written", &hint));
         }
+    }
+    if text.starts_with("unix:") && !text.starts_with("unix:///") {
+        let rest = text["unix:".len()..].trim_start_matches('/');
+        let meant = format!("unix:///{rest}");
+        let hint = match Server::parse(&meant) {
+            Ok(_) if !text.contains('@') => format!("write three slashes: \"{meant}\""),
+            _ => "write three slashes: \"unix:///PATH:WEIGHT NAME\"".to_owned(),
+        };
+        return Err(problem("is not an absolute path", &hint));
+    }
+    if text.split(' ').filter(|part| !part.is_empty()).count() > 2 {
+        return Err(problem(
+            "has a space in its name",
+            "put one space and a name without spaces after the address",
+        ));
     }
     let server = Server::parse(text).map_err(|error| match error {
         ServerError::Weight => problem(
@@ -208,6 +245,9 @@ mod tests {
         for (text, hint) in [
             ("127.0.0.1:6380", "write \"tcp://127.0.0.1:6380\""),
             ("/run/k.sock", "write \"unix:///run/k.sock\""),
+            ("unix:/run/k.sock", "write \"unix:///run/k.sock\""),
+            ("/run/", LISTEN_HINT),
+            ("6380", "write \"tcp://127.0.0.1:6380\""),
             ("tcp://:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
             ("tcp://*:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
             ("tcp://::1:6380", "write \"tcp://[::1]:6380\""),
@@ -243,7 +283,10 @@ mod tests {
             ("[::g]:1", "write IPv6 in brackets: \"[2001:db8::1]:6379:1\""),
             ("tcp://10.0.0.1:6379", "write \"10.0.0.1:6379\""),
             ("redis://nowhere", SERVER_HINT),
-            ("unix://run/r.sock", "write three slashes: \"unix:///PATH:WEIGHT NAME\""),
+            ("unix://run/r.sock", "write three slashes: \"unix:///run/r.sock\""),
+            ("unix:/run/r.sock:2 r", "write three slashes: \"unix:///run/r.sock:2 r\""),
+            ("unix://", "write three slashes: \"unix:///PATH:WEIGHT NAME\""),
+            ("10.0.0.1:1:1 a b", "put one space and a name without spaces after the address"),
             (
                 "10.0.0.1:6379:1  a",
                 "put one space and a name without spaces after the address, or nothing",

@@ -66,7 +66,7 @@ fn value_text(key: &Key) -> String {
         Kind::Count { min, max } => format!("number, {min} to {max}"),
         Kind::Workers => "number, or a table".to_owned(),
         Kind::Choice(choices) => choices_text(choices),
-        Kind::Listen => "address".to_owned(),
+        Kind::Listen | Kind::Admin => "address".to_owned(),
         Kind::Servers => "list of servers".to_owned(),
         Kind::Rejoin => "text".to_owned(),
         Kind::HashTag => "two characters".to_owned(),

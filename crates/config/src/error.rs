@@ -121,6 +121,9 @@ impl<'a> Report<'a> {
         } else {
             errors.retain(|error| self.syntax.iter().all(|syntax| syntax.line != error.line));
         }
+        if let Some(last) = self.syntax.last_mut() {
+            last.hint.push_str(" (more mistakes may show once this is TOML)");
+        }
         errors.append(&mut self.syntax);
         if errors.is_empty() {
             return Ok(in_line_order(self.warnings));

@@ -1,7 +1,7 @@
 //! Walks a TOML document along the schema: every key known, every value of
 //! its type and within its range.
 
-use crate::address::{LISTEN_HINT, parse_listen, parse_server};
+use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::error::{Problem, Report, any_of, nearest, quoted};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
@@ -22,7 +22,7 @@ pub(crate) enum Value {
     Workers(Workers),
     Text(String),
     Listen(crate::address::ListenAddr),
-    /// Each with its place in the file.
+    /// Each with its place in the file; wrong ones are left out.
     Servers(Vec<(usize, Server)>),
     Rejoin(Rejoin),
     HashTag(Option<HashTag>),
@@ -54,10 +54,13 @@ pub(crate) struct Section {
 }
 
 struct Entry {
-    /// `None` when what is written is wrong and there is no default.
+    /// `None` when what is written is wrong: no default stands in for it, or
+    /// mistakes would be found that nobody made.
     value: Option<Value>,
     /// Where it is written; `None` for a default.
     at: Option<usize>,
+    /// A wrong address as written, for what can be told from it.
+    address: Option<String>,
 }
 
 impl Section {
@@ -69,6 +72,11 @@ impl Section {
     /// Where the key is written, or else where the table begins.
     pub(crate) fn place(&self, name: &str) -> usize {
         self.given(name).unwrap_or(self.at)
+    }
+
+    /// The text of an address that is wrong and already reported.
+    pub(crate) fn wrong_address(&self, name: &str) -> Option<&str> {
+        self.entries.get(name).and_then(|entry| entry.address.as_deref())
     }
 
     /// The value; `None` when it is unset, or wrong and already reported.
@@ -138,7 +146,9 @@ fn read_table(
         };
         let written = read_value(key, value, &header, report);
         let at = place_of(name.span().start, value);
-        entries.insert(key.name, Entry { value: written, at: Some(at) });
+        let wrong_address = written.is_none() && matches!(key.kind, Kind::Listen);
+        let address = value.get_ref().as_str().filter(|_| wrong_address).map(str::to_owned);
+        entries.insert(key.name, Entry { value: written, at: Some(at), address });
     }
     let mut section = Section { at, header, table, entries };
     for key in table.keys {
@@ -155,22 +165,24 @@ fn place_of(name_at: usize, value: &Spanned<DeValue<'_>>) -> usize {
     }
 }
 
-/// Gives an absent or wrong key its default.
+/// Gives an absent key its default.
 fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
-    let entry = section.entries.entry(key.name).or_insert(Entry { value: None, at: None });
-    if entry.value.is_some() {
+    if section.entries.contains_key(key.name) {
         return;
     }
     match &key.absent {
-        Absent::Refused if entry.at.is_none() => {
+        Absent::Refused => {
             let problem = Problem::new(
                 format!("{} is missing in {}", named(key), section.header),
                 format!("add {}", example(if key.is_pools() { "pools" } else { key.name })),
             );
             report.consequence(section.at, problem);
         }
-        Absent::Refused | Absent::Unset(_) => {}
-        Absent::Is(default) => entry.value = read_default(key, default),
+        Absent::Unset(_) => {}
+        Absent::Is(default) => {
+            let entry = Entry { value: read_default(key, default), at: None, address: None };
+            section.entries.insert(key.name, entry);
+        }
     }
 }
 
@@ -405,7 +417,6 @@ fn read_servers(
         return Err(Problem::new(what, format!("list 1 to {SERVERS_MAX}")));
     }
     let mut servers = Vec::with_capacity(items.len());
-    let mut all_read = true;
     for item in items {
         let server = match item.get_ref().as_str() {
             Some(text) => parse_server(text),
@@ -417,15 +428,12 @@ fn read_servers(
         match server {
             Ok(server) => servers.push((item.span().start, server)),
             Err(mut problem) => {
-                all_read = false;
                 problem.what = format!("servers in {header}: {}", problem.what);
                 report.mistake(item.span().start, problem);
             }
         }
     }
-    // Wrong servers are reported one by one; a list without them would lead
-    // to errors that are not there.
-    Ok(Value::Servers(if all_read { servers } else { Vec::new() }))
+    Ok(Value::Servers(servers))
 }
 
 /// Most servers of one pool: far above any pool in use, and each costs a
@@ -464,13 +472,14 @@ fn read_scalar(key: &Key, value: &DeValue<'_>) -> Result<Value, Problem> {
             Ok(Value::Workers(Workers::Between { min: count, max: count }))
         }
         Kind::Duration { min, max } => {
-            let duration = parse_duration(with_unit(key, value)?)?;
             let range = (*min, *max);
+            let duration = parse_duration(with_unit(key, value)?, range)?;
             in_range(duration, range, value, |d| quoted(&format_duration(d))).map(Value::Duration)
         }
         Kind::Size { min, max } => {
-            let size = parse_size(with_unit(key, value)?)?;
-            in_range(size, (*min, *max), value, |s| quoted(&format_size(s))).map(Value::Number)
+            let range = (*min, *max);
+            let size = parse_size(with_unit(key, value)?, range)?;
+            in_range(size, range, value, |s| quoted(&format_size(s))).map(Value::Number)
         }
         Kind::Mode => read_mode(value).map(Value::Number),
         _ => read_text(key, text_of(key, value)?),
@@ -481,6 +490,7 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
     match &key.kind {
         Kind::Choice(choices) => read_choice(choices, text).map(|word| Value::Text(word.into())),
         Kind::Listen => parse_listen(text).map(Value::Listen),
+        Kind::Admin => parse_admin(text).map(Value::Listen),
         Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
         Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
         Kind::Path => parse_path(text).map(Value::Path),
@@ -513,8 +523,13 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
     value.as_str().ok_or_else(|| {
         let hint = match &key.kind {
             Kind::Listen => LISTEN_HINT.to_owned(),
-            Kind::Duration { .. } => "write \"400ms\", \"30s\" or \"10m\"".to_owned(),
-            Kind::Size { .. } => "write \"64KiB\", \"64MiB\" or \"1GiB\"".to_owned(),
+            Kind::Admin => ADMIN_HINT.to_owned(),
+            Kind::Duration { min, max } => {
+                format!("write \"{}\" to \"{}\"", format_duration(*min), format_duration(*max))
+            }
+            Kind::Size { min, max } => {
+                format!("write \"{}\" to \"{}\"", format_size(*min), format_size(*max))
+            }
             Kind::Choice(choices) => format!("write {}", any_of(choices.now.iter().copied())),
             Kind::HashTag => HASH_TAG_HINT.to_owned(),
             Kind::Rejoin => REJOIN_HINT.to_owned(),
@@ -602,7 +617,8 @@ fn parse_rejoin(text: &str) -> Result<Rejoin, Problem> {
         _ => match text.strip_prefix("quarantine ") {
             None => Err(Problem::new(format!("{} is not known", quoted(text)), REJOIN_HINT)),
             Some(time) => {
-                let time = parse_duration(time).map_err(|problem| {
+                let range = (Duration::ZERO, schema::QUARANTINE_MAX);
+                let time = parse_duration(time, range).map_err(|problem| {
                     Problem::new(problem.what, "write the time like \"quarantine 10m\"")
                 })?;
                 if time > schema::QUARANTINE_MAX {

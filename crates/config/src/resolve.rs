@@ -31,7 +31,7 @@ pub(crate) fn resolve(
         _ => &[],
     };
     let limits = root.section("limits").map_or_else(Limits::default, |s| limits(s, report));
-    let server = root.section("server").map_or_else(server_defaults, |s| server(s, report));
+    let server = root.section("server").map_or_else(server_defaults, server);
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
@@ -63,7 +63,7 @@ fn server_defaults() -> ServerConfig {
     }
 }
 
-fn server(section: &Section, report: &mut Report<'_>) -> ServerConfig {
+fn server(section: &Section) -> ServerConfig {
     let workers = match section.value("workers") {
         Some(Value::Workers(workers)) => *workers,
         _ => Workers::Auto,
@@ -72,11 +72,6 @@ fn server(section: &Section, report: &mut Report<'_>) -> ServerConfig {
         Some(Value::Listen(addr)) => Some(addr.clone()),
         _ => None,
     };
-    if let Some(ListenAddr::Unix(_)) = admin {
-        let what = "admin in [server]: a unix socket cannot be scraped over HTTP";
-        let problem = Problem::new(what, "write \"tcp://127.0.0.1:9380\", or \"off\"");
-        report.mistake(section.place("admin"), problem);
-    }
     let log = section.section("log");
     let format = match log.and_then(|log| log.text("format")) {
         Some("json") => LogFormat::Json,
@@ -114,7 +109,10 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         read_len_per_turn: section.number_u32("read_len_per_turn"),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
-        if section.number(larger) < section.number(smaller) {
+        let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {
+            return;
+        };
+        if large < small {
             let at = section.given(larger).or(section.given(smaller)).unwrap_or(section.at);
             let what = format!("{larger} in [limits] is below {smaller}: {why}");
             report
@@ -220,8 +218,9 @@ fn reconnect(
     report: &mut Report<'_>,
 ) -> (std::time::Duration, std::time::Duration) {
     let Some(reconnect) = section.section("reconnect") else { return Default::default() };
-    let min = reconnect.duration("min").unwrap_or_default();
-    let max = reconnect.duration("max").unwrap_or_default();
+    let (Some(min), Some(max)) = (reconnect.duration("min"), reconnect.duration("max")) else {
+        return Default::default();
+    };
     if min > max {
         let what = format!("min is above max in {}", reconnect.header);
         let problem = Problem::new(what, "lower min, or raise max to at least min");
@@ -230,7 +229,8 @@ fn reconnect(
     (min, max)
 }
 
-/// A pool's own bound, which may only be tighter than that of `[limits]`.
+/// A pool's own bound, which may only be tighter than that of `[limits]`; that
+/// is 0 when it is wrong and already reported.
 fn at_most_the_limit(
     section: &Section,
     name: &str,
@@ -238,7 +238,7 @@ fn at_most_the_limit(
     report: &mut Report<'_>,
 ) -> u32 {
     let own = section.number(name).map(|own| own as u32);
-    if own.is_some_and(|own| own > limit) {
+    if limit > 0 && own.is_some_and(|own| own > limit) {
         let what =
             format!("{name} in {} is above {limit_name} in [limits] ({limit})", section.header);
         let hint = format!("write at most {limit}, or raise {limit_name} in [limits]");
@@ -262,9 +262,8 @@ fn password(
     if section.given("password").is_some() {
         let what = format!("{} has both password and password_file", section.header);
         report.consequence(at, Problem::new(what, "keep one of them"));
-        return (written, None);
     }
-    let Some(read_file) = read_file else { return (None, Some(path.clone())) };
+    let Some(read_file) = read_file else { return (written, Some(path.clone())) };
     let read = read_file(path).and_then(|text| {
         let text = text.strip_suffix('\n').unwrap_or(&text);
         check_password(text.strip_suffix('\r').unwrap_or(text))
@@ -276,7 +275,7 @@ fn password(
             report.consequence(at, Problem::new(what, hint));
         })
         .ok();
-    (password, Some(path.clone()))
+    (password.or(written), Some(path.clone()))
 }
 
 fn listener(
@@ -307,8 +306,14 @@ fn listener(
         }
         password = Some(of_pool.clone());
     }
-    let Some(Value::Listen(bind)) = section.value("bind") else { return None };
-    refuse_keys_of_other_sockets(section, bind, report);
+    let Some(Value::Listen(bind)) = section.value("bind") else {
+        if let Some(text) = section.wrong_address("bind") {
+            let is_unix = text.starts_with("unix:") || text.starts_with(['/', '.']);
+            refuse_keys_of_other_sockets(section, is_unix, report);
+        }
+        return None;
+    };
+    refuse_keys_of_other_sockets(section, matches!(bind, ListenAddr::Unix(_)), report);
     Some(ListenerConfig {
         bind: bind.clone(),
         protocol: Protocol::Redis,
@@ -334,11 +339,8 @@ fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
     Problem::new(format!("pool in [[listener]]: there is no pool {}", quoted(name)), hint)
 }
 
-fn refuse_keys_of_other_sockets(section: &Section, bind: &ListenAddr, report: &mut Report<'_>) {
-    let (stray, kind) = match bind {
-        ListenAddr::Tcp(_) => ("mode", "unix"),
-        ListenAddr::Unix(_) => ("tcp_keepalive", "tcp"),
-    };
+fn refuse_keys_of_other_sockets(section: &Section, is_unix: bool, report: &mut Report<'_>) {
+    let (stray, kind) = if is_unix { ("tcp_keepalive", "tcp") } else { ("mode", "unix") };
     if let Some(at) = section.given(stray) {
         let what = format!("{stray} in [[listener]] is for {kind}:// listeners only");
         report.consequence(at, Problem::new(what, format!("remove {stray}")));

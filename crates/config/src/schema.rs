@@ -18,8 +18,10 @@ pub(crate) enum Kind {
     Workers,
     /// One of a few words.
     Choice(&'static Choices),
-    /// Where we listen.
+    /// Where we listen for clients.
     Listen,
+    /// Where we listen for HTTP: TCP only.
+    Admin,
     /// Backends.
     Servers,
     /// `"serve"`, `"flush"`, `"quarantine"` or `"quarantine 10m"`.
@@ -154,7 +156,7 @@ pub(crate) static SERVER: Table = Table {
         .known_elsewhere_as(&["worker_threads", "threads", "io_threads"]),
         key(
             "admin",
-            Listen,
+            Kind::Admin,
             Is("\"tcp://127.0.0.1:9380\""),
             "Where `/metrics` and `/healthz` are served over HTTP. TCP only. It has no password: do not open it to strangers.",
         )

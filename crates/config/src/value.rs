@@ -28,78 +28,109 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 struct Measure {
     units: &'static [(&'static str, u64)],
     unit_names: &'static str,
-    /// A number to show when the reader gave none.
-    sample: &'static str,
     /// The three units most often meant.
     common: [&'static str; 3],
-    /// What to write instead of a fraction.
-    no_fraction: &'static str,
+    /// The shortest exact text of a value.
+    format: fn(u64) -> String,
 }
 
 const DURATION: Measure = Measure {
     units: &DURATION_UNITS,
     unit_names: "us, ms, s, m, h or d",
-    sample: "400",
     common: ["ms", "s", "m"],
-    no_fraction: "use a smaller unit: \"1500ms\", not \"1.5s\"",
+    format: |micros| format_duration(Duration::from_micros(micros)),
 };
 
 const SIZE: Measure = Measure {
     units: &SIZE_UNITS,
     unit_names: "B, KB, KiB, MB, MiB, GB, GiB, TB or TiB",
-    sample: "64",
     common: ["B", "KiB", "MiB"],
-    no_fraction: "use a smaller unit: \"1536MiB\", not \"1.5GiB\"",
+    format: format_size,
 };
 
-/// `"400ms"`: a whole number and us, ms, s, m, h or d, nothing between.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, Problem> {
-    DURATION.parse(text).map(Duration::from_micros)
+/// `"400ms"`: a whole number and us, ms, s, m, h or d, nothing between. What
+/// an error suggests is within `range`; whether the value is, is for the caller.
+pub(crate) fn parse_duration(text: &str, range: (Duration, Duration)) -> Result<Duration, Problem> {
+    let micros = |bound: Duration| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX);
+    DURATION.parse(text, (micros(range.0), micros(range.1))).map(Duration::from_micros)
 }
 
-/// `"64MiB"`: a whole number and B, KB, KiB … TB, TiB, nothing between.
-pub(crate) fn parse_size(text: &str) -> Result<u64, Problem> {
-    SIZE.parse(text)
+/// `"64MiB"`: a whole number and B, KB, KiB … TB, TiB, nothing between. `range`
+/// is as in [`parse_duration`].
+pub(crate) fn parse_size(text: &str, range: (u64, u64)) -> Result<u64, Problem> {
+    SIZE.parse(text, range)
 }
 
 impl Measure {
-    fn parse(&self, text: &str) -> Result<u64, Problem> {
+    fn parse(&self, text: &str, range: (u64, u64)) -> Result<u64, Problem> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         if number.is_empty() {
             let what = format!("{} does not start with a number", quoted(text));
-            return Err(Problem::new(what, self.hint(self.sample)));
+            return Err(Problem::new(what, self.bounds(range)));
         }
         if unit.is_empty() {
-            let shown = if digits <= 12 { number } else { self.sample };
-            return Err(Problem::new(format!("{number} has no unit"), self.hint(shown)));
+            let what = format!("{} has no unit", number.get(..40).unwrap_or(number));
+            return Err(Problem::new(what, self.suggest(number, &self.common, range)));
         }
         if unit.starts_with(['.', ',']) {
             let what = format!("{} is not a whole number", quoted(text));
-            return Err(Problem::new(what, self.no_fraction));
+            return Err(Problem::new(what, self.whole(number, &unit[1..], range)));
         }
         let Some((_, factor)) = self.units.iter().find(|(name, _)| *name == unit) else {
-            return Err(self.unknown_unit(text, number, unit.trim()));
+            return Err(self.unknown_unit(text, number, unit.trim(), range));
         };
         let product = number.parse::<u64>().ok().and_then(|count| count.checked_mul(*factor));
         product.ok_or_else(|| {
-            Problem::new(format!("{} is far too large", quoted(text)), self.hint(self.sample))
+            Problem::new(format!("{} is far too large", quoted(text)), self.bounds(range))
         })
     }
 
-    fn hint(&self, number: &str) -> String {
-        let [first, second, third] = self.common;
-        format!("write \"{number}{first}\", \"{number}{second}\" or \"{number}{third}\"")
+    fn bounds(&self, (min, max): (u64, u64)) -> String {
+        format!("write \"{}\" to \"{}\"", (self.format)(min), (self.format)(max))
     }
 
-    fn unknown_unit(&self, text: &str, number: &str, unit: &str) -> Problem {
+    /// `number` with those of `units` that keep it within `range`.
+    fn suggest(&self, number: &str, units: &[&str], range: (u64, u64)) -> String {
+        let fits = |factor: u64| {
+            let value = number.parse::<u64>().ok().and_then(|count| count.checked_mul(factor));
+            value.is_some_and(|value| value >= range.0 && value <= range.1)
+        };
+        let known = self.units.iter().filter(|(name, _)| units.contains(name));
+        let fitting = known.filter(|(_, factor)| fits(*factor));
+        let texts: Vec<String> = fitting.map(|(name, _)| format!("{number}{name}")).collect();
+        match texts.as_slice() {
+            [] => self.bounds(range),
+            texts => format!("write {}", any_of(texts.iter().map(String::as_str))),
+        }
+    }
+
+    /// What to write for `number.rest`, `rest` being more digits and a unit.
+    fn whole(&self, number: &str, rest: &str, range: (u64, u64)) -> String {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (fraction, unit) = rest.split_at(digits);
+        let exact = || {
+            let (_, factor) = self.units.iter().find(|(name, _)| *name == unit)?;
+            let scale = 10u64.checked_pow(u32::try_from(digits).ok()?)?;
+            let scaled: u64 = format!("{number}{fraction}").parse().ok()?;
+            let product = scaled.checked_mul(*factor)?;
+            let value = product.is_multiple_of(scale).then(|| product / scale)?;
+            (value >= range.0 && value <= range.1).then_some(value)
+        };
+        match exact() {
+            Some(value) => format!("use a smaller unit: \"{}\"", (self.format)(value)),
+            None => format!("{}, a whole number and a unit", self.bounds(range)),
+        }
+    }
+
+    fn unknown_unit(&self, text: &str, number: &str, unit: &str, range: (u64, u64)) -> Problem {
         let spellings = ["", "B", "iB"].map(|end| format!("{unit}{end}"));
         let close = self.units.iter().map(|(name, _)| *name);
         let close = close.filter(|name| spellings.iter().any(|s| s.eq_ignore_ascii_case(name)));
-        let close: Vec<String> = close.map(|name| format!("{number}{name}")).collect();
+        let close: Vec<&str> = close.collect();
         let hint = match close.as_slice() {
             [] => format!("units are {}", self.unit_names),
-            close => format!("write {}", any_of(close.iter().map(String::as_str))),
+            close => self.suggest(number, close, range),
         };
         Problem::new(format!("{} has no known unit", quoted(text)), hint)
     }
@@ -136,23 +167,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn duration(text: &str) -> Result<Duration, Problem> {
+        parse_duration(text, (Duration::ZERO, Duration::MAX))
+    }
+
+    fn size(text: &str) -> Result<u64, Problem> {
+        parse_size(text, (0, u64::MAX))
+    }
+
     #[test]
     fn durations_are_read_in_their_unit() {
         for (text, micros) in
             [("7us", 7), ("400ms", 400_000), ("30s", 30_000_000), ("10m", 600_000_000)]
         {
-            assert_eq!(parse_duration(text), Ok(Duration::from_micros(micros)), "{text}");
+            assert_eq!(duration(text), Ok(Duration::from_micros(micros)), "{text}");
         }
-        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
-        assert_eq!(parse_duration("1d"), Ok(Duration::from_secs(86400)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(duration("1d"), Ok(Duration::from_secs(86400)));
     }
 
     #[test]
     fn binary_and_decimal_sizes_differ() {
-        assert_eq!(parse_size("64MiB"), Ok(64 << 20));
-        assert_eq!(parse_size("1GB"), Ok(1_000_000_000));
-        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
-        assert_eq!(parse_size("0B"), Ok(0));
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("1GB"), Ok(1_000_000_000));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(size("0B"), Ok(0));
         assert_eq!(format_size(80_000_000), "80MB");
         assert_eq!(format_size(64 << 20), "64MiB");
         assert_eq!(format_size(1001), "1001B");
@@ -164,28 +203,35 @@ mod tests {
             ("400", "write \"400ms\", \"400s\" or \"400m\""),
             ("400 ms", "write \"400ms\""),
             ("5S", "write \"5s\""),
-            ("1.5s", "use a smaller unit: \"1500ms\", not \"1.5s\""),
+            ("1.5s", "use a smaller unit: \"1500ms\""),
             ("5 weeks", "units are us, ms, s, m, h or d"),
-            ("soon", "write \"400ms\", \"400s\" or \"400m\""),
+            ("1.0000001s", "write \"0ms\" to \"1d\", a whole number and a unit"),
+            ("soon", "write \"0ms\" to \"1d\""),
         ] {
-            assert_eq!(parse_duration(text).unwrap_err().hint, hint, "{text}");
+            let read = parse_duration(text, (Duration::ZERO, Duration::from_secs(86_400)));
+            assert_eq!(read.unwrap_err().hint, hint, "{text}");
         }
-        assert_eq!(parse_size("64mb").unwrap_err().hint, "write \"64MB\"");
-        assert_eq!(parse_size("64M").unwrap_err().hint, "write \"64MB\" or \"64MiB\"");
-        assert!(parse_size("99999999999999999999TiB").unwrap_err().what.contains("too large"));
-        assert!(parse_size("18446744073709551615KiB").unwrap_err().what.contains("too large"));
+        let small = |text: &str| parse_size(text, (1 << 10, 1 << 30)).unwrap_err().hint;
+        assert_eq!(small("0"), "write \"1KiB\" to \"1GiB\"");
+        assert_eq!(small("512"), "write \"512KiB\" or \"512MiB\"");
+        assert_eq!(small("1.5GiB"), "write \"1KiB\" to \"1GiB\", a whole number and a unit");
+        assert_eq!(small("0.5gib"), "write \"1KiB\" to \"1GiB\", a whole number and a unit");
+        assert_eq!(size("64mb").unwrap_err().hint, "write \"64MB\"");
+        assert_eq!(size("64M").unwrap_err().hint, "write \"64MB\" or \"64MiB\"");
+        assert!(size("99999999999999999999TiB").unwrap_err().what.contains("too large"));
+        assert!(size("18446744073709551615KiB").unwrap_err().what.contains("too large"));
     }
 
     proptest! {
         #[test]
         fn every_duration_reads_back_as_itself(micros in 0u64..=u64::MAX) {
-            let duration = Duration::from_micros(micros);
-            prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+            let time = Duration::from_micros(micros);
+            prop_assert_eq!(duration(&format_duration(time)), Ok(time));
         }
 
         #[test]
         fn every_size_reads_back_as_itself(bytes: u64) {
-            prop_assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
+            prop_assert_eq!(size(&format_size(bytes)), Ok(bytes));
         }
     }
 }

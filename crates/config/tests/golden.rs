@@ -117,3 +117,57 @@ fn the_example_file_is_valid_and_draws_no_warning() {
     let config = Config::load(&path).unwrap_or_else(|errors| panic!("{}", lines(&errors)));
     assert_eq!(config.warnings, []);
 }
+
+/// The values a hint says to write: those in quotes that stand for themselves.
+fn suggestions(hint: &str) -> Vec<&str> {
+    let quoted = hint.split('"').skip(1).step_by(2);
+    let stands_for_other = ["HOST", "PATH", "NAME", "PORT", "…"];
+    quoted.filter(|text| !stands_for_other.iter().any(|word| text.contains(word))).collect()
+}
+
+/// `line` with the value of `key` replaced; for a list, with its only element
+/// replaced.
+fn with_value(line: &str, key: &str, value: &str) -> Option<String> {
+    if key == "servers" {
+        let (before, rest) = line.split_once('"')?;
+        let (_, after) = rest.rsplit_once('"')?;
+        return (!rest.contains("\", \"")).then(|| format!("{before}\"{value}\"{after}"));
+    }
+    let assignment = format!("{key} = ");
+    let at = line.match_indices(&assignment).find(|(at, _)| {
+        line[..*at].chars().next_back().is_none_or(|before| before == ' ' || before == '{')
+    });
+    let start = at?.0 + assignment.len();
+    let in_table = line[..start].contains('{');
+    let end = if in_table { line[start..].find([',', '}'])? } else { line.len() - start };
+    Some(format!("{}\"{value}\"{}", &line[..start], &line[start + end..]))
+}
+
+#[test]
+fn every_value_that_a_message_suggests_is_accepted_in_its_place() {
+    let mut tried = 0;
+    for path in files("bad", "toml") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for error in Config::from_str(&text, &name).unwrap_err() {
+            let Some((key, _)) = error.what.split_once(" in ") else { continue };
+            if !error.hint.starts_with("write ") && !error.hint.starts_with("use a smaller") {
+                continue;
+            }
+            for value in suggestions(&error.hint) {
+                let Some(line) = with_value(lines[error.line - 1], key, value) else { continue };
+                let mut changed = lines.clone();
+                changed[error.line - 1] = &line;
+                let again = Config::from_str(&changed.join("\n"), &name).err().unwrap_or_default();
+                let own = format!("{key} in ");
+                let refused = again.iter().find(|e| {
+                    e.line == error.line && e.what.starts_with(&own) && e.what.contains("]: ")
+                });
+                assert!(refused.is_none(), "{error}\n  {line}\n  {}", refused.unwrap());
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 60, "only {tried} suggestions were tried");
+}

@@ -95,3 +95,15 @@ fn an_unreadable_file_of_another_proxy_is_told_as_one_of_ours_is() {
         assert_eq!(ours.hint.replace("TOML", "YAML"), theirs.hint);
     }
 }
+
+#[test]
+fn a_missing_password_file_is_told_beside_a_password_too_many() {
+    let folder = Folder::new("both-passwords");
+    let text = text_with_passwords("/nonexistent/secret", "/nonexistent/other")
+        .replace("[pool.p]", "password = \"x\"\n[pool.p]");
+    let errors = Config::load(&folder.write("keyway.toml", text)).unwrap_err();
+    let whats: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
+    assert_eq!(whats.len(), 3, "{whats:?}");
+    assert!(whats.iter().any(|what| what.contains("has both password and password_file")));
+    assert!(whats.iter().any(|what| what.contains("/nonexistent/secret: cannot be read")));
+}
