@@ -95,6 +95,23 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
     parse_tcp_listen(rest).map(ListenAddr::Tcp)
 }
 
+const HOST_PORT_HINT: &str = "write HOST:PORT, such as 127.0.0.1:6380 or [::1]:6380";
+
+/// Reads an address typed on a command line: `HOST:PORT`, or what
+/// [`parse_listen`] reads.
+pub(crate) fn parse_typed(text: &str) -> Result<ListenAddr, Problem> {
+    if text.contains("://") {
+        return parse_listen(text);
+    }
+    parse_tcp_listen(text).map(ListenAddr::Tcp).map_err(|problem| {
+        let hint = match problem.hint.as_str() {
+            LISTEN_HINT => HOST_PORT_HINT.to_owned(),
+            hint => hint.replace("tcp://", ""),
+        };
+        Problem::new(problem.what, hint)
+    })
+}
+
 /// Reads `IP:PORT`, `[IPv6]:PORT` or `localhost:PORT`. Other names are not
 /// looked up: which interface is opened must not depend on a name server.
 fn parse_tcp_listen(text: &str) -> Result<SocketAddr, Problem> {
@@ -259,6 +276,22 @@ mod tests {
             ("tcp://127.0.0.1:+1", "end it with \":PORT\", PORT from 1 to 65535"),
         ] {
             assert_eq!(parse_listen(text).unwrap_err().hint, hint, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_typed_address_needs_no_scheme_and_no_hint_asks_for_one() {
+        for text in ["127.0.0.1:6380", "tcp://127.0.0.1:6380", "localhost:6380"] {
+            assert_eq!(parse_typed(text).unwrap().to_string(), "tcp://127.0.0.1:6380");
+        }
+        for (text, hint) in [
+            ("foo", HOST_PORT_HINT),
+            ("", HOST_PORT_HINT),
+            ("foo:1", "write the IP address of the interface to listen on"),
+            (":6380", "write \"0.0.0.0:6380\" to listen on every IPv4 address"),
+            ("1.2.3.4:x", "end it with \":PORT\", PORT from 1 to 65535"),
+        ] {
+            assert_eq!(parse_typed(text).unwrap_err().hint, hint, "{text}");
         }
     }
 

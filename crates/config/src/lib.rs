@@ -30,3 +30,4 @@ pub use model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
     Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
+pub use value::size_text;

@@ -1,3 +1,4 @@
+use crate::address::{ListenAddr, parse_typed};
 use crate::error::{ConfigError, Report};
 use crate::model::Config;
 use crate::reader;
@@ -45,6 +46,29 @@ impl Config {
     pub fn default_store() -> Config {
         Config::from_str(DEFAULT_STORE, "built-in configuration")
             .expect("the built-in configuration is checked by a test")
+    }
+
+    /// What `keyway serve --bind ADDRESS` runs: as [`Config::default_store`],
+    /// on that address (`HOST:PORT`, or as a file has it) and without an admin
+    /// address.
+    ///
+    /// # Errors
+    /// That `address` is not one; the error's path is `--bind`.
+    pub fn default_store_at(address: &str) -> Result<Config, ConfigError> {
+        let bind = parse_typed(address).map_err(|problem| ConfigError {
+            path: "--bind".to_owned(),
+            line: 0,
+            column: 0,
+            what: problem.what,
+            hint: problem.hint,
+        })?;
+        let mut config = Config::default_store();
+        config.server.admin = None;
+        if let ListenAddr::Unix(_) = bind {
+            config.listeners[0].tcp_keepalive = None;
+        }
+        config.listeners[0].bind = bind;
+        Ok(config)
     }
 }
 
@@ -110,6 +134,20 @@ mod tests {
             })
         );
         assert_eq!(config.warnings, []);
+    }
+
+    #[test]
+    fn another_address_changes_nothing_but_that_and_the_admin_address() {
+        let mut expected = Config::default_store();
+        let config = Config::default_store_at("127.0.0.1:7000").unwrap();
+        expected.server.admin = None;
+        expected.listeners[0].bind = config.listeners[0].bind.clone();
+        assert_eq!(config, expected);
+        assert_eq!(config.listeners[0].bind.to_string(), "tcp://127.0.0.1:7000");
+        assert_eq!(
+            Config::default_store_at("foo").unwrap_err().to_string(),
+            "--bind: \"foo\" has no port; write HOST:PORT, such as 127.0.0.1:6380 or [::1]:6380"
+        );
     }
 
     #[test]

@@ -143,6 +143,11 @@ pub(crate) fn format_duration(duration: Duration) -> String {
     format!("{}{unit}", micros / factor)
 }
 
+/// `bytes` as a file would have it, such as `64MiB`: the shortest exact text.
+pub fn size_text(bytes: u64) -> String {
+    format_size(bytes)
+}
+
 /// The shortest exact text that [`parse_size`] reads back.
 pub(crate) fn format_size(bytes: u64) -> String {
     let binary = SIZE_UNITS.iter().rev().filter(|(unit, _)| unit.contains('i'));

@@ -103,13 +103,10 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
 }
 
 fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
-    let Some(bind) = bind else { return Ok(Config::default_store()) };
-    let bind = if bind.contains("://") { bind.to_owned() } else { format!("tcp://{bind}") };
-    let text = format!(
-        "[server]\nadmin = \"off\"\n[[listener]]\nbind = {bind:?}\npool = \"store\"\n\
-         [pool.store]\nkind = \"store\"\n"
-    );
-    Config::from_str(&text, "--bind")
+    match bind {
+        Some(bind) => Config::default_store_at(bind).map_err(|error| vec![error]),
+        None => Ok(Config::default_store()),
+    }
 }
 
 fn check(file: &Path) -> ExitCode {
@@ -119,7 +116,8 @@ fn check(file: &Path) -> ExitCode {
                 eprintln!("warning: {warning}");
             }
             print(&keyway_config::describe(&config));
-            eprintln!("{}: no errors, {} warnings", file.display(), config.warnings.len());
+            let warnings = counted(config.warnings.len(), "warning");
+            eprintln!("{}: no errors, {warnings}", file.display());
             ExitCode::SUCCESS
         }
         Err(errors) => report(&errors, "not valid"),
@@ -149,7 +147,12 @@ fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
     for error in errors {
         eprintln!("{error}");
     }
-    let plural = if errors.len() == 1 { "" } else { "s" };
-    eprintln!("keyway: {} error{plural}; {consequence}", errors.len());
+    eprintln!("keyway: {}; {consequence}", counted(errors.len(), "error"));
     ExitCode::from(2)
+}
+
+/// `1 error`, `2 errors`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

@@ -6,26 +6,46 @@ use keyway_base::Clock;
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
 use keyway_metrics::{Layout, PoolLayout, Registry};
-use keyway_net::{Address, BindError, Listener, ListenerOptions};
+use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
 use keyway_worker::{ListenerPlan, Plan, PoolKind, PoolPlan};
 use parking_lot::Mutex;
+use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Listens on every address of the configuration.
-pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<BindError>> {
+/// Listens on every address of the configuration, or tells every one that
+/// cannot be listened on.
+pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<String>> {
     let mut listeners = Vec::new();
     let mut errors = Vec::new();
     for listener in &config.listeners {
         match Listener::bind(&options(listener)) {
             Ok(listener) => listeners.push(listener),
-            Err(error) => errors.push(error),
+            Err(error) => errors.push(match unusable_path(&listener.bind) {
+                Some(why) => format!("cannot listen on {}: {why}", listener.bind),
+                None => error.to_string(),
+            }),
         }
     }
     if errors.is_empty() { Ok(listeners) } else { Err(errors) }
+}
+
+/// Why no socket can be made at that path, where the system's own words would
+/// mislead: it calls any file in the way an address in use.
+fn unusable_path(bind: &ListenAddr) -> Option<String> {
+    let ListenAddr::Unix(path) = bind else { return None };
+    let directory = path.parent()?;
+    if !directory.is_dir() {
+        let directory = directory.display();
+        return Some(format!("there is no directory {directory}; create it, or change `bind`"));
+    }
+    let found = std::fs::symlink_metadata(path).ok()?;
+    (!found.file_type().is_socket()).then(|| {
+        "a file that is no socket is there; remove it, or choose another path for `bind`".to_owned()
+    })
 }
 
 fn options(listener: &ListenerConfig) -> ListenerOptions {
@@ -151,5 +171,31 @@ fn figures(store: &Store) -> keyway_metrics::StoreFigures {
         misses: stats.misses,
         evictions: stats.evicted,
         expirations: stats.expired,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &std::path::Path) -> String {
+        let path = path.display();
+        let config = Config::default_store_at(&format!("unix://{path}")).unwrap();
+        bind(&config).unwrap_err().remove(0)
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_socket_is_told_for_what_it_is() {
+        let folder = keyway_testkit::TempDir::new();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert!(refused(&file).contains("a file that is no socket is there; remove it"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+        let lost = refused(&folder.path().join("run/keyway.sock"));
+        let directory = folder.path().join("run");
+        assert!(lost.contains(&format!("no directory {}; create it", directory.display())));
+        let socket = folder.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(refused(&socket).contains("another process has it"));
     }
 }

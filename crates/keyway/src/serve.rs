@@ -1,12 +1,12 @@
 //! How a process comes up and goes down.
 
 use crate::admin::Process;
-use crate::cli::LogFormat;
+use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{log, memory, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, PoolKindConfig};
+use keyway_config::{Config, PoolKindConfig, size_text};
 use keyway_control::{Admin, AdminHandle};
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,10 +29,8 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let clock = wall_clock();
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
-    let listeners = plan::bind(&config).map_err(|errors| {
-        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        anyhow!("{}", lines.join("\nkeyway: "))
-    })?;
+    let listeners =
+        plan::bind(&config).map_err(|errors| anyhow!("{}", errors.join("\nkeyway: ")))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (count, count_max) = config.server.workers.bounds(cores as u16);
     let bounds = (usize::from(count), usize::from(count_max));
@@ -166,7 +164,7 @@ fn announce(
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
-                format!("sharded over {} servers", sharded.pool.servers.len())
+                format!("sharded over {}", counted(sharded.pool.servers.len(), "server"))
             }
         };
         tracing::info!(listener = name, pool = pool.name, kind, "listening for Redis clients");
@@ -175,24 +173,16 @@ fn announce(
         if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
             (&pool.kind, &settings.kind)
         {
-            let bound = match store.config().memory_max {
-                0 => "none".to_owned(),
-                bytes => memory::human(bytes),
+            // As it was written; a share of the machine's memory is rarely round.
+            let bound = match settings.memory_max {
+                Some(bytes) => size_text(bytes),
+                None => memory::human(store.config().memory_max),
             };
             let eviction = settings.eviction.name();
             tracing::info!(pool = pool.name, memory_max = bound, eviction, "store");
         }
     }
-    let bound = config.memory_bound();
-    let unsent = bound.link_bytes.saturating_mul(count_max as u64);
-    tracing::info!(
-        unsent_requests = memory::human(unsent),
-        busy_client = memory::human(bound.session_bytes),
-        request = memory::human(config.limits.request_len_max.into()),
-        reply = memory::human(config.limits.reply_len_max.into()),
-        "memory at most, besides stores: in all for servers; for each client, and for one request \
-         or reply of it"
-    );
+    announce_memory(config, count_max);
     if let Some(admin) = admin {
         let addr = admin.local_addr();
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
@@ -206,6 +196,24 @@ fn announce(
     if let Some(command) = names.first().and_then(|name| next_command(name)) {
         tracing::info!("try: {command}");
     }
+}
+
+/// Says what `[limits]` lets clients and servers hold.
+fn announce_memory(config: &Config, workers_max: usize) {
+    let bound = config.memory_bound();
+    if bound.links > 0 {
+        let unsent = bound.link_bytes.saturating_mul(workers_max as u64);
+        tracing::info!(
+            memory_max = memory::human(unsent),
+            "requests not yet sent to servers, all together"
+        );
+    }
+    tracing::info!(
+        memory_max = memory::human(bound.session_bytes),
+        request_max = size_text(config.limits.request_len_max.into()),
+        reply_max = size_text(config.limits.reply_len_max.into()),
+        "each client, besides one request and one reply being handled for it"
+    );
 }
 
 fn next_command(listener: &str) -> Option<String> {
