@@ -1,5 +1,5 @@
-//! The control plane. For now its admin listener: metrics, health, readiness
-//! and the end of a quarantine over HTTP.
+//! The control plane. For now its admin listener: metrics, health, readiness,
+//! the list of backends and the end of a quarantine over HTTP.
 //!
 //! The only crate with an async runtime, on a thread of its own. It never
 //! reaches into the data plane: everything it knows and may do is behind
@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod backends;
 mod routes;
 
 pub use admin::{Admin, AdminError, AdminHandle, AdminLimits};
+pub use backends::{BackendStatus, PoolStatus};
 pub use routes::AdminState;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+
+use crate::backends::{self, PoolStatus};
 
 /// What the admin listener shows and may change. Called on its thread, one
 /// call at a time, so a call should take milliseconds at most.
@@ -20,21 +22,26 @@ pub trait AdminState: Send + Sync {
     /// pool can.
     fn not_ready(&self) -> Vec<String>;
 
-    /// Ends the ejection or quarantine of a backend.
+    /// Every pool with its backends, in the order of the configuration.
+    fn pools(&self) -> Vec<PoolStatus>;
+
+    /// Ends the ejection or quarantine of a backend. False when it was in use
+    /// already: then nothing is done.
     ///
     /// # Errors
     /// When there is no such pool or backend: a text with the names there are.
-    fn restore_backend(&self, pool: &str, backend: &str) -> Result<(), String>;
+    fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String>;
 }
 
 const GET: &str = "GET";
 const POST: &str = "POST";
 
 /// Every resource: method, path, and what it is for.
-const ROUTES: [(&str, &str, &str); 4] = [
+const ROUTES: [(&str, &str, &str); 5] = [
     (GET, "/metrics", "all metrics in the Prometheus text format"),
     (GET, "/healthz", "200 while serving, 503 while draining"),
     (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
+    (GET, "/backends", "every backend and its state, as JSON; ?format=text for a table"),
     (POST, "/backends/restore", "?pool=NAME&backend=NAME: end an ejection or quarantine"),
 ];
 
@@ -57,10 +64,24 @@ pub(crate) async fn respond(
         let text = "no resource here takes a request body\n";
         return Ok(reply(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
-    Ok(route(&*state, &head.method, head.uri.path(), head.uri.query().unwrap_or_default()))
+    let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let target = Target {
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        accept: accept.unwrap_or_default(),
+    };
+    Ok(route(&*state, &head.method, &target))
 }
 
-fn route(state: &dyn AdminState, method: &Method, path: &str, query: &str) -> Reply {
+/// What a request asks for.
+struct Target<'r> {
+    path: &'r str,
+    query: &'r str,
+    accept: &'r str,
+}
+
+fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply {
+    let path = target.path;
     let Some((allowed, ..)) = ROUTES.iter().find(|(_, known, _)| *known == path) else {
         return reply(StatusCode::NOT_FOUND, listing(path));
     };
@@ -76,7 +97,8 @@ fn route(state: &dyn AdminState, method: &Method, path: &str, query: &str) -> Re
         "/metrics" => metrics(state),
         "/healthz" => healthz(state),
         "/readyz" => readyz(state),
-        _ => restore(state, query),
+        "/backends" => backends(state, target),
+        _ => restore(state, target.query),
     }
 }
 
@@ -122,6 +144,25 @@ fn readyz(state: &dyn AdminState) -> Reply {
     reply(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
 }
 
+fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
+    let is_text = match target.query {
+        "" => target.accept.contains("text/plain"),
+        "format=text" => true,
+        "format=json" => false,
+        _ => {
+            let text = "write GET /backends, with ?format=text or ?format=json\n";
+            return reply(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    let pools = state.pools();
+    if is_text {
+        return reply(StatusCode::OK, backends::as_text(&pools));
+    }
+    let mut reply = reply(StatusCode::OK, backends::as_json(&pools));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
 fn restore(state: &dyn AdminState, query: &str) -> Reply {
     let (pool, backend) = match restore_parameters(query) {
         Ok(names) => names,
@@ -131,8 +172,9 @@ fn restore(state: &dyn AdminState, query: &str) -> Reply {
         }
     };
     match state.restore_backend(&pool, &backend) {
-        Ok(()) => {
-            reply(StatusCode::OK, format!("backend {backend} of pool {pool} is in use again\n"))
+        Ok(was_out) => {
+            let word = if was_out { "again" } else { "already" };
+            reply(StatusCode::OK, format!("backend {backend} of pool {pool} is in use {word}\n"))
         }
         Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use keyway_control::{Admin, AdminError, AdminHandle, AdminLimits, AdminState};
+use keyway_control::{
+    Admin, AdminError, AdminHandle, AdminLimits, AdminState, BackendStatus, PoolStatus,
+};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 
 /// Longer than anything here takes: a read that waits this long has failed.
@@ -46,12 +48,22 @@ impl AdminState for State {
         if self.unready.load(Relaxed) { all } else { Vec::new() }
     }
 
-    fn restore_backend(&self, pool: &str, backend: &str) -> Result<(), String> {
+    fn pools(&self) -> Vec<PoolStatus> {
+        let backend = BackendStatus {
+            name: "alpha".into(),
+            address: "10.0.0.1:6379".into(),
+            state: "ejected",
+            reason: Some("timeout"),
+            since_unix_seconds: 0,
+        };
+        vec![PoolStatus { name: "sessions".into(), kind: "sharded", backends: vec![backend] }]
+    }
+
+    fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
         if (pool, backend) != ("sessions", "alpha:6379 é") {
             return Err(format!("no backend {backend} in pool {pool}; there is: alpha:6379 é"));
         }
-        self.restored.fetch_add(1, Relaxed);
-        Ok(())
+        Ok(self.restored.fetch_add(1, Relaxed) == 0)
     }
 }
 
@@ -146,6 +158,39 @@ fn restore_acts_on_known_names_only() {
     assert_eq!(get.0, 405);
     assert!(get.1.contains("allow: post"), "{}", get.1);
     assert_eq!(state.restored.load(Relaxed), 1);
+}
+
+#[test]
+fn restoring_says_whether_there_was_anything_to_restore() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let query = "/backends/restore?pool=sessions&backend=alpha%3A6379+%C3%A9";
+    assert!(ask(admin.local_addr(), "POST", query).2.contains("in use again"));
+    let (status, _, body) = ask(admin.local_addr(), "POST", query);
+    assert_eq!(status, 200);
+    assert!(body.contains("in use already"), "{body}");
+}
+
+#[test]
+fn backends_are_listed_as_json_or_as_text() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let get = |target: &str| ask(admin.local_addr(), "GET", target);
+    for target in ["/backends", "/backends?format=json"] {
+        let (status, head, body) = get(target);
+        assert_eq!(status, 200, "{target}");
+        assert!(head.contains("content-type: application/json"), "{head}");
+        assert!(body.contains("\"state\":\"ejected\",\"reason\":\"timeout\""), "{body}");
+    }
+    let (_, head, body) = get("/backends?format=text");
+    assert!(head.contains("content-type: text/plain"), "{head}");
+    assert!(body.contains("ejected  timeout"), "{body}");
+    let accept = "GET /backends HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\n\r\n";
+    let mut stream = connect(admin.local_addr());
+    stream.write_all(accept.as_bytes()).expect("it reads");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.contains("ejected  timeout"), "{reply}");
+    assert_eq!(get("/backends?format=xml").0, 400);
+    assert_eq!(ask(admin.local_addr(), "POST", "/backends").0, 405);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! What the admin listener asks of the process.
 
-use keyway_control::AdminState;
+use crate::serve::wall_clock;
+use keyway_control::{AdminState, BackendStatus, PoolStatus};
 use keyway_metrics::Registry;
-use keyway_topology::BackendId;
-use keyway_worker::Plan;
+use keyway_topology::{BackendId, HealthState, Server};
+use keyway_worker::{Plan, PoolKind};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,12 +14,48 @@ pub struct Process {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
     draining: AtomicBool,
+    /// The state of each backend when last looked at, and since when.
+    seen: Mutex<Vec<Seen>>,
+}
+
+/// A backend's state and its begin.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    state: HealthState,
+    since_unix_seconds: u64,
 }
 
 impl Process {
     /// A process that serves.
     pub fn new(plan: Arc<Plan>, registry: Arc<Registry>) -> Self {
-        Self { plan, registry, draining: AtomicBool::new(false) }
+        let now = Seen { state: HealthState::Up, since_unix_seconds: unix_seconds() };
+        let seen = Mutex::new(vec![now; plan.health.backend_count()]);
+        Self { plan, registry, draining: AtomicBool::new(false), seen }
+    }
+
+    /// Notes which backends changed state. What happens between two calls and
+    /// is over by the second is not seen here; the log has it.
+    pub fn observe(&self) -> Vec<Seen> {
+        let mut seen = self.seen.lock();
+        let pools = 0..self.plan.topology.pools().len();
+        for id in pools.flat_map(|pool| self.plan.topology.backend_ids(pool)) {
+            let state = self.plan.health.state(id);
+            if seen[id.index()].state != state {
+                seen[id.index()] = Seen { state, since_unix_seconds: unix_seconds() };
+            }
+        }
+        seen.clone()
+    }
+
+    fn status(&self, name: String, id: BackendId, server: &Server, seen: &[Seen]) -> BackendStatus {
+        let seen = seen[id.index()];
+        BackendStatus {
+            name,
+            address: server.endpoint.to_string(),
+            state: seen.state.label(),
+            reason: self.plan.health.reason(id).map(|reason| reason.label()),
+            since_unix_seconds: seen.since_unix_seconds,
+        }
     }
 
     /// Notes that the process is going down.
@@ -54,20 +92,48 @@ impl AdminState for Process {
             .collect()
     }
 
-    fn restore_backend(&self, pool: &str, backend: &str) -> Result<(), String> {
+    fn pools(&self) -> Vec<PoolStatus> {
+        let seen = self.observe();
+        let pools = self.plan.topology.pools().iter().zip(&self.plan.pools).enumerate();
+        pools
+            .map(|(index, (pool, plan))| PoolStatus {
+                name: pool.name.clone(),
+                kind: if let PoolKind::Store(_) = plan.kind { "store" } else { "sharded" },
+                backends: self
+                    .backends(index)
+                    .into_iter()
+                    .zip(pool.servers())
+                    .map(|((name, id), server)| self.status(name, id, server, &seen))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
         let topology = &self.plan.topology;
         let Some(index) = topology.pool_index(pool) else {
             let names: Vec<_> = topology.pools().iter().map(|pool| pool.name.as_str()).collect();
             return Err(format!("no pool {pool:?}; there are: {}", names.join(", ")));
         };
         let backends = self.backends(index);
+        if backends.is_empty() {
+            return Err(format!("pool {pool:?} is an embedded store: it has no backends"));
+        }
         let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("no backend {backend:?}; there are: {}", names.join(", ")));
         };
-        if self.plan.health.restore(*id).is_some() {
+        if self.plan.health.is_usable(*id) {
+            return Ok(false);
+        }
+        let was_out = self.plan.health.restore(*id).is_some();
+        if was_out {
             tracing::info!(pool, backend, "back in use on an operator's word");
         }
-        Ok(())
+        Ok(was_out)
     }
+}
+
+fn unix_seconds() -> u64 {
+    wall_clock().unix_micros / 1_000_000
 }

@@ -142,13 +142,23 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     }
     assert_eq!(ask("/backends/restore?pool=main&backend=s0").status, 405, "never by a GET");
     assert_eq!(ask("/readyz").status, 503, "nothing of that restored it");
-    assert_eq!(restore("pool=main&backend=s0").status, 200);
+    let store = restore("pool=local&backend=s0").body;
+    assert!(store.contains("is an embedded store: it has no backends"), "{store}");
+    let listed = ask("/backends").body;
+    assert!(
+        listed.contains("\"backend\":\"s0\"") && listed.contains("\"quarantined\""),
+        "{listed}"
+    );
+    assert!(restore("pool=main&backend=s0").body.contains("in use again"));
     assert_eq!(ask("/readyz").status, 200);
     for client in &mut clients {
         wait_until("it is served again", SOON, || client.words("GET a") == Value::Nil);
     }
-    assert_eq!(restore("pool=main&backend=s0").status, 200, "once more changes nothing");
-    assert!(keyway.process().log().contains("operator"), "{}", keyway.process().log());
+    let again = restore("pool=main&backend=s0");
+    assert_eq!(again.status, 200, "once more changes nothing");
+    assert!(again.body.contains("in use already"), "{}", again.body);
+    let log = keyway.process().log();
+    assert_eq!(log.matches("operator").count(), 1, "{log}");
 }
 
 /// No descriptor left for a connection to a server: that request fails, said

@@ -169,7 +169,7 @@ catalogue! {
         measures "Times the backend was taken out of use, for all workers at once."
         leaves_out "Leaves out single failures that ejected nothing."
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
-        measures "How usable the process finds the backend: 0 healthy, 1 failing but in use, 2 ejected, 3 quarantined. All workers share the finding."
+        measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
     WORKER_TURNS: Counter "keyway_worker_turns_total" in "turns" by [Worker]
         measures "Turns of the worker's loop."

@@ -175,7 +175,7 @@ impl HealthLevel {
     /// The word for it.
     pub fn label(self) -> &'static str {
         match self {
-            HealthLevel::Healthy => "healthy",
+            HealthLevel::Healthy => "up",
             HealthLevel::Failing => "failing",
             HealthLevel::Ejected => "ejected",
             HealthLevel::Quarantined => "quarantined",

@@ -1,0 +1,172 @@
+//! The list of pools and backends, for programs and for people.
+
+use std::fmt::Write;
+
+/// A pool as `GET /backends` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// `store` or `sharded`.
+    pub kind: &'static str,
+    /// Its servers in the order of the configuration; none for a store.
+    pub backends: Vec<BackendStatus>,
+}
+
+/// A backend as `GET /backends` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendStatus {
+    /// Its name, or its address when it has none.
+    pub name: String,
+    /// Where it is.
+    pub address: String,
+    /// `up`, `failing`, `ejected`, `rejoining` or `quarantined`.
+    pub state: &'static str,
+    /// Its latest failure since it was last up.
+    pub reason: Option<&'static str>,
+    /// Since when it has been in that state, in seconds since the Unix epoch.
+    pub since_unix_seconds: u64,
+}
+
+/// An object with the array `pools`, a line for each backend.
+pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
+    let mut text = "{\"pools\":[".to_owned();
+    for (index, pool) in pools.iter().enumerate() {
+        text.push_str(if index == 0 { "\n" } else { ",\n" });
+        let (name, kind) = (json_string(&pool.name), json_string(pool.kind));
+        let _ = write!(text, "{{\"pool\":{name},\"kind\":{kind},\"backends\":[");
+        for (index, backend) in pool.backends.iter().enumerate() {
+            text.push_str(if index == 0 { "\n  " } else { ",\n  " });
+            let _ = write!(
+                text,
+                "{{\"backend\":{},\"address\":{},\"state\":{},\"reason\":{},\"since\":\"{}\"}}",
+                json_string(&backend.name),
+                json_string(&backend.address),
+                json_string(backend.state),
+                backend.reason.map_or("null".to_owned(), json_string),
+                utc(backend.since_unix_seconds),
+            );
+        }
+        text.push_str("]}");
+    }
+    text.push_str("\n]}\n");
+    text
+}
+
+/// A line for each backend, its fields in columns.
+pub(crate) fn as_text(pools: &[PoolStatus]) -> String {
+    let mut rows =
+        vec![["pool", "backend", "address", "state", "reason", "since"].map(str::to_owned)];
+    for pool in pools {
+        if pool.backends.is_empty() {
+            rows.push([&pool.name, "-", "-", pool.kind, "-", "-"].map(str::to_owned));
+        }
+        rows.extend(pool.backends.iter().map(|backend| {
+            [
+                pool.name.clone(),
+                backend.name.clone(),
+                backend.address.clone(),
+                backend.state.to_owned(),
+                backend.reason.unwrap_or("-").to_owned(),
+                utc(backend.since_unix_seconds),
+            ]
+        }));
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 6] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in &rows {
+        let line: Vec<String> =
+            row.iter().zip(widths).map(|(field, width)| format!("{field:width$}")).collect();
+        let _ = writeln!(text, "{}", line.join("  ").trim_end());
+    }
+    text
+}
+
+fn json_string(text: &str) -> String {
+    let mut quoted = "\"".to_owned();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// `2026-01-31T23:59:59Z`, as RFC 3339 writes it.
+fn utc(unix_seconds: u64) -> String {
+    let (days, of_day) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Years that begin in March end with the day that leap years add.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + next;
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pools() -> Vec<PoolStatus> {
+        let backend = |name: &str, state, reason| BackendStatus {
+            name: name.into(),
+            address: "10.0.0.1:6379".into(),
+            state,
+            reason,
+            since_unix_seconds: 1_763_715_481,
+        };
+        let backends =
+            vec![backend("alpha", "up", None), backend("b\"\u{1}", "ejected", Some("timeout"))];
+        let sharded = PoolStatus { name: "sessions".into(), kind: "sharded", backends };
+        vec![sharded, PoolStatus { name: "cache".into(), kind: "store", backends: Vec::new() }]
+    }
+
+    #[test]
+    fn programs_get_one_object_with_every_backend() {
+        let expected = concat!(
+            "{\"pools\":[\n",
+            "{\"pool\":\"sessions\",\"kind\":\"sharded\",\"backends\":[\n",
+            "  {\"backend\":\"alpha\",\"address\":\"10.0.0.1:6379\",\"state\":\"up\",",
+            "\"reason\":null,\"since\":\"2025-11-21T08:58:01Z\"},\n",
+            "  {\"backend\":\"b\\\"\\u0001\",\"address\":\"10.0.0.1:6379\",\"state\":\"ejected\",",
+            "\"reason\":\"timeout\",\"since\":\"2025-11-21T08:58:01Z\"}]},\n",
+            "{\"pool\":\"cache\",\"kind\":\"store\",\"backends\":[]}\n]}\n",
+        );
+        assert_eq!(as_json(&pools()), expected);
+        assert_eq!(as_json(&[]), "{\"pools\":[\n]}\n");
+    }
+
+    #[test]
+    fn people_get_a_line_for_each_backend() {
+        let text = as_text(&pools());
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["pool", "backend", "address", "state", "reason", "since"]);
+        let first = ["sessions", "alpha", "10.0.0.1:6379", "up", "-", "2025-11-21T08:58:01Z"];
+        assert_eq!(lines[1], first);
+        assert_eq!(lines[3], ["cache", "-", "-", "store", "-", "-"]);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_704_067_199, "2023-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds), text);
+        }
+    }
+}
