@@ -90,6 +90,16 @@ const fn split(args_per_key: u8, join: Join) -> Handling {
 }
 
 impl Handling {
+    /// Why the embedded store will never do this either: the reasons that hold
+    /// of Keyway itself, not of a pool's servers. A text as in
+    /// [`Handling::Refused`].
+    pub fn refused_everywhere(self) -> Option<&'static str> {
+        match self {
+            Handling::Refused(reason) => [SETTINGS, CLUSTER].into_iter().find(|own| *own == reason),
+            _ => None,
+        }
+    }
+
     /// What a sharded pool does with `verb`.
     pub(crate) const fn of(verb: Verb) -> Handling {
         use Handling::{Everywhere, Forward, Local, Refused};
@@ -369,6 +379,16 @@ mod tests {
             assert!(reason.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{reason}");
             assert!(reason.len() < 200 && !reason.ends_with('.'), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_reason_given_by_the_store_speaks_of_no_sharded_pool() {
+        let everywhere: Vec<_> =
+            all().filter_map(|command| command.handling.refused_everywhere()).collect();
+        assert!(everywhere.len() > 20);
+        assert!(everywhere.into_iter().all(|reason| !reason.contains("pool")));
+        let scripts = Handling::of(Verb::Script);
+        assert_eq!(scripts.refused_everywhere(), None, "scripts may come");
     }
 
     #[test]

@@ -164,10 +164,13 @@ impl Plane {
         self.note_served(session.pool, request.command.class as u8);
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
-            let text = format!(
-                "ERR '{name}' is not supported by the embedded store yet; see the \
-                 table of supported commands"
-            );
+            let text = match request.command.handling.refused_everywhere() {
+                Some(reason) => format!("ERR '{name}' is refused: {reason}"),
+                None => format!(
+                    "ERR '{name}' is not supported by the embedded store yet; docs/commands.md \
+                     lists what is"
+                ),
+            };
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
         let was_silent = Self::is_silent(session);
