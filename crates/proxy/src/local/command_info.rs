@@ -284,9 +284,11 @@ fn keys(args: &Args, out: &mut Vec<u8>, write_one: impl Fn(&[u8], KeyFlags, &mut
     if command.key_specs.iter().all(|spec| spec.flags.contains(KeyFlags::NOT_KEY)) {
         return error(out, "ERR The command has no key arguments");
     }
-    let Ok(request) = resolved else {
+    // A key without its value is MSET's to refuse: its arity is met.
+    if !command.accepts(line.len()) {
         return error(out, "ERR Invalid number of arguments specified for command");
-    };
+    }
+    let request = Request { command, args: line };
     let mut found = Vec::new();
     if request.keys_and_flags(&mut found).is_err()
         && !command.flags.contains(Flags::NO_MANDATORY_KEYS)
@@ -444,6 +446,8 @@ mod tests {
             COMMAND GETKEYS GET a\n\
             COMMAND GETKEYS GET a b\n\
             COMMAND GETKEYS MSET a 1 b 2\n\
+            COMMAND GETKEYS MSET a 1 b\n\
+            COMMAND GETKEYS MSET a\n\
             COMMAND GETKEYS OBJECT ENCODING\n\
             COMMAND GETKEYS OBJECT ENCODING a\n\
             COMMAND GETKEYS CONFIG GET a\n\
