@@ -206,14 +206,14 @@ fn announce_memory(config: &Config, workers_max: usize) {
         let unsent = bound.link_bytes.saturating_mul(workers_max as u64);
         tracing::info!(
             memory_max = memory::human(unsent),
-            "requests not yet sent to servers, all together"
+            "memory bound of requests not yet sent to servers, all together"
         );
     }
     tracing::info!(
         memory_max = memory::human(bound.session_bytes),
         request_max = size_text(config.limits.request_len_max.into()),
         reply_max = size_text(config.limits.reply_len_max.into()),
-        "each client, besides one request and one reply being handled for it"
+        "memory bound of each client, besides one request and one reply in the making"
     );
 }
 

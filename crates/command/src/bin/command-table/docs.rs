@@ -21,7 +21,18 @@ In a **sharded pool** a command is
   end of this page).
 
 The **embedded store** serves the commands marked *yes*; those marked *local* are answered by Keyway
-whatever the pool.
+whatever the pool. What it serves neither way is refused, like what a sharded pool refuses, with an
+error and the connection staying.
+
+Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
+always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
+only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
+bounds and addresses, with `maxmemory` 0 and `noeviction`, not the settings of its servers. CONFIG SET
+is refused.
+
+Requests are read more strictly than by Redis, which skips the two bytes after an argument unseen:
+Keyway closes the connection, with a protocol error, when they are not CR LF. A request may have
+1,048,576 arguments (`request_args_max`), where Redis takes 2,147,483,647.
 ";
 
 /// `docs/commands.md`, whole.
