@@ -293,8 +293,10 @@ fn import_reports_what_it_cannot_read() {
     assert!(!output.status.success());
     assert!(output.text.contains("sha9"), "{}", output.text);
     let missing = run_keyway(KEYWAY, &["import", "twemproxy", "/nonexistent.yml"]);
-    assert!(!missing.status.success());
-    assert!(missing.text.contains("/nonexistent.yml"), "{}", missing.text);
+    assert_eq!(missing.status.code(), Some(2), "as check has it: {}", missing.text);
+    assert!(missing.text.contains("/nonexistent.yml: cannot be read"), "{}", missing.text);
+    let check = run_keyway(KEYWAY, &["check", "/nonexistent.yml"]);
+    assert_eq!(check.status.code(), Some(2), "{}", check.text);
 }
 
 #[test]
@@ -346,6 +348,10 @@ fn the_memory_that_the_limits_allow_is_printed_at_start() {
     let keyway = Keyway::start(KEYWAY, config);
     wait_until("the bound is in the log", SOON, || {
         let log = keyway.process().log();
-        log.contains("memory at most") && log.contains("unsent_requests=\"6.0 MiB\"")
+        let has = |what: &str, field: &str| {
+            log.lines().any(|line| line.contains(what) && line.contains(field))
+        };
+        has("memory bound of requests not yet sent", "memory_max=\"6.0 MiB\"")
+            && has("memory bound of each client", "request_max=\"576MiB\"")
     });
 }
