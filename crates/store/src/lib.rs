@@ -15,6 +15,7 @@
 //! in ascending order; arena locks are taken inside them and held for one list
 //! operation. Every byte of an item or a table is in `memory_used`.
 
+mod ahead;
 mod arena;
 mod commands;
 mod entry;
@@ -32,6 +33,7 @@ mod space;
 mod store;
 mod table;
 
+pub use ahead::KeyHint;
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};

@@ -303,6 +303,18 @@ impl Store {
         self.shards[index].0.lock()
     }
 
+    /// A shard, if nobody uses it now.
+    #[inline]
+    pub(crate) fn try_shard(&self, index: usize) -> Option<Guard<'_, Shard>> {
+        self.shards[index].0.try_lock()
+    }
+
+    /// Where a shard is, to be prefetched.
+    #[inline]
+    pub(crate) fn shard_place(&self, index: usize) -> *const Lock<Shard> {
+        &raw const self.shards[index].0
+    }
+
     /// The place of a database in shards. Good while a shard is locked.
     #[inline]
     pub(crate) fn place_of(&self, database: u32) -> usize {

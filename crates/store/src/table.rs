@@ -424,7 +424,9 @@ impl Table {
             let tag = tag_of(hash);
             for word in &self.buckets.get(self.bucket_of(hash)).slots {
                 if (word ^ tag) >> TAG_SHIFT == 0 {
-                    prefetch(std::ptr::without_provenance::<u8>((word & ADDRESS) as usize));
+                    let address = (word & ADDRESS) as usize;
+                    prefetch(std::ptr::without_provenance::<u8>(address));
+                    prefetch(std::ptr::without_provenance::<u8>(address + 64));
                 }
             }
         }
@@ -495,7 +497,7 @@ fn mask_for(count: usize) -> usize {
 }
 
 #[inline]
-fn prefetch<T>(address: *const T) {
+pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; any address is allowed.
     unsafe {

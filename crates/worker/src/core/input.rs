@@ -126,6 +126,8 @@ impl Plane {
         let mut inline = std::mem::take(&mut self.inline);
         let was_paused = std::mem::replace(&mut session.paused, false);
         let mut pos = 0;
+        // Up to where the store knows which keys will come.
+        let mut ahead = 0;
         busy.input_needed = 0;
         session.identity.last_request = self.clock.now;
         while pos < bytes.len() {
@@ -139,6 +141,9 @@ impl Plane {
             }
             let limits = parse_limits(&self.plan.limits, session);
             let rest = &bytes[pos..];
+            if pos > 0 && pos >= ahead {
+                ahead = pos + self.look_ahead(session, rest, &limits);
+            }
             let (consumed, frame) = match parse_request(rest, &limits, &mut args, &mut inline) {
                 Ok(Parsed::Ready { consumed }) => (consumed, &rest[..consumed]),
                 Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),

@@ -10,6 +10,7 @@
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `pools` | which backend a key lives on, given who is usable |
 
+mod ahead;
 mod dispatch;
 mod figures;
 mod input;
@@ -100,6 +101,7 @@ pub(crate) struct Plane {
     /// Whether there is any in `served`.
     pub(crate) has_served: bool,
     args: Vec<ByteRange>,
+    ahead: ahead::Scratch,
     inline: Vec<u8>,
     keys: Vec<u32>,
     scratch: Vec<u8>,
@@ -135,6 +137,7 @@ impl Core {
             served,
             has_served: false,
             args: Vec::new(),
+            ahead: ahead::Scratch::default(),
             inline: Vec::new(),
             keys: Vec::new(),
             scratch: Vec::new(),
@@ -273,6 +276,7 @@ impl Core {
             plane.inline = Vec::new();
         }
         plane.split.trim(KEPT_MAX);
+        plane.ahead.trim(KEPT_MAX);
         if self.sessions.is_empty() {
             plane.busy_pool.trim();
             plane.joins_free = JoinPool::default();
