@@ -29,6 +29,10 @@ impl Plane {
         let args = Args::new(frame, ranges);
         let request = match Request::resolve(args) {
             Ok(request) => request,
+            Err(_) if is_http(&args) => {
+                self.end_http(session);
+                return Step::Started;
+            }
             Err(refusal) => {
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
@@ -248,6 +252,26 @@ impl Plane {
         self.answer(session, busy, write);
     }
 
+    /// Ends a client that speaks HTTP, unanswered: a web page can have a
+    /// browser post to any port, with commands as the body.
+    #[cold]
+    fn end_http(&mut self, session: &mut Session) {
+        let pool = &self.plan.pools[session.pool as usize].name;
+        self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
+        session.closing = true;
+        session.broken = true;
+        if self.plan.notices.http.is_due(self.clock.now) {
+            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
+            let client = addr.unwrap_or_default();
+            tracing::warn!(
+                pool,
+                client,
+                "a client spoke HTTP (POST or Host:) and was cut off, nothing behind it was run: a \
+                 web page may be sending commands through a browser; told at most once a minute"
+            );
+        }
+    }
+
     #[cold]
     fn refuse_route(
         &mut self,
@@ -325,4 +349,13 @@ impl Plane {
             PoolKind::Store(_) => "store".to_owned(),
         }
     }
+}
+
+/// Whether a request is the first or a later line of an HTTP request, whatever
+/// its framing.
+#[cold]
+fn is_http(args: &Args) -> bool {
+    args.get(0).is_some_and(|word| {
+        word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+    })
 }

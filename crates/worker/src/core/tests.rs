@@ -69,6 +69,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
+        notices: crate::Notices::default(),
     };
     (Arc::new(plan), registry.start_worker().unwrap())
 }
