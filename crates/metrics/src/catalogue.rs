@@ -131,7 +131,7 @@ catalogue! {
         leaves_out "Leaves out the handshake and health probes of a link."
     BACKEND_LATENCY: Histogram "keyway_backend_latency_seconds" in "seconds" by [Pool Backend]
         measures "Time from a request being queued for the backend to its reply being read whole, on the clock that is read once per turn of the worker."
-        leaves_out "Leaves out requests that got no reply in time; it includes the wait behind earlier requests of the same link."
+        leaves_out "Leaves out requests that got no reply in time, late replies included (keyway_backend_late_replies_total counts them); it includes the wait behind earlier requests of the same link."
     BACKEND_ERRORS: Counter "keyway_backend_errors_total" in "errors" by [Pool Backend Fault]
         measures "Requests and fragments that failed because of the backend, by what went wrong: each one lost with its link, timed out, or refused at once while the backend could not be reached."
         leaves_out "Leaves out links lost or not made while no request needed them, and error replies of the server: keyway_backend_error_replies_total."

@@ -1,6 +1,7 @@
 //! Lines of the log that outside events could repeat without end, let through
 //! at a bounded rate. Shared by the workers.
 
+use crate::core::HealthLog;
 use keyway_base::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,6 +32,8 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
+    /// Changes of the backends' health.
+    pub(crate) health: HealthLog,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::reply;
-use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
+use keyway_topology::{FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,9 +78,8 @@ impl Core {
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
         let slot = &self.links[index];
-        let backend = self.plane.describe_backend(slot.pool, slot.backend);
         if slot.failures_logged == 0 {
-            tracing::warn!(backend, reason = fault.text(), "cannot connect; trying again");
+            self.plane.log_cannot_connect(slot, fault.text());
         }
         self.links[index].failures_logged += 1;
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
@@ -175,6 +174,7 @@ impl Core {
     /// due are probed, quarantines end.
     pub fn tend_health(&mut self) {
         let now = self.plane.clock.now;
+        self.plane.log_overdue();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -265,6 +265,7 @@ impl Plane {
         options
     }
 
+    /// A request was answered in time.
     #[inline]
     pub(super) fn note_success(&mut self, slot: &mut LinkSlot) {
         if let Some(change) = self.plan.health.note_success(slot.id) {
@@ -346,17 +347,15 @@ impl Plane {
             cells.links_connecting.lower(1);
         }
         if fault == BackendFault::Connect && slot.failures_logged == 0 {
-            let backend = self.describe_backend(slot.pool, slot.backend);
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
                 _ => "connecting took longer than connect_timeout",
             };
-            tracing::warn!(backend, reason, "cannot connect; trying again");
+            self.log_cannot_connect(slot, reason);
             slot.failures_logged = 1;
         }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
-            let backend = self.describe_backend(slot.pool, slot.backend);
             let what = match fault {
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
@@ -370,15 +369,31 @@ impl Plane {
                 BackendFault::Connect => "connecting failed",
             };
             if slot.failures_logged == 0 {
-                match self.refusal_text(slot) {
-                    Some(said) => {
-                        tracing::warn!(backend, in_flight, said, "connection lost: {what}");
-                    }
-                    None => tracing::warn!(backend, in_flight, "connection lost: {what}"),
-                }
+                let said = self.refusal_text(slot);
+                let name = self.name_backend(slot.pool, slot.backend);
+                tracing::warn!(
+                    pool = name.pool,
+                    backend = &*name.label,
+                    address = name.address,
+                    in_flight,
+                    said,
+                    "connection lost: {what}"
+                );
             }
             slot.failures_logged += 1;
         }
+    }
+
+    #[cold]
+    fn log_cannot_connect(&self, slot: &LinkSlot, reason: &str) {
+        let name = self.name_backend(slot.pool, slot.backend);
+        tracing::warn!(
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            reason,
+            "cannot connect; trying again"
+        );
     }
 
     /// What the backend said against the handshake, fit for the log: in one
@@ -429,41 +444,6 @@ impl Plane {
         let Some(claim) = slot.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
             self.log_change(&change);
-        }
-    }
-
-    #[cold]
-    fn log_change(&self, change: &StateChange) {
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let backend = self.describe_backend(place.pool_index as u16, place.server_index as u16);
-        let (from, to) = (change.from.label(), change.to.label());
-        let reason = change.reason.map_or("", FailureReason::label);
-        let pool = &*place.pool.name;
-        if change.to == HealthState::Up && change.from != HealthState::Failing {
-            let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
-            if policy == Some(Rejoin::Serve) {
-                tracing::warn!(
-                    pool,
-                    backend,
-                    from,
-                    to,
-                    "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
-                );
-            } else {
-                tracing::info!(pool, backend, from, to, "back in use");
-            }
-        } else if change.to.is_usable() {
-            tracing::info!(pool, backend, from, to, reason, "health changed");
-        } else {
-            tracing::warn!(
-                pool,
-                backend,
-                from,
-                to,
-                reason,
-                failures = change.failures,
-                "health changed"
-            );
         }
     }
 }

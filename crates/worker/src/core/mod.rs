@@ -8,10 +8,12 @@
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
+//! | `health_log` | what the log says of the backends' health |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod dispatch;
 mod figures;
+mod health_log;
 mod input;
 mod links;
 mod pools;
@@ -19,6 +21,7 @@ mod reply;
 mod split;
 
 pub use figures::Figures;
+pub(crate) use health_log::HealthLog;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
