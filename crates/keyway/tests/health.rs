@@ -100,6 +100,10 @@ fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
     assert_eq!(direct.words("REPLICAOF NO ONE"), Value::simple("OK"));
     wait_until("it is back, empty", SOON, || client.command(&["GET", &key]) == Value::Nil);
     assert_eq!(direct.words("DBSIZE"), Value::Integer(0));
+    let log = keyway.process().log();
+    let emptied = log.lines().find(|line| line.contains("emptied with FLUSHDB"));
+    let line = emptied.unwrap_or_else(|| panic!("the log tells what was emptied:\n{log}"));
+    assert!(line.contains("WARN") && line.contains("pool=\"main\" backend=\"s0\""), "{line}");
 }
 
 /// The pool's only server is down, answers again, is kept out, and is put

@@ -142,22 +142,35 @@ impl Plane {
         let reason = change.reason.map_or("", FailureReason::label);
         if change.to == HealthState::Up {
             let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
-            if policy == Some(Rejoin::Serve) {
-                tracing::warn!(
+            match policy {
+                Some(Rejoin::Serve) => tracing::warn!(
                     pool,
                     backend,
                     address,
                     from,
                     to,
                     "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
-                );
-            } else {
-                tracing::info!(pool, backend, address, from, to, "back in use");
+                ),
+                Some(Rejoin::Flush) => tracing::warn!(
+                    pool,
+                    backend,
+                    address,
+                    from,
+                    to,
+                    "back in use; it was emptied with {} (rejoin = \"flush\")",
+                    self.flush_command(place.pool_index)
+                ),
+                _ => tracing::info!(pool, backend, address, from, to, "back in use"),
             }
         } else {
             let failures = change.failures;
             tracing::warn!(pool, backend, address, from, to, reason, failures, "health changed");
         }
+    }
+
+    /// What empties a server of the pool before it is used again.
+    pub(super) fn flush_command(&self, pool: usize) -> &'static str {
+        if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }
     }
 
     #[cold]

@@ -422,9 +422,8 @@ impl Plane {
         let Some(claim) = &slot.rejoining else { return };
         let now = self.clock.now;
         if claim.policy() == Rejoin::Flush {
-            let databases = self.plan.pools[slot.pool as usize].databases;
-            let name: &[u8] = if databases > 1 { b"FLUSHALL" } else { b"FLUSHDB" };
-            ask(slot, name, Internal::Flush, now);
+            let name = self.flush_command(slot.pool as usize);
+            ask(slot, name.as_bytes(), Internal::Flush, now);
         }
         ask(slot, b"PING", Internal::Probe, now);
         if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
