@@ -122,7 +122,7 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     servers[0].kill();
     wait_until("the server is ejected", SOON, || {
         assert!(clients[0].words("GET a").is_error());
-        ask("/readyz").status == 503
+        ask("/readyz").status == 503 && state(&keyway, "s0") == 2.0
     });
     let body = ask("/readyz").body;
     assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
@@ -225,4 +225,26 @@ fn a_host_name_is_resolved_anew_when_its_server_moved() {
         assert!(reply == Value::bulk("new") || reply.is_error(), "{reply:?}");
         !reply.is_error()
     });
+}
+
+#[test]
+fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
+    let _watch = watchdog(Duration::from_secs(60), "readyz without ejection");
+    let mut servers = RedisServer::start_many(2);
+    let pools = vec![Pool::over("main", &servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let ready = || http_get(keyway.admin(), "/readyz");
+    let mut client = keyway.client(0);
+    for nth in 0..20 {
+        assert_eq!(client.words(&format!("SET key:{nth} 1")), Value::simple("OK"));
+    }
+    servers[0].kill();
+    wait_until("one is down", SOON, || keyway.metrics().sum(STATE, &[]) >= 1.0);
+    assert_eq!(ready().status, 200, "the other serves");
+    servers[1].kill();
+    wait_until("both are down, and nobody asks for them", SOON, || ready().status == 503);
+    let body = ready().body;
+    assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
+    servers[1].restart();
+    wait_until("one is back, without a request", SOON, || ready().status == 200);
 }

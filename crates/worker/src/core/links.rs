@@ -117,8 +117,10 @@ impl Core {
             slot.is_connecting = true;
             plane.connects.push(index);
         }
-        // A client that asks for too much at once gets no server ejected.
-        if !matches!(fault, BackendFault::Reply(_)) {
+        // A client that asks for too much at once gets no server ejected, nor
+        // does the end of a connection that nobody used.
+        let is_unused = is_idle && !worked && fault == BackendFault::Closed;
+        if !matches!(fault, BackendFault::Reply(_)) && !is_unused {
             plane.note_failure(index, slot, failure_reason(fault));
         }
         if slot.rejoining.is_some() {
@@ -175,6 +177,7 @@ impl Core {
     pub fn tend_health(&mut self) {
         let now = self.plane.clock.now;
         self.plane.log_overdue();
+        self.try_failing();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -200,6 +203,24 @@ impl Core {
                     plane.connects.push(index);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Connects to failing backends that no request asks for: whoever looks at
+    /// `/readyz` may send none until they can be reached.
+    fn try_failing(&mut self) {
+        let Core { links, plane, .. } = self;
+        let mut before = None;
+        for (index, slot) in links.iter_mut().enumerate() {
+            let is_first = before.replace(slot.id) != Some(slot.id);
+            let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
+            let now = plane.clock.now;
+            let is_due = now >= slot.next_try && slot.link.wants_connection(now);
+            if is_first && is_due && !slot.is_connecting && is_failing() {
+                slot.next_try = now + plane.link_options(slot.pool).backoff_max;
+                slot.is_connecting = true;
+                plane.connects.push(index);
             }
         }
     }

@@ -61,6 +61,8 @@ pub(crate) struct LinkSlot {
     /// The last attempt to connect failed for want of something on this side,
     /// which tells nothing of the server.
     is_starved: bool,
+    /// Before when no connection is made but for a request.
+    next_try: Time,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
 }
