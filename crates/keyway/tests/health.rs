@@ -245,6 +245,12 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     wait_until("both are down, and nobody asks for them", SOON, || ready().status == 503);
     let body = ready().body;
     assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
+    let log = keyway.process().log();
+    for server in &servers {
+        let at = format!("backend=\"{}\"", server.address());
+        let is_told = |line: &str| line.contains("connection lost") && line.contains(&at);
+        assert!(log.lines().any(|line| is_told(line) && line.contains("WARN")), "{at}:\n{log}");
+    }
     servers[1].restart();
     wait_until("one is back, without a request", SOON, || ready().status == 200);
 }

@@ -376,7 +376,7 @@ impl Plane {
             slot.failures_logged = 1;
         }
         let in_flight = slot.link.in_flight();
-        if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
+        if fault != BackendFault::Connect {
             let what = match fault {
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
