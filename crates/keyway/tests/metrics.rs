@@ -333,3 +333,30 @@ fn replies_that_nobody_wants_are_not_late_and_store_requests_have_a_latency() {
     let page = http_get(keyway.admin(), "/metrics").body;
     assert!(!page.contains("fault=\"idle\""), "clients are not closed for being idle");
 }
+
+#[test]
+fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
+    let _watch = watchdog(Duration::from_secs(30), "refused commands");
+    let server = RedisServer::start();
+    let pools = vec![Pool::over("main", std::slice::from_ref(&server)), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    for (index, pool) in [MAIN, LOCAL].into_iter().enumerate() {
+        let mut client = keyway.client(index);
+        expect(&keyway, &[("keyway_client_connections", &[pool], 1.0)]);
+        let before = keyway.metrics().sum("keyway_pool_requests_total", &[pool]);
+        for words in ["MULTI", "SUBSCRIBE a", "NONESUCH"] {
+            assert!(client.words(words).is_error(), "{words}");
+        }
+        if pool == LOCAL {
+            assert!(client.words("HSET a b c").is_error());
+        }
+        let refused = if pool == LOCAL { 4.0 } else { 3.0 };
+        expect(
+            &keyway,
+            &[
+                ("keyway_pool_refused_requests_total", &[pool, "fault=\"denied\""], refused),
+                ("keyway_pool_requests_total", &[pool], before),
+            ],
+        );
+    }
+}

@@ -106,7 +106,7 @@ catalogue! {
         measures "Requests answered with an error of Keyway's own, by what went wrong."
         leaves_out "Leaves out error replies of a backend, which are passed on: keyway_backend_error_replies_total."
     POOL_REFUSED: Counter "keyway_pool_refused_requests_total" in "requests" by [Pool Fault]
-        measures "Requests refused before routing (client: broken frames; denied: unknown commands, wrong arity, missing permission, keys on several servers) and clients refused at once (limit)."
+        measures "Requests refused before routing (client: broken frames; denied: unknown and unsupported commands, wrong arity, missing permission, keys on several servers) and clients refused at once (limit)."
         leaves_out "Leaves out requests that were routed and then failed: keyway_pool_errors_total."
     CLIENT_CONNECTIONS: Gauge "keyway_client_connections" in "connections" by [Pool]
         measures "Clients connected now."

@@ -164,8 +164,6 @@ impl Plane {
         pool: &PoolPlan,
         request: &Request,
     ) {
-        self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
             let text = format!(
@@ -174,6 +172,8 @@ impl Plane {
             );
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
+        self.count(session, request);
+        self.note_served(session.pool, request.command.class as u8);
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
