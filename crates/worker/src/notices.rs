@@ -32,6 +32,10 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
+    /// Clients cut off at the end of `drain_timeout`.
+    pub clients_cut: AtomicU64,
+    /// Their requests that were in flight.
+    pub requests_cut: AtomicU64,
     /// Changes of the backends' health.
     pub(crate) health: HealthLog,
 }

@@ -476,9 +476,19 @@ impl<I: Io> Worker<I> {
             self.io.pause_accepting(false);
         }
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
-            for key in self.core.sessions.keys() {
-                self.close_client(key, CloseReason::Drained);
-            }
+            self.cut_off();
+        }
+    }
+
+    /// Closes the clients that are still there when draining takes too long.
+    fn cut_off(&mut self) {
+        for key in self.core.sessions.keys() {
+            let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
+            let requests = busy.map_or(0, |busy| busy.order.len());
+            let notices = &self.plan.notices;
+            notices.clients_cut.fetch_add(1, Ordering::Relaxed);
+            notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
+            self.close_client(key, CloseReason::Drained);
         }
     }
 
