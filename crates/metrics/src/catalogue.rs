@@ -103,8 +103,8 @@ catalogue! {
         measures "Time from a request being parsed to its reply, or an error of Keyway's own, being written into the client's output, on a clock that is read once per turn of the worker. For requests answered without a backend (embedded store, PING and the like): from the start of the turn until all such requests of the turn were answered, with one more look at the clock."
         leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client."
     POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
-        measures "Requests answered with an error of Keyway's own, by what went wrong."
-        leaves_out "Leaves out error replies of a backend, which are passed on: keyway_backend_error_replies_total."
+        measures "Requests answered with an error of Keyway's own, by what went wrong; store_full: writes that the embedded store refused with -OOM."
+        leaves_out "Leaves out other error replies of the embedded store, and those of a backend, which are passed on: keyway_backend_error_replies_total."
     POOL_REFUSED: Counter "keyway_pool_refused_requests_total" in "requests" by [Pool Fault]
         measures "Requests refused before routing (client: broken frames; denied: unknown and unsupported commands, wrong arity, missing permission, keys on several servers) and clients refused at once (limit)."
         leaves_out "Leaves out requests that were routed and then failed: keyway_pool_errors_total."

@@ -3,6 +3,8 @@
 
 use crate::core::HealthLog;
 use keyway_base::Time;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
+    /// A store refuses writes, by its pool.
+    pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// Clients cut off at the end of `drain_timeout`.
     pub clients_cut: AtomicU64,
     /// Their requests that were in flight.

@@ -50,7 +50,17 @@ impl Plane {
                 let context = Context { database: session.identity.database, clock: self.clock };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
-                self.answer(session, busy, |out| store.execute(&request, context, out));
+                let mut error = None;
+                self.answer(session, busy, |out| {
+                    let start = out.len();
+                    store.execute(&request, context, out);
+                    if out.get(start) == Some(&b'-') {
+                        error = Some(out[start..].starts_with(b"-OOM "));
+                    }
+                });
+                if let Some(is_full) = error {
+                    self.note_store_error(session.pool, request.command.class as u8, is_full);
+                }
                 Step::Started
             }
             PoolKind::Store(_) => {
@@ -322,6 +332,26 @@ impl Plane {
     pub(super) fn count(&self, session: &Session, request: &Request) {
         let class = self.cells.pool(session.pool as usize).class(request.command.class as usize);
         class.requests.add(1);
+    }
+
+    /// Counts an error reply of the store, and tells of one that refuses
+    /// writes.
+    #[cold]
+    fn note_store_error(&self, pool: u16, class: u8, is_full: bool) {
+        if !is_full {
+            self.cells.pool(pool as usize).class(class as usize).error_replies.add(1);
+            return;
+        }
+        self.count_fault(pool, class, Fault::StoreFull);
+        let mut notices = self.plan.notices.store_full.lock();
+        if notices.entry(pool).or_default().is_due(self.clock.now) {
+            let plan = &self.plan.pools[pool as usize];
+            let memory_max = match &plan.kind {
+                PoolKind::Store(store) => store.config().memory_max,
+                PoolKind::Sharded { .. } => 0,
+            };
+            tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
+        }
     }
 
     /// Notes that a request was answered without asking a server; its latency

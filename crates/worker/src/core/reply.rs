@@ -110,6 +110,9 @@ impl Plane {
                 let Some(session) = sessions.get_mut(key) else { return };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
                 class.latency.record(exchange.started, self.clock.now);
+                if kind == Kind::Error {
+                    class.error_replies.add(1);
+                }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Join { join, fragment } => {
@@ -210,10 +213,12 @@ impl Plane {
     }
 
     fn note_join(&self, join: &Join) {
+        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
         if let Some(fault) = join.fault() {
             self.count_fault(join.pool, join.class, fault);
+        } else if join.has_errors() {
+            class.error_replies.add(1);
         }
-        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
         class.latency.record(join.started, self.clock.now);
     }
 }
