@@ -64,6 +64,8 @@ pub enum Fault {
         /// Whether it may have seen the request.
         sent: Sent,
     },
+    /// The embedded store is at its `memory_max` and must not evict.
+    StoreFull,
     /// A bound was met.
     Limit(LimitFault),
 }
@@ -82,6 +84,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
             Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
             Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
+            Fault::StoreFull => "store_full",
             Fault::Limit(_) => "limit",
         }
     }

@@ -3,7 +3,7 @@
 use crate::error::{Problem, quoted};
 use keyway_topology::{Endpoint, EndpointError, Server, ServerError};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// Where a listener of ours accepts connections.
@@ -35,6 +35,30 @@ impl ListenAddr {
                 let same_family = a.is_ipv4() == b.is_ipv4();
                 let any = a.ip().is_unspecified() || b.ip().is_unspecified();
                 a.port() != 0 && a.port() == b.port() && same_family && (any || a.ip() == b.ip())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether connecting to `server` reaches a listener here, as far as the
+    /// text tells: nothing is looked up.
+    pub(crate) fn is_reached_by(&self, server: &Endpoint) -> bool {
+        match (self, server) {
+            (ListenAddr::Unix(own), Endpoint::Unix { path }) => own == path,
+            (ListenAddr::Tcp(own), Endpoint::Tcp { host, port }) => {
+                let localhost = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                let ips = match host.parse::<IpAddr>() {
+                    Ok(ip) => vec![ip],
+                    Err(_) if host.eq_ignore_ascii_case("localhost") => localhost.to_vec(),
+                    Err(_) => Vec::new(),
+                };
+                let is_own = |ip: &IpAddr| {
+                    let is_local = ip.is_loopback() || ip.is_unspecified();
+                    *ip == own.ip()
+                        || (own.ip().is_unspecified() && is_local)
+                        || (own.ip().is_loopback() && ip.is_unspecified())
+                };
+                own.port() == *port && ips.iter().any(is_own)
             }
             _ => false,
         }
@@ -131,7 +155,7 @@ fn parse_tcp_listen(text: &str) -> Result<SocketAddr, Problem> {
             format!("write \"tcp://0.0.0.0:{port}\" to listen on every IPv4 address"),
         ));
     }
-    if host.parse::<std::net::Ipv6Addr>().is_ok() {
+    if host.parse::<Ipv6Addr>().is_ok() {
         return Err(Problem::new(
             format!("{} is an IPv6 address without brackets", quoted(text)),
             format!("write \"tcp://[{host}]:{port}\""),

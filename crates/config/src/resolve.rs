@@ -46,6 +46,7 @@ pub(crate) fn resolve(
     let listeners: Vec<ListenerConfig> =
         sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
     refuse_clashes(root, sections, report);
+    refuse_own_listeners(named, sections, report);
     warn_of_unused(named, sections, report);
     Config { server, limits, listeners, pools, warnings: Vec::new() }
 }
@@ -372,6 +373,34 @@ fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>
                 .consequence(late, Problem::new(what, "give one of the two another port or path"));
         }
         taken.push((at, addr));
+    }
+}
+
+/// No pool has a listener of ours for a server: a request would come back to
+/// where it went out from, for ever.
+fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+    let sharded = named.iter().filter_map(|pool| match &pool.section {
+        Some(("sharded", section)) => Some(section),
+        _ => None,
+    });
+    for pool in sharded {
+        let Some(Value::Servers(servers)) = pool.value("servers") else { continue };
+        for (at, server) in servers {
+            let own = listeners.iter().find(|listener| {
+                matches!(listener.value("bind"),
+                    Some(Value::Listen(bind)) if bind.is_reached_by(&server.endpoint))
+            });
+            let Some(own) = own else { continue };
+            let what = format!(
+                "servers in {}: {} is Keyway itself, which listens there by line {}: requests \
+                 would go round in circles",
+                pool.header,
+                server.endpoint,
+                report.line_number(own.place("bind"))
+            );
+            let hint = "write the address of the Redis server, or give the listener another port";
+            report.consequence(*at, Problem::new(what, hint));
+        }
     }
 }
 

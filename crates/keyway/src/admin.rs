@@ -3,7 +3,7 @@
 use crate::serve::wall_clock;
 use keyway_control::{AdminState, BackendStatus, PoolStatus};
 use keyway_metrics::Registry;
-use keyway_topology::{BackendId, HealthState, Server};
+use keyway_topology::{BackendId, FailureReason, HealthState, Server};
 use keyway_worker::{Plan, PoolKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -63,6 +63,21 @@ impl Process {
         self.draining.store(true, Ordering::Relaxed);
     }
 
+    /// Whether requests for a backend fail at once: it is out of use, or it
+    /// failed and no link leads to it. Failing alone is not enough, as the next
+    /// request may succeed; nor is one connection closed, which servers do to
+    /// those at rest.
+    fn is_down(&self, backend: BackendId, links_ready: u64) -> bool {
+        let health = &self.plan.health;
+        let is_closed_once =
+            health.reason(backend) == Some(FailureReason::Closed) && health.failures(backend) == 1;
+        match health.state(backend) {
+            HealthState::Up => false,
+            HealthState::Failing => links_ready == 0 && !is_closed_once,
+            HealthState::Ejected | HealthState::Rejoining | HealthState::Quarantined => true,
+        }
+    }
+
     /// Backends of a pool with their names.
     fn backends(&self, pool: usize) -> Vec<(String, BackendId)> {
         let topology = &self.plan.topology;
@@ -81,13 +96,16 @@ impl AdminState for Process {
     }
 
     fn not_ready(&self) -> Vec<String> {
-        let pools = self.plan.topology.pools().iter().enumerate();
+        let topology = &self.plan.topology;
+        let pools = topology.pools().iter().enumerate();
         pools
             .filter_map(|(index, pool)| {
-                let backends = self.backends(index);
-                let unusable = backends.iter().all(|(_, id)| !self.plan.health.is_usable(*id));
-                (!backends.is_empty() && unusable)
-                    .then(|| format!("pool {:?}: every backend is out of use", pool.name))
+                let totals = self.registry.backend_totals(index);
+                let mut backends = topology.backend_ids(index).zip(totals).peekable();
+                backends.peek()?;
+                backends
+                    .all(|(id, totals)| self.is_down(id, totals.links_ready))
+                    .then(|| format!("pool {:?}: every backend is out of use or down", pool.name))
             })
             .collect()
     }

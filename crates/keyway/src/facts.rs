@@ -372,7 +372,8 @@ impl Report<'_> {
             .put("repl_backlog_histlen", 0);
     }
 
-    /// By class of commands, as the metrics are. The time is the whole time
+    /// By class of commands, as the metrics are; calls refused are not counted
+    /// by class, so there is no `rejected_calls`. The time is the whole time
     /// from request to reply, servers included.
     fn command_stats(&self, fields: &mut Fields) {
         let classes = self.process.registry.layout().classes;
@@ -383,9 +384,9 @@ impl Report<'_> {
             let micros = totals.reply_seconds * 1e6;
             let per_call = if totals.replies == 0 { 0.0 } else { micros / totals.replies as f64 };
             let value = format_args!(
-                "calls={},usec={micros:.0},usec_per_call={per_call:.2},rejected_calls=0,\
-                 failed_calls={}",
-                totals.requests, totals.errors
+                "calls={},usec={micros:.0},usec_per_call={per_call:.2},failed_calls={}",
+                totals.requests,
+                totals.errors + totals.error_replies
             );
             fields.put(&format!("cmdstat_{class}"), value);
         }

@@ -123,6 +123,7 @@ pub fn plan(
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
+        notices: keyway_worker::Notices::default(),
     })
 }
 

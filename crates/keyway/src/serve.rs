@@ -15,6 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -45,8 +46,23 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     run(workers, &process, &signals);
     drop(admin);
     remove_unix_sockets(&config);
+    warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what draining did not wait for.
+fn warn_of_cut_off(plan: &Plan) {
+    let clients = plan.notices.clients_cut.load(Ordering::Relaxed);
+    let requests = plan.notices.requests_cut.load(Ordering::Relaxed);
+    if clients > 0 {
+        tracing::warn!(
+            clients,
+            requests,
+            "drain_timeout was over: clients were cut off that had not got every reply; requests \
+             counts those without one, which may have been executed"
+        );
+    }
 }
 
 /// The wall clock.

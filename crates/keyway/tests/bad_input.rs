@@ -88,6 +88,38 @@ fn a_broken_frame_gets_an_error_and_closes_only_its_connection() {
     }
 }
 
+/// A web page can have a browser post to any port: the body must not run.
+#[test]
+fn a_client_that_speaks_http_is_cut_off_and_nothing_behind_it_runs() {
+    let _watch = watchdog(Duration::from_secs(60), "HTTP");
+    let setup = start();
+    let post =
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\nflushall\r\nset kept no\r\n";
+    let get = b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\nset kept no\r\nflushall\r\n";
+    for pool in [0, 1] {
+        let mut bystander = setup.keyway.client(pool);
+        assert_eq!(bystander.words("SET kept yes"), Value::simple("OK"));
+        for (bytes, replies) in [
+            (&post[..], 0),
+            (b"post\r\nset kept no\r\n", 0),
+            (b"HOST:\r\nset kept no\r\n", 0),
+            (b"*1\r\n$4\r\nPoSt\r\nset kept no\r\n", 0),
+            (&get[..], 1),
+        ] {
+            let mut client = setup.keyway.client(pool);
+            client.send(bytes);
+            for _ in 0..replies {
+                assert!(client.reply().is_error());
+            }
+            client.expect_closed();
+            assert_eq!(bystander.words("GET kept"), Value::bulk("yes"));
+        }
+    }
+    let log = || setup.keyway.process().log();
+    wait_until("the log tells", Duration::from_secs(10), || log().contains("spoke HTTP"));
+    assert_eq!(log().matches("spoke HTTP").count(), 1, "once a minute at most:\n{}", log());
+}
+
 /// A frame that a server would not take costs the client its own connection,
 /// and nobody the link that all share.
 #[test]

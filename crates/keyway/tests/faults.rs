@@ -207,12 +207,13 @@ fn replies_nobody_asked_for_are_given_to_nobody() {
     }
 }
 
-/// 100 clients with 100 requests each; the backend dies with all of them in
+/// 200 clients with 50 requests each, as many as a client may have in flight
+/// before it has had a reply; the backend dies with all of them in
 /// flight and comes back.
 #[test]
 fn each_of_10_000_requests_in_flight_gets_exactly_one_reply_when_the_backend_dies() {
-    const CLIENTS: usize = 100;
-    const DEPTH: usize = 100;
+    const CLIENTS: usize = 200;
+    const DEPTH: usize = 50;
     let _watch = watchdog(Duration::from_secs(60), "death with 10,000 in flight");
     let silent = |arguments: &[Vec<u8>]| match handshake_reply(arguments) {
         Some(bytes) => Action::Reply(bytes),

@@ -100,6 +100,10 @@ fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
     assert_eq!(direct.words("REPLICAOF NO ONE"), Value::simple("OK"));
     wait_until("it is back, empty", SOON, || client.command(&["GET", &key]) == Value::Nil);
     assert_eq!(direct.words("DBSIZE"), Value::Integer(0));
+    let log = keyway.process().log();
+    let emptied = log.lines().find(|line| line.contains("emptied with FLUSHDB"));
+    let line = emptied.unwrap_or_else(|| panic!("the log tells what was emptied:\n{log}"));
+    assert!(line.contains("WARN") && line.contains("pool=\"main\" backend=\"s0\""), "{line}");
 }
 
 /// The pool's only server is down, answers again, is kept out, and is put
@@ -118,7 +122,7 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     servers[0].kill();
     wait_until("the server is ejected", SOON, || {
         assert!(clients[0].words("GET a").is_error());
-        ask("/readyz").status == 503
+        ask("/readyz").status == 503 && state(&keyway, "s0") == 2.0
     });
     let body = ask("/readyz").body;
     assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
@@ -231,4 +235,32 @@ fn a_host_name_is_resolved_anew_when_its_server_moved() {
         assert!(reply == Value::bulk("new") || reply.is_error(), "{reply:?}");
         !reply.is_error()
     });
+}
+
+#[test]
+fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
+    let _watch = watchdog(Duration::from_secs(60), "readyz without ejection");
+    let mut servers = RedisServer::start_many(2);
+    let pools = vec![Pool::over("main", &servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let ready = || http_get(keyway.admin(), "/readyz");
+    let mut client = keyway.client(0);
+    for nth in 0..20 {
+        assert_eq!(client.words(&format!("SET key:{nth} 1")), Value::simple("OK"));
+    }
+    servers[0].kill();
+    wait_until("one is down", SOON, || keyway.metrics().sum(STATE, &[]) >= 1.0);
+    assert_eq!(ready().status, 200, "the other serves");
+    servers[1].kill();
+    wait_until("both are down, and nobody asks for them", SOON, || ready().status == 503);
+    let body = ready().body;
+    assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
+    let log = keyway.process().log();
+    for server in &servers {
+        let at = format!("backend=\"{}\"", server.address());
+        let is_told = |line: &str| line.contains("connection lost") && line.contains(&at);
+        assert!(log.lines().any(|line| is_told(line) && line.contains("WARN")), "{at}:\n{log}");
+    }
+    servers[1].restart();
+    wait_until("one is back, without a request", SOON, || ready().status == 200);
 }

@@ -230,12 +230,19 @@ fn sigterm_ends_in_bounded_time_even_with_a_backend_that_never_answers() {
     });
     let pool =
         Pool::sharded("main", &[format!("{}:1", backend.address())]).with("timeout", "\"10m\"");
-    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
-    let mut client = keyway.client(0);
-    client.send(&encode(&["GET", "a"]));
-    wait_until("the request is at the backend", SOON, || backend.requests() > 0);
+    let config = KeywayConfig::new(vec![pool]).with_server("drain_timeout", "\"1s\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut clients = [keyway.client(0), keyway.client(0)];
+    for client in &mut clients {
+        client.send(&[encode(&["GET", "a"]), encode(&["GET", "b"])].concat());
+    }
+    let _at_rest = keyway.client(0);
+    wait_until("the requests are at the backend", SOON, || backend.requests() >= 4);
     let (status, log) = keyway.stop(Duration::from_secs(60));
     assert_eq!(status.code(), Some(0), "{log}");
+    let told = log.lines().find(|line| line.contains("WARN") && line.contains("drain_timeout"));
+    let line = told.unwrap_or_else(|| panic!("what was cut off is told:\n{log}"));
+    assert!(line.contains("clients=2 requests=4"), "{line}");
 }
 
 /// A dead backend is one line when it goes and one when it comes back, however

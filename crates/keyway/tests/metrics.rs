@@ -333,3 +333,57 @@ fn replies_that_nobody_wants_are_not_late_and_store_requests_have_a_latency() {
     let page = http_get(keyway.admin(), "/metrics").body;
     assert!(!page.contains("fault=\"idle\""), "clients are not closed for being idle");
 }
+
+#[test]
+fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
+    let _watch = watchdog(Duration::from_secs(30), "refused commands");
+    let server = RedisServer::start();
+    let pools = vec![Pool::over("main", std::slice::from_ref(&server)), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    for (index, pool) in [MAIN, LOCAL].into_iter().enumerate() {
+        let mut client = keyway.client(index);
+        expect(&keyway, &[("keyway_client_connections", &[pool], 1.0)]);
+        let before = keyway.metrics().sum("keyway_pool_requests_total", &[pool]);
+        for words in ["MULTI", "SUBSCRIBE a", "NONESUCH"] {
+            assert!(client.words(words).is_error(), "{words}");
+        }
+        if pool == LOCAL {
+            assert!(client.words("HSET a b c").is_error());
+        }
+        let refused = if pool == LOCAL { 4.0 } else { 3.0 };
+        expect(
+            &keyway,
+            &[
+                ("keyway_pool_refused_requests_total", &[pool, "fault=\"denied\""], refused),
+                ("keyway_pool_requests_total", &[pool], before),
+            ],
+        );
+    }
+}
+
+#[test]
+fn writes_that_a_full_store_refuses_are_counted_and_told_of_once() {
+    let _watch = watchdog(Duration::from_secs(60), "a full store");
+    let pool = Pool::store("local").with("memory_max", "\"4MiB\"");
+    let config = KeywayConfig::new(vec![pool.with("eviction", "\"noeviction\"")]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    let value = "x".repeat(100_000);
+    let replies = (0..100).map(|nth| client.command(&["SET", &format!("key:{nth}"), &value]));
+    let refused = replies.filter(Value::is_error).count();
+    assert!(refused > 1, "it is full");
+    assert!(client.words("INCRBY key:0 1").is_error(), "an error that is none of memory");
+    let write: &[&str] = &[LOCAL, "command=\"write\"", "fault=\"store_full\""];
+    expect(&keyway, &[("keyway_pool_errors_total", write, refused as f64)]);
+    let info = client.words("INFO commandstats").text();
+    let failed = format!("failed_calls={}", refused + 1);
+    let mut lines = info.lines().filter(|line| line.starts_with("cmdstat_write:"));
+    assert!(lines.any(|line| line.ends_with(&failed)), "{info}");
+    wait_until("the log tells", Duration::from_secs(5), || {
+        keyway.process().log().contains("store is full")
+    });
+    let log = keyway.process().log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("store is full")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("pool=\"local\""), "{}", lines[0]);
+}

@@ -189,4 +189,9 @@ fn a_handshake_that_takes_too_long_is_logged() {
         let log = keyway.process().log();
         log.contains("cannot connect") && log.contains("the handshake took longer")
     });
+    let log = keyway.process().log();
+    let label = format!("pool=\"main\" backend=\"{}\"", backend.address());
+    for line in log.lines().filter(|line| line.contains("WARN")) {
+        assert!(line.contains(&label), "which backend, in the same words everywhere: {line}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 11] = [
+pub(crate) const FAULTS: [Fault; 12] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -21,6 +21,7 @@ pub(crate) const FAULTS: [Fault; 11] = [
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     Fault::Limit(LimitFault::Clients),
+    Fault::StoreFull,
 ];
 
 /// The faults of requests refused before routing.
@@ -28,7 +29,7 @@ pub(crate) const REFUSALS: [Fault; 3] =
     [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
 
 /// The faults of requests that were taken for serving.
-pub(crate) const REQUEST_FAULTS: [Fault; 8] = [
+pub(crate) const REQUEST_FAULTS: [Fault; 9] = [
     Fault::Unrouted,
     backend_fault(BackendFault::Connect),
     backend_fault(BackendFault::Timeout),
@@ -37,6 +38,7 @@ pub(crate) const REQUEST_FAULTS: [Fault; 8] = [
     backend_fault(BackendFault::Handshake),
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
+    Fault::StoreFull,
 ];
 
 pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
@@ -67,6 +69,7 @@ impl FaultCounters {
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
             Fault::Limit(_) => 10,
+            Fault::StoreFull => 11,
         };
         &self.0[index]
     }
@@ -191,6 +194,8 @@ pub struct ClassCells {
     pub requests: Counter,
     /// Requests answered with an error of ours.
     pub errors: FaultCounters,
+    /// Requests answered with an error of the store's or a backend's.
+    pub error_replies: Counter,
     /// From request parsed to reply written into the client's output.
     pub latency: LatencyHistogram,
 }
@@ -200,6 +205,7 @@ impl ClassCells {
         Self {
             requests: Counter::new(),
             errors: FaultCounters::default(),
+            error_replies: Counter::new(),
             latency: LatencyHistogram::new(),
         }
     }

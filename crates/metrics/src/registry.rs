@@ -94,6 +94,8 @@ pub struct ClassTotals {
     pub requests: u64,
     /// Requests answered with an error of ours.
     pub errors: u64,
+    /// Requests answered with an error of the store's or a backend's.
+    pub error_replies: u64,
     /// Requests whose latency was measured.
     pub replies: u64,
     /// Sum of their latencies, in seconds.
@@ -272,6 +274,7 @@ impl Registry {
             ClassTotals {
                 requests: cells().map(|class| class.requests.get()).sum(),
                 errors: cells().map(|class| class.errors.sum()).sum(),
+                error_replies: cells().map(|class| class.error_replies.get()).sum(),
                 replies: latency.count(),
                 reply_seconds: latency.sum(),
             }

@@ -34,6 +34,7 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
             };
             format!("ERR backend {backend} {what}; {consequence}")
         }
+        Fault::StoreFull => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
         Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
     };
     reply::error(out, &text);

@@ -541,6 +541,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
+        notices: keyway_worker::Notices::default(),
     })
 }
 

@@ -10,10 +10,12 @@
 
 mod core;
 mod mail;
+mod notices;
 mod plan;
 mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use mail::{Adopted, Mail};
+pub use notices::{Notice, Notices};
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
 pub use turn::Worker;

@@ -1,4 +1,4 @@
-use crate::Mail;
+use crate::{Mail, Notices};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
@@ -33,6 +33,8 @@ pub struct Plan {
     pub mailers: Mutex<Vec<Mailer<Mail>>>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
+    /// Lines of the log of which there are few.
+    pub notices: Notices,
 }
 
 impl Plan {

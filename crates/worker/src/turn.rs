@@ -298,6 +298,9 @@ impl<I: Io> Worker<I> {
         }
         self.clients[index] = Some(Client { socket, peer });
         self.plan.clients.update(id, |entry| entry.worker = self.index);
+        if self.plan.clients.is_killed(id) {
+            return self.close_client(key, CloseReason::Killed);
+        }
         if self.io.watch(socket, Token(key.to_bits())) {
             // Bytes may have come before the socket was watched.
             self.rereads.push(key);
@@ -476,9 +479,19 @@ impl<I: Io> Worker<I> {
             self.io.pause_accepting(false);
         }
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
-            for key in self.core.sessions.keys() {
-                self.close_client(key, CloseReason::Drained);
-            }
+            self.cut_off();
+        }
+    }
+
+    /// Closes the clients that are still there when draining takes too long.
+    fn cut_off(&mut self) {
+        for key in self.core.sessions.keys() {
+            let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
+            let requests = busy.map_or(0, |busy| busy.order.len());
+            let notices = &self.plan.notices;
+            notices.clients_cut.fetch_add(1, Ordering::Relaxed);
+            notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
+            self.close_client(key, CloseReason::Drained);
         }
     }
 
@@ -606,6 +619,9 @@ impl<I: Io> Worker<I> {
     }
 
     fn kill(&mut self, ids: &[u64]) {
+        // Before the mail: who took a client over before reading it has the
+        // client, who takes it over later sees the mark.
+        self.plan.clients.mark_killed(ids);
         self.kill_own(ids);
         self.plan.post_kill(self.index, ids);
     }
@@ -702,6 +718,42 @@ mod tests {
         fn close(&mut self, socket: Socket) {
             self.closed.push(socket);
         }
+    }
+
+    #[test]
+    fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
+        let (plan, cells) = crate::core::tests::plan_with(|_| ());
+        let mailbox = Mailbox::new(4).unwrap();
+        let mailer = mailbox.mailer();
+        let entry = |id: u64| ClientEntry {
+            addr: String::new(),
+            laddr: String::new(),
+            worker: 1,
+            pool: 0,
+            connected_unix: id,
+            name: String::new(),
+            lib_name: String::new(),
+            lib_ver: String::new(),
+            database: 0,
+        };
+        [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
+        let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);
+        // Nobody has the client when all workers are told.
+        worker.kill(&[1]);
+        for id in [1, 2] {
+            let adopted = Adopted {
+                socket: Socket(id as _),
+                peer: Peer::Unix,
+                pool: 0,
+                listener: 0,
+                identity: Identity::new(id, true, Time(0)),
+            };
+            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        }
+        worker.io_mut().has_mail = true;
+        assert!(worker.turn(true));
+        assert_eq!(worker.io_mut().closed, [Socket(1)]);
+        assert!(plan.clients.get(1).is_none() && !plan.clients.is_killed(1));
     }
 
     #[test]

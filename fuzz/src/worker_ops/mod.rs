@@ -380,6 +380,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
+        notices: keyway_worker::Notices::default(),
     })
 }
 

@@ -1,5 +1,5 @@
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What other clients may learn of a client.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct ClientEntry {
 #[derive(Debug, Default)]
 pub struct ClientRegistry {
     entries: Mutex<BTreeMap<u64, ClientEntry>>,
+    /// Clients to be closed that may be on their way between two workers.
+    killed: Mutex<BTreeSet<u64>>,
 }
 
 impl ClientRegistry {
@@ -40,6 +42,20 @@ impl ClientRegistry {
     /// Removes a client that left.
     pub fn remove(&self, id: u64) {
         self.entries.lock().remove(&id);
+        self.killed.lock().remove(&id);
+    }
+
+    /// Marks clients as to be closed: a worker that takes one over looks here,
+    /// since while it was handed over no worker had it to close.
+    pub fn mark_killed(&self, ids: &[u64]) {
+        let entries = self.entries.lock();
+        let known = ids.iter().filter(|id| entries.contains_key(id));
+        self.killed.lock().extend(known);
+    }
+
+    /// Whether a client is to be closed.
+    pub fn is_killed(&self, id: u64) -> bool {
+        self.killed.lock().contains(&id)
     }
 
     /// Number of clients.

@@ -29,6 +29,10 @@ impl Plane {
         let args = Args::new(frame, ranges);
         let request = match Request::resolve(args) {
             Ok(request) => request,
+            Err(_) if is_http(&args) => {
+                self.end_http(session);
+                return Step::Started;
+            }
             Err(refusal) => {
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
@@ -46,7 +50,17 @@ impl Plane {
                 let context = Context { database: session.identity.database, clock: self.clock };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
-                self.answer(session, busy, |out| store.execute(&request, context, out));
+                let mut error = None;
+                self.answer(session, busy, |out| {
+                    let start = out.len();
+                    store.execute(&request, context, out);
+                    if out.get(start) == Some(&b'-') {
+                        error = Some(out[start..].starts_with(b"-OOM "));
+                    }
+                });
+                if let Some(is_full) = error {
+                    self.note_store_error(session.pool, request.command.class as u8, is_full);
+                }
                 Step::Started
             }
             PoolKind::Store(_) => {
@@ -160,8 +174,6 @@ impl Plane {
         pool: &PoolPlan,
         request: &Request,
     ) {
-        self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
             let text = match request.command.handling.refused_everywhere() {
@@ -173,6 +185,8 @@ impl Plane {
             };
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
+        self.count(session, request);
+        self.note_served(session.pool, request.command.class as u8);
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
@@ -251,6 +265,26 @@ impl Plane {
         self.answer(session, busy, write);
     }
 
+    /// Ends a client that speaks HTTP, unanswered: a web page can have a
+    /// browser post to any port, with commands as the body.
+    #[cold]
+    fn end_http(&mut self, session: &mut Session) {
+        let pool = &self.plan.pools[session.pool as usize].name;
+        self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
+        session.closing = true;
+        session.broken = true;
+        if self.plan.notices.http.is_due(self.clock.now) {
+            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
+            let client = addr.unwrap_or_default();
+            tracing::warn!(
+                pool,
+                client,
+                "a client spoke HTTP (POST or Host:) and was cut off, nothing behind it was run: a \
+                 web page may be sending commands through a browser; told at most once a minute"
+            );
+        }
+    }
+
     #[cold]
     fn refuse_route(
         &mut self,
@@ -303,6 +337,26 @@ impl Plane {
         class.requests.add(1);
     }
 
+    /// Counts an error reply of the store, and tells of one that refuses
+    /// writes.
+    #[cold]
+    fn note_store_error(&self, pool: u16, class: u8, is_full: bool) {
+        if !is_full {
+            self.cells.pool(pool as usize).class(class as usize).error_replies.add(1);
+            return;
+        }
+        self.count_fault(pool, class, Fault::StoreFull);
+        let mut notices = self.plan.notices.store_full.lock();
+        if notices.entry(pool).or_default().is_due(self.clock.now) {
+            let plan = &self.plan.pools[pool as usize];
+            let memory_max = match &plan.kind {
+                PoolKind::Store(store) => store.config().memory_max,
+                PoolKind::Sharded { .. } => 0,
+            };
+            tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
+        }
+    }
+
     /// Notes that a request was answered without asking a server; its latency
     /// is recorded with those of its turn.
     #[inline]
@@ -328,4 +382,13 @@ impl Plane {
             PoolKind::Store(_) => "store".to_owned(),
         }
     }
+}
+
+/// Whether a request is the first or a later line of an HTTP request, whatever
+/// its framing.
+#[cold]
+fn is_http(args: &Args) -> bool {
+    args.get(0).is_some_and(|word| {
+        word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+    })
 }

@@ -7,7 +7,7 @@ use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::reply;
-use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
+use keyway_topology::{FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,9 +78,8 @@ impl Core {
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
         let slot = &self.links[index];
-        let backend = self.plane.describe_backend(slot.pool, slot.backend);
         if slot.failures_logged == 0 {
-            tracing::warn!(backend, reason = fault.text(), "cannot connect; trying again");
+            self.plane.log_cannot_connect(slot, fault.text());
         }
         self.links[index].failures_logged += 1;
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
@@ -118,8 +117,10 @@ impl Core {
             slot.is_connecting = true;
             plane.connects.push(index);
         }
-        // A client that asks for too much at once gets no server ejected.
-        if !matches!(fault, BackendFault::Reply(_)) {
+        // A client that asks for too much at once gets no server ejected, nor
+        // does the end of a connection that nobody used.
+        let is_unused = is_idle && !worked && fault == BackendFault::Closed;
+        if !matches!(fault, BackendFault::Reply(_)) && !is_unused {
             plane.note_failure(index, slot, failure_reason(fault));
         }
         if slot.rejoining.is_some() {
@@ -175,6 +176,8 @@ impl Core {
     /// due are probed, quarantines end.
     pub fn tend_health(&mut self) {
         let now = self.plane.clock.now;
+        self.plane.log_overdue();
+        self.try_failing();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -200,6 +203,24 @@ impl Core {
                     plane.connects.push(index);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Connects to failing backends that no request asks for: whoever looks at
+    /// `/readyz` may send none until they can be reached.
+    fn try_failing(&mut self) {
+        let Core { links, plane, .. } = self;
+        let mut before = None;
+        for (index, slot) in links.iter_mut().enumerate() {
+            let is_first = before.replace(slot.id) != Some(slot.id);
+            let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
+            let now = plane.clock.now;
+            let is_due = now >= slot.next_try && slot.link.wants_connection(now);
+            if is_first && is_due && !slot.is_connecting && is_failing() {
+                slot.next_try = now + plane.link_options(slot.pool).backoff_max;
+                slot.is_connecting = true;
+                plane.connects.push(index);
             }
         }
     }
@@ -265,6 +286,7 @@ impl Plane {
         options
     }
 
+    /// A request was answered in time.
     #[inline]
     pub(super) fn note_success(&mut self, slot: &mut LinkSlot) {
         if let Some(change) = self.plan.health.note_success(slot.id) {
@@ -346,17 +368,15 @@ impl Plane {
             cells.links_connecting.lower(1);
         }
         if fault == BackendFault::Connect && slot.failures_logged == 0 {
-            let backend = self.describe_backend(slot.pool, slot.backend);
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
                 _ => "connecting took longer than connect_timeout",
             };
-            tracing::warn!(backend, reason, "cannot connect; trying again");
+            self.log_cannot_connect(slot, reason);
             slot.failures_logged = 1;
         }
         let in_flight = slot.link.in_flight();
-        if fault != BackendFault::Connect && (in_flight > 0 || fault != BackendFault::Closed) {
-            let backend = self.describe_backend(slot.pool, slot.backend);
+        if fault != BackendFault::Connect {
             let what = match fault {
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
@@ -370,15 +390,31 @@ impl Plane {
                 BackendFault::Connect => "connecting failed",
             };
             if slot.failures_logged == 0 {
-                match self.refusal_text(slot) {
-                    Some(said) => {
-                        tracing::warn!(backend, in_flight, said, "connection lost: {what}");
-                    }
-                    None => tracing::warn!(backend, in_flight, "connection lost: {what}"),
-                }
+                let said = self.refusal_text(slot);
+                let name = self.name_backend(slot.pool, slot.backend);
+                tracing::warn!(
+                    pool = name.pool,
+                    backend = &*name.label,
+                    address = name.address,
+                    in_flight,
+                    said,
+                    "connection lost: {what}"
+                );
             }
             slot.failures_logged += 1;
         }
+    }
+
+    #[cold]
+    fn log_cannot_connect(&self, slot: &LinkSlot, reason: &str) {
+        let name = self.name_backend(slot.pool, slot.backend);
+        tracing::warn!(
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            reason,
+            "cannot connect; trying again"
+        );
     }
 
     /// What the backend said against the handshake, fit for the log: in one
@@ -407,9 +443,8 @@ impl Plane {
         let Some(claim) = &slot.rejoining else { return };
         let now = self.clock.now;
         if claim.policy() == Rejoin::Flush {
-            let databases = self.plan.pools[slot.pool as usize].databases;
-            let name: &[u8] = if databases > 1 { b"FLUSHALL" } else { b"FLUSHDB" };
-            ask(slot, name, Internal::Flush, now);
+            let name = self.flush_command(slot.pool as usize);
+            ask(slot, name.as_bytes(), Internal::Flush, now);
         }
         ask(slot, b"PING", Internal::Probe, now);
         if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
@@ -429,41 +464,6 @@ impl Plane {
         let Some(claim) = slot.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
             self.log_change(&change);
-        }
-    }
-
-    #[cold]
-    fn log_change(&self, change: &StateChange) {
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let backend = self.describe_backend(place.pool_index as u16, place.server_index as u16);
-        let (from, to) = (change.from.label(), change.to.label());
-        let reason = change.reason.map_or("", FailureReason::label);
-        let pool = &*place.pool.name;
-        if change.to == HealthState::Up && change.from != HealthState::Failing {
-            let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
-            if policy == Some(Rejoin::Serve) {
-                tracing::warn!(
-                    pool,
-                    backend,
-                    from,
-                    to,
-                    "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
-                );
-            } else {
-                tracing::info!(pool, backend, from, to, "back in use");
-            }
-        } else if change.to.is_usable() {
-            tracing::info!(pool, backend, from, to, reason, "health changed");
-        } else {
-            tracing::warn!(
-                pool,
-                backend,
-                from,
-                to,
-                reason,
-                failures = change.failures,
-                "health changed"
-            );
         }
     }
 }

@@ -8,11 +8,13 @@
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
+//! | `health_log` | what the log says of the backends' health |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod ahead;
 mod dispatch;
 mod figures;
+mod health_log;
 mod input;
 mod links;
 mod pools;
@@ -20,6 +22,7 @@ mod reply;
 mod split;
 
 pub use figures::Figures;
+pub(crate) use health_log::HealthLog;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
@@ -59,6 +62,8 @@ pub(crate) struct LinkSlot {
     /// The last attempt to connect failed for want of something on this side,
     /// which tells nothing of the server.
     is_starved: bool,
+    /// Before when no connection is made but for a request.
+    next_try: Time,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
 }

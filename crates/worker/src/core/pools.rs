@@ -1,6 +1,6 @@
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
-use keyway_base::Key;
+use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
 use keyway_topology::{BackendId, Ring, ShardedPool};
 
@@ -89,6 +89,7 @@ impl LinkSlot {
             was_connected: false,
             failures_logged: 0,
             is_starved: false,
+            next_try: Time(0),
             silent_since: None,
         }
     }

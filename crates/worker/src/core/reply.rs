@@ -19,11 +19,14 @@ impl Core {
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
-        let mut trouble = None;
+        let mut said = None;
         let (mut flush_refused, mut probe) = (false, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
-            trouble = reason;
+            // A late reply ends nothing: its request has failed.
+            if !matches!(exchange.owner, Owner::None | Owner::Internal(Internal::Select)) {
+                said = Some(reason);
+            }
             let refused = kind == Kind::Error;
             match exchange.owner {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
@@ -34,9 +37,13 @@ impl Core {
         if !was_ready {
             plane.after_handshake(index, slot);
         }
-        plane.after_replies(index, slot, trouble);
+        match said {
+            Some(None) => plane.note_success(slot),
+            Some(Some(reason)) => plane.note_failure(index, slot, reason),
+            None => {}
+        }
         if flush_refused || probe == Some(false) {
-            plane.on_rejoin_failed(slot, trouble.unwrap_or(FailureReason::Handshake));
+            plane.on_rejoin_failed(slot, said.flatten().unwrap_or(FailureReason::Handshake));
         } else if probe == Some(true) {
             plane.on_rejoined(slot);
         }
@@ -103,6 +110,9 @@ impl Plane {
                 let Some(session) = sessions.get_mut(key) else { return };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
                 class.latency.record(exchange.started, self.clock.now);
+                if kind == Kind::Error {
+                    class.error_replies.add(1);
+                }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Join { join, fragment } => {
@@ -203,25 +213,13 @@ impl Plane {
     }
 
     fn note_join(&self, join: &Join) {
+        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
         if let Some(fault) = join.fault() {
             self.count_fault(join.pool, join.class, fault);
+        } else if join.has_errors() {
+            class.error_replies.add(1);
         }
-        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
         class.latency.record(join.started, self.clock.now);
-    }
-
-    /// The server answered: whether that is good news depends on what it said.
-    #[inline]
-    fn after_replies(
-        &mut self,
-        index: LinkIndex,
-        slot: &mut LinkSlot,
-        trouble: Option<FailureReason>,
-    ) {
-        match trouble {
-            None => self.note_success(slot),
-            Some(reason) => self.note_failure(index, slot, reason),
-        }
     }
 }
 

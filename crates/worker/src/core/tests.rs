@@ -69,6 +69,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
+        notices: crate::Notices::default(),
     };
     (Arc::new(plan), registry.start_worker().unwrap())
 }
@@ -167,7 +168,24 @@ fn one_stall_is_one_failure_however_many_requests_expire() {
     assert_eq!(core.links[0].link.live(), 0, "all have expired");
     assert_eq!(health(&core), HealthState::Failing);
     core.on_backend_bytes(0, b"$1\r\na\r\n".repeat(50).as_slice()).unwrap();
+    assert_eq!(health(&core), HealthState::Failing, "late replies are no success");
+    core.on_client_bytes(client, b"GET a\r\n");
+    core.on_backend_bytes(0, b"$1\r\na\r\n").unwrap();
     assert_eq!(health(&core), HealthState::Up);
+}
+
+#[test]
+fn a_server_that_answers_always_late_is_ejected() {
+    let mut core = connected_core_with(with_ejection);
+    let client = client(&mut core);
+    for round in 0..3 {
+        assert_eq!(health(&core).is_usable(), round < 3);
+        core.on_client_bytes(client, b"GET a\r\n");
+        pass_to(&mut core, 150 * round + 100);
+        pass_to(&mut core, 150 * round + 150);
+        core.on_backend_bytes(0, b"$1\r\na\r\n").unwrap();
+    }
+    assert_eq!(health(&core), HealthState::Ejected);
 }
 
 #[test]

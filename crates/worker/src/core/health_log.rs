@@ -1,0 +1,236 @@
+//! What the log says of the backends' health.
+
+use super::Plane;
+use keyway_base::Time;
+use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin, StateChange};
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Between two lines on one backend that goes back and forth between up and
+/// failing. Shorter fills the log; longer hides an outage for as long.
+const FLAP_EVERY: Duration = Duration::from_secs(1);
+
+/// Which changes of health were told last, for all workers. At rest it holds
+/// what was told of each backend and is not looked at.
+#[derive(Debug, Default)]
+pub(crate) struct HealthLog {
+    told: Mutex<BTreeMap<BackendId, Told>>,
+    /// Whether something may have been left out that must still be told.
+    is_pending: AtomicBool,
+}
+
+/// The last line on one backend.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    state: HealthState,
+    at: Time,
+    /// Changes since then that no line told of.
+    left_out: u32,
+    /// The latest failure.
+    reason: Option<FailureReason>,
+}
+
+/// A line between up and failing that is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flap {
+    backend: BackendId,
+    from: HealthState,
+    to: HealthState,
+    reason: Option<FailureReason>,
+    /// Changes before this one that no line told of.
+    left_out: u32,
+}
+
+impl HealthLog {
+    /// Whether a change between up and failing is to be told now, and as what.
+    fn on_flap(&self, change: &StateChange, now: Time) -> Option<Flap> {
+        let StateChange { backend, from, to, reason, .. } = *change;
+        let mut told = self.told.lock();
+        let last = told.get_mut(&backend);
+        let left_out = match last {
+            Some(last) if now < last.at + FLAP_EVERY => {
+                last.left_out += 1;
+                last.reason = reason;
+                self.is_pending.store(true, Ordering::Relaxed);
+                return None;
+            }
+            Some(last) => last.left_out,
+            None => 0,
+        };
+        told.insert(backend, Told { state: to, at: now, left_out: 0, reason });
+        Some(Flap { backend, from, to, reason, left_out })
+    }
+
+    /// Notes a change that is told whenever it happens.
+    fn on_told(&self, change: &StateChange, now: Time) {
+        let told = Told { state: change.to, at: now, left_out: 0, reason: change.reason };
+        self.told.lock().insert(change.backend, told);
+    }
+
+    /// The lines that are still to be written, as the state last told is not
+    /// the one that lasts. `state` is where a backend stands.
+    fn overdue(&self, now: Time, state: impl Fn(BackendId) -> HealthState) -> Vec<Flap> {
+        if !self.is_pending.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut told = self.told.lock();
+        let mut flaps = Vec::new();
+        let mut is_pending = false;
+        for (&backend, last) in told.iter_mut().filter(|(_, last)| last.left_out > 0) {
+            if now < last.at + FLAP_EVERY {
+                is_pending = true;
+                continue;
+            }
+            let (from, to) = (last.state, state(backend));
+            if from != to && to.is_usable() {
+                let left_out = last.left_out - 1;
+                flaps.push(Flap { backend, from, to, reason: last.reason, left_out });
+                *last = Told { state: to, at: now, left_out: 0, ..*last };
+            }
+        }
+        self.is_pending.store(is_pending, Ordering::Relaxed);
+        flaps
+    }
+}
+
+/// How the log calls a backend: everywhere the same, and as metrics do.
+pub(super) struct BackendName<'p> {
+    pub(super) pool: &'p str,
+    pub(super) label: Cow<'p, str>,
+    /// Left out where it is the label.
+    pub(super) address: Option<String>,
+}
+
+impl Plane {
+    /// How the log calls a backend.
+    #[cold]
+    pub(super) fn name_backend(&self, pool: u16, backend: u16) -> BackendName<'_> {
+        let configured = &self.plan.topology.pools()[pool as usize];
+        let server = &configured.servers()[backend as usize];
+        let (label, address) = (server.label(), server.endpoint.to_string());
+        let address = (*label != *address).then_some(address);
+        BackendName { pool: &configured.name, label, address }
+    }
+
+    /// Writes the lines that were held back, a few times a second.
+    pub(super) fn log_overdue(&self) {
+        let (log, health) = (&self.plan.notices.health, &self.plan.health);
+        for flap in log.overdue(self.clock.now, |backend| health.state(backend)) {
+            self.log_flap(&flap);
+        }
+    }
+
+    /// Writes the line of a change of health.
+    #[cold]
+    pub(super) fn log_change(&self, change: &StateChange) {
+        let log = &self.plan.notices.health;
+        if change.from.is_usable() && change.to.is_usable() {
+            if let Some(flap) = log.on_flap(change, self.clock.now) {
+                self.log_flap(&flap);
+            }
+            return;
+        }
+        log.on_told(change, self.clock.now);
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let BackendName { pool, label, address } = &name;
+        let (backend, address) = (&**label, address.as_deref());
+        let (from, to) = (change.from.label(), change.to.label());
+        let reason = change.reason.map_or("", FailureReason::label);
+        if change.to == HealthState::Up {
+            let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
+            match policy {
+                Some(Rejoin::Serve) => tracing::warn!(
+                    pool,
+                    backend,
+                    address,
+                    from,
+                    to,
+                    "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
+                ),
+                Some(Rejoin::Flush) => tracing::warn!(
+                    pool,
+                    backend,
+                    address,
+                    from,
+                    to,
+                    "back in use; it was emptied with {} (rejoin = \"flush\")",
+                    self.flush_command(place.pool_index)
+                ),
+                _ => tracing::info!(pool, backend, address, from, to, "back in use"),
+            }
+        } else {
+            let failures = change.failures;
+            tracing::warn!(pool, backend, address, from, to, reason, failures, "health changed");
+        }
+    }
+
+    /// What empties a server of the pool before it is used again.
+    pub(super) fn flush_command(&self, pool: usize) -> &'static str {
+        if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }
+    }
+
+    #[cold]
+    fn log_flap(&self, flap: &Flap) {
+        let Some(place) = self.plan.topology.backend(flap.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let BackendName { pool, label, address } = &name;
+        let (backend, address) = (&**label, address.as_deref());
+        let (from, to) = (flap.from.label(), flap.to.label());
+        let what = flap.reason.map(FailureReason::label);
+        let left_out = (flap.left_out > 0).then_some(flap.left_out);
+        if flap.to == HealthState::Up {
+            let after = what;
+            tracing::info!(pool, backend, address, from, to, after, left_out, "health changed");
+        } else {
+            let reason = what;
+            tracing::warn!(pool, backend, address, from, to, reason, left_out, "health changed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKEND: BackendId = BackendId(3);
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn change(to: HealthState) -> StateChange {
+        let from = if to == HealthState::Up { HealthState::Failing } else { HealthState::Up };
+        let reason = Some(FailureReason::Timeout);
+        StateChange { backend: BACKEND, from, to, reason, failures: 1, until: None }
+    }
+
+    #[test]
+    fn a_backend_that_flaps_gets_a_line_a_second_and_the_last_one_is_true() {
+        let log = HealthLog::default();
+        let mut lines = 0;
+        for nth in 0..1000 {
+            let to = if nth % 2 == 0 { HealthState::Failing } else { HealthState::Up };
+            lines += u32::from(log.on_flap(&change(to), at(nth * 3)).is_some());
+        }
+        assert_eq!(lines, 3, "in as many seconds");
+        let up = |_| HealthState::Up;
+        assert_eq!(log.overdue(at(3000), up), [], "not before its time");
+        let last = log.overdue(at(4000), up);
+        assert_eq!((last[0].from, last[0].to), (HealthState::Failing, HealthState::Up));
+        assert!(last[0].left_out > 300, "{last:?}");
+        assert_eq!(log.overdue(at(9000), up), [], "told once");
+    }
+
+    #[test]
+    fn changes_a_second_apart_are_all_told() {
+        let log = HealthLog::default();
+        for (millis, to) in [(0, HealthState::Failing), (1000, HealthState::Up)] {
+            let flap = log.on_flap(&change(to), at(millis)).unwrap();
+            assert_eq!((flap.to, flap.left_out), (to, 0));
+        }
+    }
+}

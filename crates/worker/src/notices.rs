@@ -1,0 +1,59 @@
+//! Lines of the log that outside events could repeat without end, let through
+//! at a bounded rate. Shared by the workers.
+
+use crate::core::HealthLog;
+use keyway_base::Time;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Between two lines of one kind. Shorter lets whoever causes them fill a disk.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// A line of the log that is written at most once a minute.
+#[derive(Debug, Default)]
+pub struct Notice {
+    /// When the next may be written, in nanoseconds on the clock of [`Time`].
+    due: AtomicU64,
+}
+
+impl Notice {
+    /// Whether the line may be written now; whoever is told so writes it.
+    #[cold]
+    pub fn is_due(&self, now: Time) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        let next = (now + EVERY).0;
+        now.0 >= due
+            && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// The process's [`Notice`]s.
+#[derive(Debug, Default)]
+pub struct Notices {
+    /// A client spoke HTTP.
+    pub http: Notice,
+    /// A store refuses writes, by its pool.
+    pub store_full: Mutex<BTreeMap<u16, Notice>>,
+    /// Clients cut off at the end of `drain_timeout`.
+    pub clients_cut: AtomicU64,
+    /// Their requests that were in flight.
+    pub requests_cut: AtomicU64,
+    /// Changes of the backends' health.
+    pub(crate) health: HealthLog,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_due_at_once_and_again_after_a_minute() {
+        let notice = Notice::default();
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        let due: Vec<_> =
+            [1, 1, 60, 61, 62].into_iter().filter(|&second| notice.is_due(at(second))).collect();
+        assert_eq!(due, [1, 61]);
+    }
+}
