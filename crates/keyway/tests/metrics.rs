@@ -62,6 +62,8 @@ fn counters_of_a_pool_match_what_was_sent() {
     let _watch = watchdog(Duration::from_secs(60), "counters of a pool");
     let servers = RedisServer::start_many(2);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    // Whoever asked whether it is up has left, and all of that is counted.
+    expect(&keyway, &[("keyway_client_connections", &[MAIN], 0.0)]);
     let before = keyway.metrics();
     let base = |name: &str, labels: &[&str]| before.sum(name, labels);
     let mut client = keyway.client(0);
