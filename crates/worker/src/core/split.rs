@@ -86,12 +86,7 @@ impl Plane {
             unreachable!("only sharded pools split");
         };
         let stride = usize::from(split.args_per_key);
-        if (request.args.len() - 1) % stride != 0 {
-            let name = request.command.name;
-            let text = format!("ERR wrong number of arguments for '{name}' command");
-            self.refuse(session, busy, |out| reply::error(out, &text));
-            return Step::Started;
-        }
+        debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
         let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
             self.answer_unrouted(session, busy, pool, request);
             return Step::Started;
