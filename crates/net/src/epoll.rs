@@ -2,6 +2,7 @@
 //! directions, so that no request costs an `epoll_ctl`.
 
 use crate::resolver::{Answer, Resolver};
+use crate::tune::tune;
 use crate::{Accept, Address, ConnectFault, Event, Io, Listener, ListenerIndex, Mailbox, Peer};
 use crate::{Recv, Send, Socket, Token};
 use keyway_base::{Clock, Time};
@@ -113,7 +114,7 @@ impl EpollIo {
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         let outcome = match target {
             Target::Tcp(addr) => {
-                rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+                tune(&socket, *addr)?;
                 rustix::net::connect(&socket, addr)
             }
             Target::Unix(addr) => rustix::net::connect(&socket, addr),
@@ -192,17 +193,6 @@ impl EpollIo {
             self.resolved();
         }
     }
-}
-
-/// Has the kernel ask a silent peer whether it is still there.
-fn keep_alive(socket: &OwnedFd, silence: Duration) -> Result<(), Errno> {
-    use rustix::net::sockopt;
-    // The kernel counts in whole seconds, from 1.
-    let seconds = (silence.as_secs() + u64::from(silence.subsec_nanos() > 0)).max(1);
-    sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds))?;
-    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1)))?;
-    sockopt::set_tcp_keepcnt(socket, 3)?;
-    sockopt::set_socket_keepalive(socket, true)
 }
 
 enum Target {
@@ -305,15 +295,7 @@ impl Io for EpollIo {
                 Err(error) => return Accept::Failed(error.to_string()),
             };
             let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                Some(addr) if listener.is_tcp() => {
-                    // A client that is gone already is found out at its first
-                    // read.
-                    let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-                    if let Some(silence) = listener.tcp_keepalive() {
-                        let _ = keep_alive(&socket, silence);
-                    }
-                    Peer::Tcp(addr)
-                }
+                Some(addr) if listener.is_tcp() => Peer::Tcp(addr),
                 _ => Peer::Unix,
             };
             return Accept::Client { socket: Socket(socket.into_raw_fd()), peer };
@@ -489,6 +471,8 @@ mod tests {
                 panic!("a client waits");
             };
             let fd = borrow(&socket);
+            assert!(sockopt::tcp_nodelay(fd).unwrap());
+            assert_eq!(sockopt::tcp_congestion(fd).unwrap(), "reno", "it is on loopback");
             let asked = sockopt::socket_keepalive(fd).unwrap().then(|| {
                 let idle = sockopt::tcp_keepidle(fd).unwrap().as_secs();
                 assert_eq!(sockopt::tcp_keepcnt(fd).unwrap(), 3);

@@ -10,6 +10,7 @@ mod io;
 mod listener;
 mod mailbox;
 mod resolver;
+mod tune;
 
 pub use address::{Address, AddressError, Peer};
 pub use epoll::EpollIo;

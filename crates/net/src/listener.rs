@@ -1,4 +1,5 @@
 use crate::Address;
+use crate::tune::{keep_alive, tune};
 use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -69,7 +70,7 @@ impl Listener {
                 if addr.port() != 0 {
                     refuse_a_port_in_use(addr)?;
                 }
-                bind_tcp(addr, options.backlog)
+                bind_tcp(addr, options)
             }),
             Address::Unix(path) => bind_unix(path, options),
         };
@@ -101,10 +102,6 @@ impl Listener {
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.options.address, Address::Tcp { .. })
     }
-
-    pub(crate) fn tcp_keepalive(&self) -> Option<Duration> {
-        self.options.tcp_keepalive
-    }
 }
 
 /// How another worker listens where one does already; see
@@ -124,7 +121,7 @@ impl ListenerTemplate {
     pub fn bind(&self) -> Result<Listener, BindError> {
         let socket = match (&self.unix, self.addr) {
             (Some(socket), _) => socket.try_clone(),
-            (None, Some(addr)) => bind_tcp(addr, self.options.backlog),
+            (None, Some(addr)) => bind_tcp(addr, &self.options),
             (None, None) => Err(io::ErrorKind::AddrNotAvailable.into()),
         };
         let socket = socket
@@ -146,15 +143,19 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name does not resolve"))
 }
 
-fn bind_tcp(addr: SocketAddr, backlog: u32) -> io::Result<Socket> {
+fn bind_tcp(addr: SocketAddr, options: &ListenerOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
     if addr.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
+    tune(&socket, addr)?;
+    if let Some(silence) = options.tcp_keepalive {
+        keep_alive(&socket, silence)?;
+    }
     socket.bind(&addr.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

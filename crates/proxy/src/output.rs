@@ -1,20 +1,33 @@
 /// Bytes on their way to a socket: appended at the end, taken from the front
 /// as the socket has room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Output {
     bytes: Vec<u8>,
     sent: usize,
+    capacity_kept_max: u32,
 }
 
 /// Sent bytes are kept in front of unsent ones up to this many, then the rest
 /// is moved down. Smaller moves memory often; larger holds it longer.
 const SENT_KEPT_MAX: usize = 64 << 10;
 
-/// Capacity kept by an emptied output. Larger makes a burst's memory stay;
-/// smaller allocates again in every turn of a deep pipeline.
-const CAPACITY_KEPT_MAX: usize = 64 << 10;
+/// Capacity kept by an emptied output unless told otherwise. Larger makes a
+/// burst's memory stay; smaller allocates again in every turn of a deep
+/// pipeline.
+const CAPACITY_KEPT_MAX: u32 = 64 << 10;
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::keeping(CAPACITY_KEPT_MAX)
+    }
+}
 
 impl Output {
+    /// An output that keeps up to this many bytes of capacity when it is empty.
+    pub fn keeping(capacity_kept_max: u32) -> Self {
+        Self { bytes: Vec::new(), sent: 0, capacity_kept_max }
+    }
+
     /// What has not been sent yet.
     #[inline]
     pub fn unsent(&self) -> &[u8] {
@@ -47,7 +60,7 @@ impl Output {
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;
-            if self.bytes.capacity() > CAPACITY_KEPT_MAX {
+            if self.bytes.capacity() > self.capacity_kept_max as usize {
                 self.bytes = Vec::new();
             }
         } else if self.sent > SENT_KEPT_MAX && self.sent > self.bytes.len() / 2 {

@@ -353,6 +353,9 @@ impl<I: Io> Worker<I> {
                 Recv::Data { bytes, drained } => {
                     let len = bytes.len();
                     self.core.on_client_bytes(key, bytes);
+                    if !self.core.plane.full_links.is_empty() {
+                        self.send_full_links();
+                    }
                     if drained && !hangup {
                         return;
                     }
@@ -509,6 +512,7 @@ impl<I: Io> Worker<I> {
     }
 
     fn flush_links(&mut self) {
+        self.core.plane.full_links.clear();
         let mut dirty = std::mem::take(&mut self.core.plane.dirty_links);
         for index in dirty.drain(..) {
             self.flush_link(index);
@@ -518,9 +522,22 @@ impl<I: Io> Worker<I> {
         }
     }
 
+    /// Sends what has grown large already: a buffer that stays small stays in
+    /// the processor's cache.
+    #[cold]
+    fn send_full_links(&mut self) {
+        while let Some(index) = self.core.plane.full_links.pop() {
+            self.send_link(index);
+        }
+    }
+
     fn flush_link(&mut self, index: LinkIndex) {
+        self.core.links[index].link.is_dirty = false;
+        self.send_link(index);
+    }
+
+    fn send_link(&mut self, index: LinkIndex) {
         let slot = &mut self.core.links[index];
-        slot.link.is_dirty = false;
         let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return };
         let unsent = slot.link.unsent();
         if unsent.is_empty() {

@@ -143,6 +143,10 @@ const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Exchanges whose room the FIFO keeps when it runs empty.
 const FIFO_KEPT_MAX: usize = 4096;
 
+/// Capacity kept by an output that was sent, in bytes: a turn's requests of
+/// many clients share it, with values of 16 KiB among them.
+const OUTPUT_KEPT_MAX: u32 = 160 << 10;
+
 /// Capacity the input buffer keeps when it empties, in bytes.
 const INPUT_KEPT_MAX: usize = 64 << 10;
 
@@ -154,7 +158,7 @@ impl Default for Link {
             abandoned: 0,
             handshake: Output::default(),
             handshake_refusal: Vec::new(),
-            output: Output::default(),
+            output: Output::keeping(OUTPUT_KEPT_MAX),
             input: Vec::new(),
             input_needed: 0,
             framer: Framer::default(),
@@ -198,6 +202,13 @@ impl Link {
     #[inline]
     pub fn unsent_len(&self) -> usize {
         self.output.len()
+    }
+
+    /// Gives back the memory that an empty output keeps.
+    pub fn give_back_memory(&mut self) {
+        if self.output.is_empty() {
+            self.output.clear();
+        }
     }
 
     /// Bytes of a reply that is not whole yet.

@@ -133,6 +133,7 @@ impl Plane {
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
+        self.note_unsent(index, slot);
         Step::Started
     }
 

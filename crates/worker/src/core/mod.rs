@@ -37,6 +37,11 @@ use std::sync::Arc;
 /// Position of a link in the worker.
 pub(crate) type LinkIndex = usize;
 
+/// Unsent bytes from which a link does not wait for the end of the turn. A
+/// larger batch saves nothing (the kernel cuts it into segments of 64 KiB or
+/// less), and its buffer leaves the processor's cache and the allocator's heap.
+const SEND_EARLY_LEN: usize = 64 << 10;
+
 /// A link with what the worker knows of it.
 pub(crate) struct LinkSlot {
     pub(crate) link: Link,
@@ -88,6 +93,9 @@ pub(crate) struct Plane {
     pub(crate) dirty_sessions: Vec<Key<Session>>,
     /// Links with requests to send.
     pub(crate) dirty_links: Vec<LinkIndex>,
+    /// Of these, the ones with so much to send that waiting for the end of the
+    /// turn gains nothing.
+    pub(crate) full_links: Vec<LinkIndex>,
     /// Links that need a connection.
     pub(crate) connects: Vec<LinkIndex>,
     /// Sessions whose kept input can be parsed again.
@@ -133,6 +141,7 @@ impl Core {
             joins_free: JoinPool::default(),
             dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
+            full_links: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: Vec::new(),
@@ -285,6 +294,7 @@ impl Core {
         if self.sessions.is_empty() {
             plane.busy_pool.trim();
             plane.joins_free = JoinPool::default();
+            self.links.iter_mut().for_each(|slot| slot.link.give_back_memory());
         }
     }
 
@@ -343,6 +353,14 @@ impl Plane {
         if !slot.link.is_dirty {
             slot.link.is_dirty = true;
             self.dirty_links.push(index);
+        }
+    }
+
+    /// To be called when a request was appended to a link's output.
+    #[inline]
+    fn note_unsent(&mut self, index: LinkIndex, slot: &LinkSlot) {
+        if slot.link.unsent_len() >= SEND_EARLY_LEN && self.full_links.last() != Some(&index) {
+            self.full_links.push(index);
         }
     }
 

@@ -234,10 +234,11 @@ impl Plane {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
                 let index = self.link_of(session.pool, server as u16, key);
-                let link = &mut links[index].link;
-                let len = link.request_buf().len() - scratch.starts[server];
+                let slot = &mut links[index];
+                let len = slot.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Join { join: join_key, fragment };
-                link.enqueue(owner, class, len, self.clock.now);
+                slot.link.enqueue(owner, class, len, self.clock.now);
+                self.note_unsent(index, slot);
             }
         }
         for fragment in down {

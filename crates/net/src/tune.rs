@@ -1,0 +1,31 @@
+//! Options of TCP sockets. On a listening socket they hold for every connection
+//! accepted from it, which then costs no call of its own.
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Prepares a socket for short messages to or from `addr`, of which one end is.
+pub(crate) fn tune(socket: &impl AsFd, addr: SocketAddr) -> Result<(), Errno> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    if addr.ip().is_loopback() {
+        // There is no network to probe or to pace for: a system set to BBR or
+        // the like would only spend timers on it (a tenth of the CPU of a
+        // proxied request). Every kernel has Reno and lets everyone use it.
+        let _ = sockopt::set_tcp_congestion(socket, "reno");
+    }
+    Ok(())
+}
+
+/// Has the kernel ask a peer that was silent for so long whether it is still
+/// there. Three probes, a third of that apart.
+pub(crate) fn keep_alive(socket: &impl AsFd, silence: Duration) -> Result<(), Errno> {
+    // The kernel counts in whole seconds, from 1.
+    let seconds = (silence.as_secs() + u64::from(silence.subsec_nanos() > 0)).max(1);
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1)))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
