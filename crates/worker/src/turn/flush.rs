@@ -1,0 +1,106 @@
+//! The end of a turn: what links and sessions have to say goes to their sockets.
+
+use super::Worker;
+use crate::core::LinkIndex;
+use keyway_base::{BackendFault, Key};
+use keyway_metrics::CloseReason;
+use keyway_net::{Io, Send};
+use keyway_proxy::Session;
+
+impl<I: Io> Worker<I> {
+    pub(super) fn flush_links(&mut self) {
+        self.core.plane.full_links.clear();
+        let mut dirty = std::mem::take(&mut self.core.plane.dirty_links);
+        for index in dirty.drain(..) {
+            self.flush_link(index);
+        }
+        if self.core.plane.dirty_links.is_empty() {
+            self.core.plane.dirty_links = dirty;
+        }
+    }
+
+    /// Sends what has grown large already: a buffer that stays small stays in
+    /// the processor's cache.
+    #[cold]
+    pub(super) fn send_full_links(&mut self) {
+        while let Some(index) = self.core.plane.full_links.pop() {
+            self.send_link(index);
+        }
+    }
+
+    fn flush_link(&mut self, index: LinkIndex) {
+        self.core.links[index].link.is_dirty = false;
+        self.send_link(index);
+    }
+
+    fn send_link(&mut self, index: LinkIndex) {
+        let slot = &mut self.core.links[index];
+        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return };
+        let unsent = slot.link.unsent();
+        if unsent.is_empty() {
+            return;
+        }
+        let len = unsent.len();
+        self.core.plane.cells.send_calls.add(1);
+        match self.io.send(socket, unsent) {
+            Send::Taken(taken) => {
+                slot.link.advance(taken);
+                slot.link.send_blocked = taken < len;
+                if taken > 0 && taken < len {
+                    slot.link.note_progress(self.core.plane.clock.now);
+                }
+                let cells = self.core.plane.cells.pool(slot.pool as usize);
+                cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
+                self.core.release_waiting(index);
+            }
+            Send::Failed => self.lose_link(index, BackendFault::Closed),
+        }
+    }
+
+    pub(super) fn flush_sessions(&mut self) {
+        let mut dirty = std::mem::take(&mut self.core.plane.dirty_sessions);
+        dirty.append(&mut self.held);
+        let now = self.core.clock().now;
+        for key in dirty.drain(..) {
+            let session = self.core.sessions.get_mut(key);
+            match session.and_then(|session| session.held_until(now)) {
+                Some(until) => {
+                    let is_first = self.held.is_empty();
+                    self.held_until = if is_first { until } else { self.held_until.min(until) };
+                    self.held.push(key);
+                }
+                None => self.flush_session(key),
+            }
+        }
+        if self.core.plane.dirty_sessions.is_empty() {
+            self.core.plane.dirty_sessions = dirty;
+        }
+    }
+
+    #[inline]
+    fn flush_session(&mut self, key: Key<Session>) {
+        let Some(client) = self.client(key) else { return };
+        let Some(session) = self.core.sessions.get_mut(key) else { return };
+        session.is_dirty = false;
+        session.held_since = None;
+        if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
+            let unsent = busy.output.unsent();
+            if !unsent.is_empty() {
+                let len = unsent.len();
+                self.core.plane.cells.send_calls.add(1);
+                match self.io.send(client.socket, unsent) {
+                    Send::Taken(taken) => {
+                        busy.output.advance(taken);
+                        session.send_blocked = taken < len;
+                        let cells = self.core.plane.cells.pool(session.pool as usize);
+                        cells.clients.sent_bytes.add(taken as u64);
+                    }
+                    Send::Failed => return self.close_client(key, CloseReason::Reset),
+                }
+            }
+        }
+        if let Some(reason) = self.core.after_flush(key) {
+            self.close_client(key, reason);
+        }
+    }
+}
