@@ -240,6 +240,7 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
     out.entry(table, "database", &pool.database.to_string());
     out.entry(table, "databases", &pool.databases_allowed.to_string());
+    out.entry(table, "allow_flush", &pool.allow_flush.to_string());
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }

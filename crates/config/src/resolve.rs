@@ -172,6 +172,7 @@ fn sharded(
         password,
         database: section.number_u32("database"),
         databases_allowed: section.number_u32("databases"),
+        allow_flush: section.bool("allow_flush"),
         ejection,
         reconnect_min,
         reconnect_max,

@@ -488,6 +488,12 @@ pub(crate) static SHARDED: Table = Table {
             "Databases clients may SELECT, numbered from 0; database N is the servers' `database` + N.",
         ),
         key(
+            "allow_flush",
+            Bool,
+            Is("false"),
+            "Let clients empty every server in use with FLUSHDB and FLUSHALL. Otherwise both are refused. With `databases = 1`, FLUSHALL empties the pool's one database and leaves the servers' others alone.",
+        ),
+        key(
             "ejection",
             Kind::Table(&EJECTION),
             Unset("off: a failing server keeps its keys, and requests for them fail"),

@@ -9,17 +9,21 @@
 //! (first in, first out, and what happens when the backend does not answer).
 #![forbid(unsafe_code)]
 
+mod errand;
 mod fault_reply;
 mod join;
 mod link;
 pub mod local;
 mod order;
 mod output;
+mod scripts;
 mod session;
 
+pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use join::{Fragment, Join, JoinPool};
 pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
 pub use order::ReplyOrder;
 pub use output::Output;
+pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};

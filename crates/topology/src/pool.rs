@@ -101,6 +101,8 @@ pub struct ShardedPool {
     /// How many databases a client may `SELECT`, from 0 on; 1 allows only
     /// database 0.
     pub databases_allowed: u32,
+    /// Whether clients may empty every server with `FLUSHDB` and `FLUSHALL`.
+    pub allow_flush: bool,
     /// When servers are ejected; never when `None`.
     pub ejection: Option<Ejection>,
     /// Wait before the first attempt to reconnect; doubles with each failure.
@@ -133,6 +135,7 @@ impl ShardedPool {
             password: None,
             database: 0,
             databases_allowed: 1,
+            allow_flush: false,
             ejection: None,
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(5),

@@ -1,8 +1,8 @@
 use crate::{Mail, Notices};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
-use keyway_proxy::LinkOptions;
 use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_proxy::{LinkOptions, ScriptCache};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -83,6 +83,8 @@ pub enum PoolKind {
         addresses: Vec<Address>,
         /// How links connect and wait.
         options: Arc<LinkOptions>,
+        /// What its clients have loaded.
+        scripts: Arc<ScriptCache>,
     },
 }
 
@@ -108,6 +110,6 @@ impl PoolKind {
             in_flight_max: pool.link_in_flight_max,
             output_len_max: pool.link_output_len_max,
         });
-        PoolKind::Sharded { pool, addresses, options }
+        PoolKind::Sharded { pool, addresses, options, scripts: Arc::default() }
     }
 }

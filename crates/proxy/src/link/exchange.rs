@@ -1,4 +1,4 @@
-use crate::{Join, Session};
+use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
 
 /// Requests of the worker's own.
@@ -10,6 +10,8 @@ pub enum Internal {
     Probe,
     /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
     Flush,
+    /// `SCRIPT LOAD` or `FUNCTION LOAD`, sent before a request that needs it.
+    Load,
 }
 
 /// Who waits for a reply.
@@ -29,6 +31,8 @@ pub enum Owner {
         /// Which of its fragments.
         fragment: u16,
     },
+    /// A request in several steps; stale once it was answered.
+    Errand(Key<Box<Errand>>),
     /// The worker itself.
     Internal(Internal),
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`).

@@ -120,9 +120,11 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         }
         Verb::ClientHelp
         | Verb::ConfigHelp
+        | Verb::FunctionHelp
         | Verb::LatencyHelp
         | Verb::MemoryHelp
         | Verb::ObjectHelp
+        | Verb::ScriptHelp
         | Verb::SlowlogHelp
         | Verb::XgroupHelp
         | Verb::XinfoHelp => misc::help(request, out),

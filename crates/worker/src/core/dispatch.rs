@@ -86,6 +86,9 @@ impl Plane {
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
+                    Route::Across(across) => {
+                        self.across(links, key, session, busy, &request, across)
+                    }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -287,7 +290,7 @@ impl Plane {
     }
 
     #[cold]
-    fn refuse_route(
+    pub(super) fn refuse_route(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,

@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
+//! | `across` | a request concerns all servers, or one after the other |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
 //! | `pools` | which backend a key lives on, given who is usable |
 
+mod across;
 mod ahead;
 mod dispatch;
 mod figures;
@@ -29,9 +31,10 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Class;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
-use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
+use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -69,6 +72,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
+    /// Scripts that were loaded through this connection.
+    scripts: BTreeSet<Digest>,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
 }
@@ -119,6 +124,7 @@ pub(crate) struct Plane {
     keys: Vec<u32>,
     scratch: Vec<u8>,
     split: split::Scratch,
+    across: across::State,
     random: u64,
 }
 
@@ -156,6 +162,7 @@ impl Core {
             keys: Vec::new(),
             scratch: Vec::new(),
             split: split::Scratch::default(),
+            across: across::State::default(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };

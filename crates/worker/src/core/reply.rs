@@ -24,7 +24,9 @@ impl Core {
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
-            if !matches!(exchange.owner, Owner::None | Owner::Internal(Internal::Select)) {
+            let is_ours =
+                matches!(exchange.owner, Owner::Internal(Internal::Select | Internal::Load));
+            if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
@@ -123,6 +125,10 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
+            Owner::Errand(errand) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_errand_reply(sessions, errand, kind, reply);
+            }
             Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(_) => {}
@@ -131,7 +137,7 @@ impl Plane {
 
     /// Puts a reply into its place in a session.
     #[inline]
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -178,6 +184,9 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
+            Owner::Errand(errand) => {
+                self.on_errand_fault(sessions, (pool, backend), errand, fault);
+            }
             Owner::Internal(_) | Owner::Unheard | Owner::None => {}
         }
     }
@@ -185,6 +194,7 @@ impl Plane {
     /// Answers a split request whose last fragment has come.
     fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
         if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
             let plan = Arc::clone(&self.plan);
@@ -202,6 +212,7 @@ impl Plane {
         busy: &mut Busy,
     ) {
         let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
         if join.session != Key::NONE {
             self.note_join(&join);
             let sequence = join.sequence;

@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{COMMANDS, Command, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Handling, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -76,6 +76,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Forward => "forwarded".to_owned(),
         Handling::Split(_) => "split".to_owned(),
         Handling::Everywhere(_) => "every server, joined".to_owned(),
+        Handling::Across(across) => in_words(across).to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
@@ -85,6 +86,18 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
             format!("{handling}, some forms refused ({number})")
         }
         None => handling,
+    }
+}
+
+fn in_words(across: Across) -> &'static str {
+    match across {
+        Across::Scan => "one server after the other",
+        Across::RandomKey => "a random server",
+        Across::Flush => "every server, with `allow_flush`",
+        Across::Load(_) => "every server, remembered",
+        Across::ScriptExists | Across::Unload(_) => "every server, joined",
+        Across::Run => "forwarded; without keys to the first server",
+        Across::First => "the first server",
     }
 }
 
