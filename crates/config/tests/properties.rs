@@ -111,6 +111,8 @@ fn pool_keys() -> impl Strategy<Value = String> {
         optional("connect_timeout", time(3_600_000)).boxed(),
         optional("server_connections", (1u8..=64).prop_map(|n| n.to_string())).boxed(),
         optional("preconnect", any::<bool>().prop_map(|b| b.to_string())).boxed(),
+        optional("slowlog_log_slower_than", time(3_600_000)).boxed(),
+        optional("slowlog_max_len", (0..10_000u32).prop_map(|n| n.to_string())).boxed(),
         optional("allow_flush", any::<bool>().prop_map(|b| b.to_string())).boxed(),
         optional("password", "[a-z]{1,20}".prop_map(|p| format!("\"{p}\""))).boxed(),
         optional("client_password", "[a-z]{1,20}".prop_map(|p| format!("\"{p}\""))).boxed(),

@@ -336,3 +336,40 @@ fn functions_loaded_once_run_on_every_server() {
     assert!(client.words("FCALL twice 1 a 3").is_error());
     assert!(!client.words("FUNCTION STATS").is_error());
 }
+
+/// Takes 40 ms of its server's time.
+const BUSY: &str = "local function now() local t = redis.call('time') return t[1] * 1000000 + t[2] \
+                    end local start = now() while now() < start + 40000 do end return KEYS[1]";
+
+#[test]
+fn the_slow_log_names_the_slow_request_and_not_those_behind_it() {
+    let _watch = watchdog(Duration::from_secs(60), "slowlog");
+    let setup = setup(|pool| pool.with("slowlog_log_slower_than", "\"30ms\""));
+    let mut client = setup.keyway.client(0);
+    let shown = client.words("CONFIG GET slowlog-*");
+    let shown: Vec<_> = shown.array().iter().map(Value::text).collect();
+    assert_eq!(shown, ["slowlog-log-slower-than", "30000", "slowlog-max-len", "128"]);
+    assert_eq!(client.words("SLOWLOG RESET"), Value::simple("OK"));
+    assert_eq!(client.words("CLIENT SETNAME slow-one"), Value::simple("OK"));
+    let requests = [
+        keyway_testkit::encode(&["GET", "k"]),
+        keyway_testkit::encode(&["EVAL", BUSY, "1", "k", &"x".repeat(200)]),
+        keyway_testkit::encode(&["GET", "k"]).repeat(50),
+    ];
+    client.send(&requests.concat());
+    assert_eq!(client.replies(52).len(), 52);
+    assert_eq!(client.words("SLOWLOG LEN"), Value::Integer(1));
+    let log = client.words("SLOWLOG GET");
+    let entry = log.array()[0].array();
+    assert!(entry[1].integer() > 1_600_000_000 && entry[2].integer() >= 30_000, "{entry:?}");
+    let args: Vec<_> = entry[3].array().iter().map(Value::text).collect();
+    assert_eq!((&args[0][..], &args[2][..], &args[3][..]), ("EVAL", "1", "k"));
+    assert!(args[1].ends_with(" more bytes)") && args[4].ends_with("... (72 more bytes)"));
+    assert!(entry[4].text().starts_with("127.0.0.1:"));
+    assert_eq!(entry[5].text(), "slow-one");
+    assert_eq!(client.words("SLOWLOG GET 0"), Value::Array(vec![]));
+    assert!(client.words("SLOWLOG GET -2").is_error());
+    assert_eq!(client.words("SLOWLOG RESET"), Value::simple("OK"));
+    assert_eq!(client.words("SLOWLOG LEN"), Value::Integer(0));
+    assert!(client.words("CONFIG SET slowlog-max-len 1").error_text().contains("refused"));
+}

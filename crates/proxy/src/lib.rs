@@ -18,12 +18,14 @@ mod order;
 mod output;
 mod scripts;
 mod session;
+mod slow_log;
 
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use join::{Fragment, Join, JoinPool};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
+pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
+pub use slow_log::{SlowEntry, SlowLog, shown_args};

@@ -2,7 +2,7 @@ use crate::{Mail, Notices};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts};
-use keyway_proxy::{LinkOptions, ScriptCache};
+use keyway_proxy::{LinkOptions, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -72,6 +72,7 @@ pub struct PoolPlan {
 }
 
 /// What serves a pool.
+#[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 pub enum PoolKind {
     /// The embedded store.
     Store(Arc<Store>),
@@ -85,6 +86,8 @@ pub enum PoolKind {
         options: Arc<LinkOptions>,
         /// What its clients have loaded.
         scripts: Arc<ScriptCache>,
+        /// What its servers took long for.
+        slow_log: Arc<SlowLog>,
     },
 }
 
@@ -109,7 +112,9 @@ impl PoolKind {
             backoff_max: pool.reconnect_max,
             in_flight_max: pool.link_in_flight_max,
             output_len_max: pool.link_output_len_max,
+            slower_than: pool.slower_than,
         });
-        PoolKind::Sharded { pool, addresses, options, scripts: Arc::default() }
+        let slow_log = Arc::new(SlowLog::new(pool.slower_than, pool.slow_log_len_max));
+        PoolKind::Sharded { pool, addresses, options, scripts: Arc::default(), slow_log }
     }
 }

@@ -52,4 +52,6 @@ pub struct Exchange {
     pub(crate) len: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
+    /// The server took long for it.
+    pub is_slow: bool,
 }

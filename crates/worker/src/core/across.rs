@@ -52,6 +52,9 @@ const REQUEST_KEPT_MAX: usize = 2 << 10;
 /// Scripts a connection is known to have, above which it is asked anew.
 const LINK_SCRIPTS_MAX: usize = 16 << 10;
 
+/// A script to be loaded before the request that needs it.
+type Preload = (Digest, Arc<[u8]>);
+
 /// What follows when every server has answered.
 enum Lesson {
     /// Keep this script, if they took it.
@@ -93,6 +96,11 @@ impl State {
             request: Vec::new(),
             work,
         })
+    }
+
+    /// Who waits for an errand.
+    pub(super) fn session_of(&self, key: Key<Box<Errand>>) -> Option<Key<Session>> {
+        Some(self.errands.get(key)?.session)
     }
 
     fn give(&mut self, mut errand: Box<Errand>) {
@@ -371,7 +379,7 @@ impl Plane {
         session: &mut Session,
         busy: &mut Busy,
         request: &Request,
-        (mut errand, preload): (Box<Errand>, Option<(Digest, Arc<[u8]>)>),
+        (mut errand, preload): (Box<Errand>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session.pool, errand.server, key);
         let slot = &mut links[index];

@@ -21,6 +21,7 @@ mod input;
 mod links;
 mod pools;
 mod reply;
+mod slow;
 mod split;
 
 pub use figures::Figures;

@@ -20,7 +20,7 @@ impl Core {
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
-        let (mut flush_refused, mut probe) = (false, None);
+        let (mut flush_refused, mut probe, mut slow_client) = (false, None, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -30,12 +30,18 @@ impl Core {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
+            if exchange.is_slow && !matches!(exchange.owner, Owner::Internal(_)) {
+                slow_client = Some(plane.client_of(sessions, exchange.owner));
+            }
             match exchange.owner {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
+        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+            plane.log_slow(pool, slow, client);
+        }
         if !was_ready {
             plane.after_handshake(index, slot);
         }
