@@ -68,6 +68,18 @@ pub enum After {
     /// Close these clients, found by `CLIENT KILL`; the caller itself only
     /// after its reply.
     Kill(Vec<u64>),
+    /// End the blocking command in which this client waits.
+    Unblock(Unblock),
+}
+
+/// What `CLIENT UNBLOCK` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unblock {
+    /// The client that waits.
+    pub id: u64,
+    /// Whether its command is answered with an error, instead of as if its
+    /// time were up.
+    pub with_error: bool,
 }
 
 /// The Redis whose behaviour is kept: what clients compare when they ask for
@@ -89,6 +101,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
             return After::Close;
         }
         Verb::ClientKill => return client::kill(args, context, out),
+        Verb::ClientUnblock => return client::unblock(args, context, out),
         Verb::Auth => auth::auth(args, context, out),
         Verb::Hello => hello::hello(args, context, out),
         Verb::Reset => hello::reset(context, out),
