@@ -2,7 +2,7 @@ use crate::{Mail, Notices};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
-use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -44,6 +44,16 @@ impl Plan {
         for (index, mailer) in self.mailers.lock().iter().enumerate() {
             if index != usize::from(from) {
                 let _ = mailer.post(Mail::Kill(ids.to_vec()));
+            }
+        }
+    }
+
+    /// Asks every worker but `from` to end a client's blocking command. A
+    /// mailbox that is full misses it.
+    pub(crate) fn post_unblock(&self, from: u16, unblock: Unblock) {
+        for (index, mailer) in self.mailers.lock().iter().enumerate() {
+            if index != usize::from(from) {
+                let _ = mailer.post(Mail::Unblock(unblock));
             }
         }
     }

@@ -224,8 +224,8 @@ pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) ->
 #[cfg(test)]
 mod tests {
     use crate::ReplyMode;
-    use crate::local::{After, Unblock};
     use crate::local::bench::Bench;
+    use crate::local::{After, Unblock};
 
     #[test]
     fn only_a_client_that_waits_is_unblocked() {

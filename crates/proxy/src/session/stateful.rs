@@ -59,8 +59,7 @@ impl Transaction {
     /// Adds a command in its wire form. Returns whether there was room within
     /// `len_max` bytes.
     pub fn queue(&mut self, frame: &[u8], len_max: usize) -> bool {
-        let has_room =
-            self.queued < QUEUED_MAX && self.requests.len() + frame.len() <= len_max;
+        let has_room = self.queued < QUEUED_MAX && self.requests.len() + frame.len() <= len_max;
         if has_room {
             self.requests.extend_from_slice(frame);
             self.queued += 1;

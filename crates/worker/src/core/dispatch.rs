@@ -1,5 +1,6 @@
 use super::input::Step;
 use super::pools::PoolState;
+use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
@@ -16,7 +17,7 @@ impl Plane {
     #[inline]
     pub(super) fn dispatch(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -34,6 +35,9 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
+                if let Some(stateful) = &mut session.stateful {
+                    stateful.refuse();
+                }
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
             }
@@ -68,6 +72,12 @@ impl Plane {
                 Step::Started
             }
             PoolKind::Sharded { pool: sharded, .. } => {
+                if session.stateful.is_some() {
+                    let mut asked = Asked { key, session, busy, request: &request };
+                    if let Some(step) = self.dispatch_stateful(links, &mut asked) {
+                        return step;
+                    }
+                }
                 let random =
                     if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
                         self.next_random() as u32
@@ -85,6 +95,14 @@ impl Plane {
                     Route::Split(split) => self.split(links, key, session, busy, &request, split),
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
+                    }
+                    Route::Block(server) => self.block(
+                        links,
+                        &mut Asked { key, session, busy, request: &request },
+                        server,
+                    ),
+                    Route::Transaction => {
+                        self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
@@ -221,6 +239,7 @@ impl Plane {
                 }
                 self.kills.extend(ids);
             }
+            After::Unblock(unblock) => self.unblocks.push(unblock),
         }
     }
 
@@ -287,7 +306,7 @@ impl Plane {
     }
 
     #[cold]
-    fn refuse_route(
+    pub(super) fn refuse_route(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -361,7 +380,7 @@ impl Plane {
     /// Notes that a request was answered without asking a server; its latency
     /// is recorded with those of its turn.
     #[inline]
-    fn note_served(&mut self, pool: u16, class: u8) {
+    pub(super) fn note_served(&mut self, pool: u16, class: u8) {
         self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
         self.has_served = true;
     }
