@@ -84,7 +84,6 @@ const SETTINGS: &str = "Keyway takes its settings from its configuration file on
 const USERS: &str = "users are managed on the servers of a pool, not through it";
 const TRACKING: &str =
     "client-side caching is not supported by a sharded pool; turn it off in the client";
-const CLIENTS: &str = "this cannot be done to clients of a sharded pool; run it on each server";
 const INTERNAL: &str =
     "a command between servers or for their tests is not forwarded; run it on a server";
 
@@ -170,8 +169,7 @@ impl Handling {
             ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo => {
                 Refused(TRACKING)
             }
-            ClientUnblock => Local,
-            ClientPause | ClientUnpause => Refused(CLIENTS),
+            ClientPause | ClientUnblock | ClientUnpause => Local,
 
             Command
             | CommandCount

@@ -1,6 +1,8 @@
 //! Commands that block, through pools of real servers: each waits on a
 //! connection of its own, holds nobody up, and ends with its client.
 
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
+
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
@@ -255,4 +257,29 @@ fn thousands_wait_and_all_are_served() {
     // Few connections stay.
     let count = |server: &RedisServer| server.client().words("CLIENT LIST").text().lines().count();
     wait_until("connections end", BOUND, || setup.servers.iter().map(count).sum::<usize>() < 80);
+}
+
+#[test]
+fn a_paused_pool_answers_late_and_loses_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "client pause");
+    let setup = Setup::start(2, 2);
+    let (mut operator, mut client) = (setup.client(), setup.client());
+    client.words("SET p 1");
+    let start = Instant::now();
+    assert_eq!(operator.words("CLIENT PAUSE 300 WRITE"), Value::simple("OK"));
+    assert_eq!(client.words("GET p"), Value::bulk("1"));
+    assert!(start.elapsed() < Duration::from_millis(250), "reads go on");
+    let replies = client.pipeline(&["INCR p", "GET p", "MULTI", "INCR p", "EXEC"]);
+    assert!(start.elapsed() >= Duration::from_millis(300), "writes wait");
+    assert_eq!(replies[1], Value::bulk("2"));
+    assert_eq!(replies[4], Value::Array(vec![Value::Integer(3)]));
+    // Ended early, for clients of every worker.
+    operator.words("CLIENT PAUSE 60000");
+    let mut clients: Vec<Client> = (0..8).map(|_| setup.client()).collect();
+    clients.iter_mut().for_each(|client| client.send(&encode_words("INCR p")));
+    assert_eq!(operator.words("CLIENT UNPAUSE"), Value::simple("OK"));
+    let mut last: Vec<i64> = clients.iter_mut().map(|client| client.reply().integer()).collect();
+    last.sort_unstable();
+    assert_eq!(last, (4..12).collect::<Vec<_>>());
+    assert!(start.elapsed() < Duration::from_secs(20));
 }

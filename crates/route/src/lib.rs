@@ -162,7 +162,10 @@ mod tests {
         assert_eq!(routed("blpop k 0", None, |_| true), Route::Block(server));
         assert_eq!(routed("xread block 0 streams k 0", None, |_| true), Route::Block(server));
         assert_eq!(routed("xread streams k 0", None, |_| true), Route::One(server));
-        assert!(matches!(routed("blpop a b c d 0", None, |_| true), Route::CrossSlot { .. }));
+        assert!(matches!(
+            routed("blpop k1 k2 k3 k4 k5 k6 k7 k8 k9 0", None, |_| true),
+            Route::CrossSlot { .. }
+        ));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::{Mail, Notices};
+use crate::{Mail, Notices, Pause};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
@@ -77,6 +77,8 @@ pub struct PoolPlan {
     pub databases: u32,
     /// Clients at once, over all workers; 0 for no bound but [`Limits::clients_max`].
     pub clients_max: u32,
+    /// Set by `CLIENT PAUSE`.
+    pub pause: Pause,
     /// What serves it.
     pub kind: PoolKind,
 }

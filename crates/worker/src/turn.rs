@@ -487,6 +487,7 @@ impl<I: Io> Worker<I> {
                 self.lose_link(index, fault);
             }
             self.dead_links = dead;
+            self.core.end_pauses();
         }
         let is_due = now >= self.next_upkeep;
         if is_due || self.tick_again {
@@ -500,6 +501,7 @@ impl<I: Io> Worker<I> {
 
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
+        self.core.end_pauses();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {

@@ -20,6 +20,7 @@ mod latency;
 mod laws;
 mod memory;
 mod misc;
+mod pause;
 mod registry;
 mod slowlog;
 
@@ -70,6 +71,13 @@ pub enum After {
     Kill(Vec<u64>),
     /// End the blocking command in which this client waits.
     Unblock(Unblock),
+    /// Hold back what the pool's clients ask for.
+    Pause {
+        /// For how long, in milliseconds; 0 ends a pause.
+        millis: u64,
+        /// Only commands that write.
+        writes_only: bool,
+    },
 }
 
 /// What `CLIENT UNBLOCK` asks for.
@@ -102,6 +110,8 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         }
         Verb::ClientKill => return client::kill(args, context, out),
         Verb::ClientUnblock => return client::unblock(args, context, out),
+        Verb::ClientPause => return pause::pause(args, out),
+        Verb::ClientUnpause => return pause::unpause(out),
         Verb::Auth => auth::auth(args, context, out),
         Verb::Hello => hello::hello(args, context, out),
         Verb::Reset => hello::reset(context, out),

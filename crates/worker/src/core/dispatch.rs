@@ -11,6 +11,7 @@ use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Plane {
     /// Starts one request: `frame` is its wire form, `ranges` its arguments.
@@ -46,9 +47,12 @@ impl Plane {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Step::Started;
         }
-        self.batch += 1;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
+        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+            return Step::Wait;
+        }
+        self.batch += 1;
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let context = Context { database: session.identity.database, clock: self.clock };
@@ -115,6 +119,18 @@ impl Plane {
                 }
             }
         }
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+        let until = pool.pause.holds(request, self.clock.now);
+        if let Some(until) = until {
+            self.held_back.push(key);
+            self.note_deadline(Some(until));
+        }
+        until.is_some()
     }
 
     /// Sends a request whole through a link.
@@ -240,6 +256,9 @@ impl Plane {
                 self.kills.extend(ids);
             }
             After::Unblock(unblock) => self.unblocks.push(unblock),
+            After::Pause { millis, writes_only } => {
+                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
+            }
         }
     }
 

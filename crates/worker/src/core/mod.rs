@@ -116,6 +116,8 @@ pub(crate) struct Plane {
     pub(crate) unblocks: Vec<Unblock>,
     /// Clients that began to wait although they are known to have gone.
     pub(crate) hangups: Vec<Key<Session>>,
+    /// Clients whose next request a pause holds back.
+    held_back: Vec<Key<Session>>,
     /// Links that need a connection.
     pub(crate) connects: Vec<LinkIndex>,
     /// Sessions whose kept input can be parsed again.
@@ -166,6 +168,7 @@ impl Core {
             private: private::PrivateLinks::default(),
             unblocks: Vec::new(),
             hangups: Vec::new(),
+            held_back: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: Vec::new(),
@@ -333,6 +336,26 @@ impl Core {
             let latency = &cells.pool(place / classes).class(place % classes).latency;
             latency.record_many(clock.now, now, u64::from(std::mem::take(count)));
         }
+    }
+
+    /// Lets the clients go on whose pause is over.
+    pub(crate) fn end_pauses(&mut self) {
+        if self.plane.held_back.is_empty() {
+            return;
+        }
+        let plan = Arc::clone(&self.plane.plan);
+        let now = self.plane.clock.now;
+        let mut held = std::mem::take(&mut self.plane.held_back);
+        held.retain(|&key| {
+            let Some(session) = self.sessions.get_mut(key) else { return false };
+            let end = plan.pools[session.pool as usize].pause.end(now);
+            match end {
+                Some(end) => self.plane.note_deadline(Some(end)),
+                None => self.plane.mark_session_resuming(key, session),
+            }
+            end.is_some()
+        });
+        self.plane.held_back.append(&mut held);
     }
 
     /// Runs the upkeep of the embedded stores: expiry and the like. A call
