@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_why() {
         let mut bench = Bench::new();
-        for line in ["CLIENT PAUSE 1", "CLIENT TRACKING ON", "CONFIG SET maxmemory 1", "ROLE"] {
+        for line in ["CLIENT TRACKING ON", "CONFIG SET maxmemory 1", "ROLE"] {
             let text = bench.ask(line);
             assert!(text.starts_with("-ERR '") && text.contains("' is refused: "), "{text}");
         }
