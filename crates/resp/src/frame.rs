@@ -403,9 +403,9 @@ mod tests {
     /// Each vector, and whether RESP2 has it too.
     fn all_vectors() -> impl Iterator<Item = (&'static [u8], Kind, Protocol)> {
         let versions = [Protocol::Resp2, Protocol::Resp3];
-        let old = vectors().into_iter().flat_map(move |(bytes, kind)| {
-            versions.map(|protocol| (bytes, kind, protocol))
-        });
+        let old = vectors()
+            .into_iter()
+            .flat_map(move |(bytes, kind)| versions.map(|protocol| (bytes, kind, protocol)));
         old.chain(resp3_vectors().into_iter().map(|(bytes, kind)| (bytes, kind, Protocol::Resp3)))
     }
 

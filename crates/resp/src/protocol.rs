@@ -4,7 +4,7 @@
 use crate::reply;
 
 /// Which RESP a connection speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Protocol {
     /// RESP2, which every connection begins with.

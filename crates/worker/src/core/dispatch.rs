@@ -5,7 +5,7 @@ use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
 use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
-use keyway_proxy::{Busy, Owner, ReplyMode, Session, write_crossslot, write_fault};
+use keyway_proxy::{Busy, Identity, Owner, ReplyMode, Session, write_crossslot, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
@@ -47,7 +47,8 @@ impl Plane {
         let pool = &plan.pools[session.pool as usize];
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
-                let context = Context { database: session.identity.database, clock: self.clock };
+                let Identity { database, protocol, .. } = session.identity;
+                let context = Context { database, clock: self.clock, protocol };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
                 let mut error = None;
