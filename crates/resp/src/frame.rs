@@ -41,6 +41,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The kind of the whole reply in `bytes`, whichever the version; `None`
+    /// when it is none.
+    pub fn of(bytes: &[u8]) -> Option<Kind> {
+        match bytes.first()? {
+            b'$' => Some(Kind::Bulk),
+            b'+' => Some(Kind::Simple),
+            b':' => Some(Kind::Integer),
+            b'-' => Some(Kind::Error),
+            b'*' => Some(Kind::Array),
+            &byte => Kind::of_resp3(byte),
+        }
+    }
+
     /// What begins with `byte` in RESP3 alone.
     fn of_resp3(byte: u8) -> Option<Kind> {
         Some(match byte {

@@ -1,3 +1,4 @@
+use super::Translation;
 use crate::{Join, Session};
 use keyway_base::{Key, Time};
 
@@ -48,4 +49,6 @@ pub struct Exchange {
     pub(crate) len: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
+    /// What a reply in RESP2 is in RESP3.
+    pub(crate) translation: Translation,
 }
