@@ -9,6 +9,8 @@ pub(super) enum Step {
     Started,
     /// A link it needs is full: it stays unparsed until there is room.
     Full(super::LinkIndex),
+    /// Requests before it must be answered first: it stays unparsed until then.
+    Later,
 }
 
 /// Input capacity kept once everything is parsed, in bytes.
@@ -165,6 +167,10 @@ impl Plane {
                         session.waits_for_link = true;
                         links[link].waiting.push(key);
                     }
+                    break;
+                }
+                Step::Later => {
+                    session.paused = true;
                     break;
                 }
             }

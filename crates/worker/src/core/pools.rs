@@ -2,6 +2,7 @@ use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
+use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ShardedPool};
 
 /// What this worker knows of a pool.
@@ -16,9 +17,12 @@ pub(super) struct ShardedState {
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     health_epoch: u64,
-    /// First link of server 0; each server has `connections` in a row.
+    /// First link of server 0; each server has `connections` in a row. Behind
+    /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
     connections: usize,
+    /// From a link to the one for RESP3 in the same place.
+    to_resp3: usize,
 }
 
 impl PoolState {
@@ -28,14 +32,17 @@ impl PoolState {
         };
         let first_link = links.len();
         let connections = usize::from(pool.server_connections.max(1));
-        for backend in 0..pool.servers.len() {
-            let id = plan.topology.backend_id(index, backend);
-            let slots = (0..connections).map(|_| LinkSlot::new(index as u16, backend as u16, id));
-            links.extend(slots);
+        let to_resp3 = pool.servers.len() * connections;
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            for backend in 0..pool.servers.len() {
+                let id = plan.topology.backend_id(index, backend);
+                let place = (index as u16, backend as u16);
+                links.extend((0..connections).map(|_| LinkSlot::new(place, id, protocol)));
+            }
         }
         let health_epoch = plan.health.pool_epoch(index);
         let ring = build_ring(plan, index, pool);
-        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections })
+        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections, to_resp3 })
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
@@ -58,13 +65,14 @@ fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
 }
 
 impl ShardedState {
-    /// The link of a server for a session: always the same one, so that a
-    /// client's requests to one server keep their order.
+    /// The link of a server for a session that speaks `protocol`: always the
+    /// same one, so that a client's requests to one server keep their order.
     #[inline]
-    pub(super) fn link(&self, server: u16, session: Key<Session>) -> LinkIndex {
+    pub(super) fn link(&self, server: u16, session: Key<Session>, protocol: Protocol) -> LinkIndex {
         let lane =
             if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
-        self.first_link + usize::from(server) * self.connections + lane
+        let index = self.first_link + usize::from(server) * self.connections + lane;
+        if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
     }
 
     /// The link that finds out whether a server answers again.
@@ -74,9 +82,9 @@ impl ShardedState {
 }
 
 impl LinkSlot {
-    fn new(pool: u16, backend: u16, id: BackendId) -> Self {
+    fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
-            link: Link::default(),
+            link: Link::new(protocol),
             pool,
             backend,
             id,
