@@ -1,3 +1,4 @@
+use super::Translation;
 use crate::{Join, Session};
 use keyway_base::{Key, Time};
 
@@ -53,4 +54,6 @@ pub struct Exchange {
     /// Replies that come before the one its owner waits for: those to `MULTI`
     /// and to the commands of a transaction, which goes out whole.
     pub(crate) replies_before: u16,
+    /// What a reply in RESP2 is in RESP3.
+    pub(crate) translation: Translation,
 }

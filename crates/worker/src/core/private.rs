@@ -14,7 +14,7 @@ use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_net::Socket;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
-use keyway_resp::reply;
+use keyway_resp::{Protocol, reply};
 
 /// Idle private links kept per server. Fewer connect again for every blocking
 /// command; more keep connections that a server counts.
@@ -41,9 +41,10 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         session: Key<Session>,
         (pool, server): (u16, u16),
+        protocol: Protocol,
     ) -> Option<LinkIndex> {
         let PoolState::Sharded(state) = &mut self.pools[pool as usize] else { return None };
-        let idle = &mut state.idle[usize::from(server)];
+        let idle = state.idle(server, protocol);
         if let Some(place) = idle.iter().rposition(|&index| links[index].link.in_flight() == 0) {
             let index = idle.swap_remove(place);
             links[index].lease = Some(session);
@@ -55,7 +56,7 @@ impl Plane {
         self.private.count += 1;
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
-        let mut slot = LinkSlot::new(pool, server, id);
+        let mut slot = LinkSlot::new((pool, server), id, protocol);
         slot.is_private = true;
         slot.lease = Some(session);
         if index == links.len() {
@@ -81,7 +82,7 @@ impl Plane {
         slot.lease = None;
         slot.link.is_blocking = false;
         let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
-        let idle = &mut state.idle[usize::from(slot.backend)];
+        let idle = state.idle(slot.backend, slot.link.protocol());
         if idle.len() < IDLE_MAX && slot.link.state() == LinkState::Ready {
             idle.push(index);
         } else {
@@ -180,11 +181,11 @@ impl Core {
         }
         plane.end_lease(sessions, index, slot);
         let socket = slot.socket.take();
-        slot.link = Link::default();
         slot.is_connecting = false;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
-            state.idle[usize::from(backend)].retain(|&idle| idle != index);
+            state.idle(backend, slot.link.protocol()).retain(|&idle| idle != index);
         }
+        slot.link = Link::default();
         slot.is_private = false;
         plane.private.places.push(index);
         plane.private.count -= 1;

@@ -13,8 +13,8 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{Busy, Owner, Session, Transaction, Watch, write_fault};
-use keyway_resp::reply;
+use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use std::sync::Arc;
 
@@ -44,12 +44,27 @@ impl Plane {
                 self.end_stateful(links, asked.session);
                 None
             }
+            Verb::Hello if stateful.transaction.is_none() => {
+                self.give_up_watch(links, asked);
+                None
+            }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
             _ if stateful.transaction.is_none() => None,
             _ => {
                 self.queue(asked);
                 Some(Step::Started)
             }
+        }
+    }
+
+    /// A link watches in one protocol: who changes his watches no more, and
+    /// EXEC fails as if the keys had changed.
+    fn give_up_watch(&mut self, links: &mut [LinkSlot], asked: &mut Asked) {
+        let Some(stateful) = &mut asked.session.stateful else { return };
+        let changes = asked.request.args.len() > 1;
+        let watch = stateful.watch.as_mut().filter(|_| changes);
+        if let Some(index) = watch.and_then(|watch| watch.link.take()) {
+            self.unwatch(links, index);
         }
     }
 
@@ -224,7 +239,8 @@ impl Plane {
         match watch {
             Some(Watch { link: None, .. }) => {
                 self.end_transaction(links, asked.session);
-                self.answer_locally(asked, reply::null_array);
+                let protocol = asked.session.identity.protocol;
+                self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
             }
             Some(_) if !asked.busy.order.is_empty() => {
@@ -279,7 +295,7 @@ impl Plane {
         };
         // Without keys any server will do; always the same one.
         let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, state.link(server, asked.key)))
+        Some((server, state.link(server, asked.key, asked.session.identity.protocol)))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
@@ -338,13 +354,13 @@ impl Plane {
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
-        let shared = state.link(server, asked.key);
+        let shared = state.link(server, asked.key, asked.session.identity.protocol);
         if links[shared].link.is_down(self.clock.now) {
             self.note_refused(shared, &mut links[shared]);
             self.answer_down(asked, server);
             return None;
         }
-        let leased = self.lease(links, asked.key, (pool, server));
+        let leased = self.lease(links, asked.key, (pool, server), asked.session.identity.protocol);
         if leased.is_none() {
             let text = "ERR too many clients watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -361,6 +377,9 @@ impl Plane {
         let owner = Self::owner(asked);
         let class = asked.request.command.class as u8;
         slot.link.enqueue(owner, class, frame.len(), self.clock.now);
+        if slot.link.protocol() == Protocol::Resp3 {
+            slot.link.set_translation(Translation::of(asked.request));
+        }
     }
 
     /// Who waits for the reply to the request.
@@ -439,7 +458,7 @@ impl Core {
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(with_error) = slot.unblock.take() else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
-        let index = state.link(slot.backend, session);
+        let index = state.link(slot.backend, session, slot.link.protocol());
         let slot = &mut links[index];
         plane.prepare_link(index, slot, 0);
         let out = slot.link.request_buf();
