@@ -23,3 +23,4 @@ pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Tr
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
+pub use session::{PrivateLink, Stateful, Transaction, Watch};

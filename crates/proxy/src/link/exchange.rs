@@ -11,6 +11,8 @@ pub enum Internal {
     Probe,
     /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
     Flush,
+    /// `CLIENT ID`, sent to know how to unblock the client of a private link.
+    ClientId,
 }
 
 /// Who waits for a reply.
@@ -51,4 +53,7 @@ pub struct Exchange {
     pub class: u8,
     /// What a reply in RESP2 is in RESP3.
     pub(crate) translation: Translation,
+    /// Replies that come before the one its owner waits for: those to `MULTI`
+    /// and to the commands of a transaction, which goes out whole.
+    pub(crate) replies_before: u16,
 }

@@ -125,6 +125,9 @@ pub struct Link {
     pub send_blocked: bool,
     /// In the worker's list of links with output.
     pub is_dirty: bool,
+    /// Its one request may wait for ever, once it was sent: a blocking
+    /// command's own timeout is the server's to keep.
+    pub is_blocking: bool,
 }
 
 /// Which database a request runs on that is sent as it is.
@@ -188,6 +191,7 @@ impl Default for Link {
             answered: false,
             send_blocked: false,
             is_dirty: false,
+            is_blocking: false,
         }
     }
 }
@@ -328,12 +332,26 @@ impl Link {
     /// were just appended to [`Link::request_buf`].
     #[inline]
     pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
+        self.enqueue_batch(owner, class, (len, 0), now);
+    }
+
+    /// The same for requests that stay together: all are sent on one
+    /// connection or none, and the last one's reply is the owner's, after
+    /// `replies_before` others.
+    #[inline]
+    pub fn enqueue_batch(
+        &mut self,
+        owner: Owner,
+        class: u8,
+        (len, replies_before): (usize, u16),
+        now: Time,
+    ) {
         if self.fifo.is_empty() {
             self.progress = now;
         }
-        let translation = Translation::Nulls;
-        let len = len as u32;
-        self.fifo.push_back(Exchange { owner, started: now, len, class, translation });
+        let (len, translation) = (len as u32, Translation::Nulls);
+        let started = now;
+        self.fifo.push_back(Exchange { owner, started, len, class, translation, replies_before });
     }
 
     /// Tells how the reply to the request that was enqueued last is translated,
@@ -433,6 +451,10 @@ impl Link {
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
+                        continue;
+                    }
+                    if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
+                        self.fifo[0].replies_before -= 1;
                         continue;
                     }
                     let Some(exchange) = self.fifo.pop_front() else {
@@ -540,6 +562,9 @@ impl Link {
         let is_timed = |exchange: &&Exchange| {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
+        if self.is_blocking && self.state == LinkState::Ready {
+            return None;
+        }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
         let connection = match self.state {
@@ -595,6 +620,9 @@ impl Link {
         now: Time,
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
+        if self.is_blocking && self.state == LinkState::Ready {
+            return Ok(());
+        }
         let transferring = self.transferring();
         if let Some(timeout) = options.timeout {
             if self.state != LinkState::Ready {
@@ -704,6 +732,7 @@ impl Link {
         self.input_needed = 0;
         self.framer.reset();
         self.send_blocked = false;
+        self.is_blocking = false;
         self.state = LinkState::Idle;
         self.trim();
     }

@@ -1,5 +1,6 @@
 use super::input::Step;
 use super::pools::PoolState;
+use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
@@ -12,13 +13,14 @@ use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
 use keyway_store::Context;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Plane {
     /// Starts one request: `frame` is its wire form, `ranges` its arguments.
     #[inline]
     pub(super) fn dispatch(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -36,6 +38,9 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
+                if let Some(stateful) = &mut session.stateful {
+                    stateful.refuse();
+                }
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
             }
@@ -44,9 +49,12 @@ impl Plane {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Step::Started;
         }
-        self.batch += 1;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
+        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+            return Step::Wait;
+        }
+        self.batch += 1;
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let Identity { database, protocol, .. } = session.identity;
@@ -71,6 +79,12 @@ impl Plane {
                 Step::Started
             }
             PoolKind::Sharded { pool: sharded, .. } => {
+                if session.stateful.is_some() {
+                    let mut asked = Asked { key, session, busy, request: &request };
+                    if let Some(step) = self.dispatch_stateful(links, &mut asked) {
+                        return step;
+                    }
+                }
                 let random =
                     if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
                         self.next_random() as u32
@@ -89,7 +103,17 @@ impl Plane {
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
-                    Route::Local if waits_for_replies(session, busy, &request) => Step::Later,
+                    Route::Block(server) => self.block(
+                        links,
+                        &mut Asked { key, session, busy, request: &request },
+                        server,
+                    ),
+                    Route::Transaction => {
+                        self.transact(links, &mut Asked { key, session, busy, request: &request })
+                    }
+                    Route::Local if is_greeting(session, &request) => {
+                        self.greet(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -101,6 +125,18 @@ impl Plane {
                 }
             }
         }
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+        let until = pool.pause.holds(request, self.clock.now);
+        if let Some(until) = until {
+            self.held_back.push(key);
+            self.note_deadline(Some(until));
+        }
+        until.is_some()
     }
 
     /// Sends a request whole through a link.
@@ -175,7 +211,7 @@ impl Plane {
     }
 
     /// Answers what needs no server.
-    fn answer_without_server(
+    pub(super) fn answer_without_server(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -227,6 +263,10 @@ impl Plane {
                     session.closing = true;
                 }
                 self.kills.extend(ids);
+            }
+            After::Unblock(unblock) => self.unblocks.push(unblock),
+            After::Pause { millis, writes_only } => {
+                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
             }
         }
     }
@@ -294,7 +334,7 @@ impl Plane {
     }
 
     #[cold]
-    fn refuse_route(
+    pub(super) fn refuse_route(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -368,7 +408,7 @@ impl Plane {
     /// Notes that a request was answered without asking a server; its latency
     /// is recorded with those of its turn.
     #[inline]
-    fn note_served(&mut self, pool: u16, class: u8) {
+    pub(super) fn note_served(&mut self, pool: u16, class: u8) {
         self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
         self.has_served = true;
     }
@@ -392,16 +432,13 @@ impl Plane {
     }
 }
 
-/// Whether a request must wait until those before it are answered: it may
-/// change the protocol and so the links, among which requests have no order.
-#[cold]
-fn waits_for_replies(session: &Session, busy: &Busy, request: &Request) -> bool {
-    let changes_protocol = match request.command.verb {
+/// Whether a request may change the protocol that its session speaks.
+fn is_greeting(session: &Session, request: &Request) -> bool {
+    match request.command.verb {
         Verb::Hello => request.args.len() > 1,
         Verb::Reset => session.identity.protocol != Protocol::default(),
         _ => false,
-    };
-    changes_protocol && !busy.order.is_empty()
+    }
 }
 
 /// Whether a request is the first or a later line of an HTTP request, whatever

@@ -23,6 +23,8 @@ pub(super) struct ShardedState {
     connections: usize,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
+    /// Idle private links of each server.
+    pub(super) idle: Vec<Vec<LinkIndex>>,
 }
 
 impl PoolState {
@@ -42,7 +44,15 @@ impl PoolState {
         }
         let health_epoch = plan.health.pool_epoch(index);
         let ring = build_ring(plan, index, pool);
-        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections, to_resp3 })
+        let idle = vec![Vec::new(); pool.servers.len()];
+        PoolState::Sharded(ShardedState {
+            ring,
+            health_epoch,
+            first_link,
+            connections,
+            to_resp3,
+            idle,
+        })
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
@@ -82,7 +92,7 @@ impl ShardedState {
 }
 
 impl LinkSlot {
-    fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
+    pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),
             pool,
@@ -99,6 +109,10 @@ impl LinkSlot {
             is_starved: false,
             next_try: Time(0),
             silent_since: None,
+            is_private: false,
+            lease: None,
+            client_id: None,
+            unblock: None,
         }
     }
 }
