@@ -349,10 +349,9 @@ impl Link {
         if self.fifo.is_empty() {
             self.progress = now;
         }
-        let len = len as u32;
-        let translation = Translation::Nulls;
-        let exchange = Exchange { owner, started: now, len, class, replies_before, translation };
-        self.fifo.push_back(exchange);
+        let (len, translation) = (len as u32, Translation::Nulls);
+        let started = now;
+        self.fifo.push_back(Exchange { owner, started, len, class, translation, replies_before });
     }
 
     /// Tells how the reply to the request that was enqueued last is translated,

@@ -75,6 +75,30 @@ const PLAIN_MAP: Shape = Shape::Map(&[]);
 const GROUP: Shape = Shape::Map(&[(b"consumers", Shape::Each(&PLAIN_MAP))]);
 
 impl Translation {
+    /// Every translation.
+    pub const ALL: [Translation; 17] = {
+        use Translation::*;
+        [
+            Nulls,
+            Map,
+            Set,
+            Double,
+            Doubles,
+            ScoredMembers,
+            FieldsAndValues,
+            ScoredMember,
+            ScoredMemberOfKey,
+            ScoredMembersOfKey,
+            Streams,
+            Stream,
+            Maps,
+            Positions,
+            MembersAt1,
+            MembersAt2,
+            MembersAt3,
+        ]
+    };
+
     /// How the reply to `request` is to be translated.
     pub fn of(request: &Request) -> Translation {
         use Translation::*;
@@ -576,18 +600,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_reply_becomes_exactly_one_reply(value in any_value(), number in 0..17u8) {
-            let all = [
-                Translation::Nulls, Translation::Map, Translation::Set, Translation::Double,
-                Translation::Doubles, Translation::ScoredMembers, Translation::FieldsAndValues,
-                Translation::ScoredMember, Translation::ScoredMemberOfKey,
-                Translation::ScoredMembersOfKey, Translation::Streams, Translation::Stream,
-                Translation::Maps, Translation::Positions, Translation::MembersAt1,
-                Translation::MembersAt2, Translation::MembersAt3,
-            ];
+        fn every_reply_becomes_exactly_one_reply(
+            value in any_value(),
+            translation in proptest::sample::select(Translation::ALL.to_vec()),
+        ) {
             let mut reply = Vec::new();
             write(&value, &mut reply);
-            let out = translated(all[usize::from(number)], &reply);
+            let out = translated(translation, &reply);
             let framed = Framer::new(Protocol::Resp3).frame(&out, u32::MAX, 16);
             let is_one = matches!(framed, Ok(Framing::Ready { len, .. }) if len == out.len());
             prop_assert!(is_one, "{value:?}: {}", out.escape_ascii());

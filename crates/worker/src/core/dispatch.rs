@@ -111,7 +111,9 @@ impl Plane {
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
-                    Route::Local if waits_for_replies(session, busy, &request) => Step::Wait,
+                    Route::Local if is_greeting(session, &request) => {
+                        self.greet(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -209,7 +211,7 @@ impl Plane {
     }
 
     /// Answers what needs no server.
-    fn answer_without_server(
+    pub(super) fn answer_without_server(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -430,16 +432,13 @@ impl Plane {
     }
 }
 
-/// Whether a request must wait until those before it are answered: it may
-/// change the protocol and so the links, among which requests have no order.
-#[cold]
-fn waits_for_replies(session: &Session, busy: &Busy, request: &Request) -> bool {
-    let changes_protocol = match request.command.verb {
+/// Whether a request may change the protocol that its session speaks.
+fn is_greeting(session: &Session, request: &Request) -> bool {
+    match request.command.verb {
         Verb::Hello => request.args.len() > 1,
         Verb::Reset => session.identity.protocol != Protocol::default(),
         _ => false,
-    };
-    changes_protocol && !busy.order.is_empty()
+    }
 }
 
 /// Whether a request is the first or a later line of an HTTP request, whatever

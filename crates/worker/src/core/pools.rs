@@ -21,10 +21,10 @@ pub(super) struct ShardedState {
     /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
     connections: usize,
-    /// Idle private links of each server, those of RESP3 behind the others.
-    idle: Vec<Vec<LinkIndex>>,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
+    /// Idle private links of each server.
+    pub(super) idle: Vec<Vec<LinkIndex>>,
 }
 
 impl PoolState {
@@ -44,7 +44,7 @@ impl PoolState {
         }
         let health_epoch = plan.health.pool_epoch(index);
         let ring = build_ring(plan, index, pool);
-        let idle = vec![Vec::new(); 2 * pool.servers.len()];
+        let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
             ring,
             health_epoch,
@@ -83,13 +83,6 @@ impl ShardedState {
             if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
         let index = self.first_link + usize::from(server) * self.connections + lane;
         if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
-    }
-
-    /// The idle private links of a server.
-    pub(super) fn idle(&mut self, server: u16, protocol: Protocol) -> &mut Vec<LinkIndex> {
-        let servers = self.idle.len() / 2;
-        let first = if protocol == Protocol::Resp3 { servers } else { 0 };
-        &mut self.idle[first + usize::from(server)]
     }
 
     /// The link that finds out whether a server answers again.

@@ -34,7 +34,7 @@ pub(super) struct PrivateLinks {
 }
 
 impl Plane {
-    /// A link to `server` for `session` alone, connected or about to be; `None`
+    /// A link to `server` for `session` alone that speaks `protocol`, connected or about to be; `None`
     /// when there are too many. Follow with [`Plane::prepare_link`].
     pub(super) fn lease(
         &mut self,
@@ -44,8 +44,12 @@ impl Plane {
         protocol: Protocol,
     ) -> Option<LinkIndex> {
         let PoolState::Sharded(state) = &mut self.pools[pool as usize] else { return None };
-        let idle = state.idle(server, protocol);
-        if let Some(place) = idle.iter().rposition(|&index| links[index].link.in_flight() == 0) {
+        let idle = &mut state.idle[usize::from(server)];
+        let is_fit = |&index: &LinkIndex| {
+            let link = &links[index].link;
+            link.in_flight() == 0 && link.protocol() == protocol
+        };
+        if let Some(place) = idle.iter().rposition(is_fit) {
             let index = idle.swap_remove(place);
             links[index].lease = Some(session);
             return Some(index);
@@ -82,7 +86,7 @@ impl Plane {
         slot.lease = None;
         slot.link.is_blocking = false;
         let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
-        let idle = state.idle(slot.backend, slot.link.protocol());
+        let idle = &mut state.idle[usize::from(slot.backend)];
         if idle.len() < IDLE_MAX && slot.link.state() == LinkState::Ready {
             idle.push(index);
         } else {
@@ -118,6 +122,15 @@ impl Plane {
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         }
         self.release(links, index);
+    }
+
+    /// Ends the watch of a session that changes its protocol, and so its links:
+    /// that counts as a change to the keys.
+    pub(super) fn lose_watch(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+        let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
+        if let Some(index) = watch.and_then(|watch| watch.link.take()) {
+            self.unwatch(links, index);
+        }
     }
 
     /// What a session had on a private link whose connection is lost.
@@ -181,11 +194,11 @@ impl Core {
         }
         plane.end_lease(sessions, index, slot);
         let socket = slot.socket.take();
+        slot.link = Link::default();
         slot.is_connecting = false;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
-            state.idle(backend, slot.link.protocol()).retain(|&idle| idle != index);
+            state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }
-        slot.link = Link::default();
         slot.is_private = false;
         plane.private.places.push(index);
         plane.private.count -= 1;

@@ -44,27 +44,12 @@ impl Plane {
                 self.end_stateful(links, asked.session);
                 None
             }
-            Verb::Hello if stateful.transaction.is_none() => {
-                self.give_up_watch(links, asked);
-                None
-            }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
             _ if stateful.transaction.is_none() => None,
             _ => {
                 self.queue(asked);
                 Some(Step::Started)
             }
-        }
-    }
-
-    /// A link watches in one protocol: who changes his watches no more, and
-    /// EXEC fails as if the keys had changed.
-    fn give_up_watch(&mut self, links: &mut [LinkSlot], asked: &mut Asked) {
-        let Some(stateful) = &mut asked.session.stateful else { return };
-        let changes = asked.request.args.len() > 1;
-        let watch = stateful.watch.as_mut().filter(|_| changes);
-        if let Some(index) = watch.and_then(|watch| watch.link.take()) {
-            self.unwatch(links, index);
         }
     }
 
@@ -185,6 +170,24 @@ impl Plane {
             self.unwatch(links, index);
         }
         session.tidy();
+    }
+
+    /// Answers a request that may change the protocol and so the links of its
+    /// session, once those before it are answered.
+    #[cold]
+    pub(super) fn greet(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.barrier = true;
+            return Step::Wait;
+        }
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[asked.session.pool as usize];
+        let before = asked.session.identity.protocol;
+        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+        if asked.session.identity.protocol != before {
+            self.lose_watch(links, asked.session);
+        }
+        Step::Started
     }
 
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
@@ -354,13 +357,14 @@ impl Plane {
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
-        let shared = state.link(server, asked.key, asked.session.identity.protocol);
+        let protocol = asked.session.identity.protocol;
+        let shared = state.link(server, asked.key, protocol);
         if links[shared].link.is_down(self.clock.now) {
             self.note_refused(shared, &mut links[shared]);
             self.answer_down(asked, server);
             return None;
         }
-        let leased = self.lease(links, asked.key, (pool, server), asked.session.identity.protocol);
+        let leased = self.lease(links, asked.key, (pool, server), protocol);
         if leased.is_none() {
             let text = "ERR too many clients watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -377,9 +381,7 @@ impl Plane {
         let owner = Self::owner(asked);
         let class = asked.request.command.class as u8;
         slot.link.enqueue(owner, class, frame.len(), self.clock.now);
-        if slot.link.protocol() == Protocol::Resp3 {
-            slot.link.set_translation(Translation::of(asked.request));
-        }
+        slot.link.set_translation(Translation::of(asked.request));
     }
 
     /// Who waits for the reply to the request.
@@ -458,7 +460,7 @@ impl Core {
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(with_error) = slot.unblock.take() else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
-        let index = state.link(slot.backend, session, slot.link.protocol());
+        let index = state.link(slot.backend, session, Protocol::default());
         let slot = &mut links[index];
         plane.prepare_link(index, slot, 0);
         let out = slot.link.request_buf();
