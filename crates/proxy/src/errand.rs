@@ -10,7 +10,7 @@
 
 use crate::{Digest, Session};
 use keyway_base::{Key, Time};
-use keyway_resp::{Framing, Kind, frame_reply, parse_integer};
+use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
 use keyway_route::ServersInUse;
 
 /// A request under way in several steps.
@@ -28,6 +28,8 @@ pub struct Errand {
     pub pool: u16,
     /// Database it runs on, as the client counts them.
     pub database: u32,
+    /// What its client speaks.
+    pub protocol: Protocol,
     /// Position of the server that is asked.
     pub server: u16,
     /// What is sent, to be sent again.
@@ -149,6 +151,7 @@ mod tests {
             class: 0,
             pool: 0,
             database: 0,
+            protocol: Protocol::Resp2,
             server: 0,
             request: Vec::new(),
             work,

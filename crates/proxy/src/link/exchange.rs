@@ -1,3 +1,4 @@
+use super::Translation;
 use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
 
@@ -12,6 +13,8 @@ pub enum Internal {
     Flush,
     /// `SCRIPT LOAD` or `FUNCTION LOAD`, sent before a request that needs it.
     Load,
+    /// `CLIENT ID`, sent to know how to unblock the client of a private link.
+    ClientId,
 }
 
 /// Who waits for a reply.
@@ -54,4 +57,9 @@ pub struct Exchange {
     pub class: u8,
     /// The server took long for it.
     pub is_slow: bool,
+    /// What a reply in RESP2 is in RESP3.
+    pub(crate) translation: Translation,
+    /// Replies that come before the one its owner waits for: those to `MULTI`
+    /// and to the commands of a transaction, which goes out whole.
+    pub(crate) replies_before: u16,
 }

@@ -16,7 +16,7 @@ use keyway_proxy::{
     Busy, CacheFull, Digest, Errand, Internal, Join, Next, Owner, ScriptCache, Session, Work,
     write_fault,
 };
-use keyway_resp::{Kind, reply};
+use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, Route, ServersInUse, route_script};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -92,6 +92,7 @@ impl State {
             class: 0,
             pool: 0,
             database: 0,
+            protocol: Protocol::Resp2,
             server: 0,
             request: Vec::new(),
             work,
@@ -159,7 +160,7 @@ impl Plane {
             Across::Run => self.run_script(links, key, session, busy, request),
             Across::First => match self.in_use(session.pool).first_from(0) {
                 Some(server) => {
-                    let link = self.link_of(session.pool, server, key);
+                    let link = self.link_of(session, server, key);
                     self.forward(links, key, session, busy, request, link)
                 }
                 None => self.no_server(session, busy, request),
@@ -324,7 +325,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let index = state.link(server, key);
+        let index = state.link(server, key, session.identity.protocol);
         let (work, preload) = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => {
                 let Some(digest) = Digest::parse(&request.args[1]) else {
@@ -381,7 +382,7 @@ impl Plane {
         request: &Request,
         (mut errand, preload): (Box<Errand>, Option<Preload>),
     ) -> Step {
-        let index = self.link_of(session.pool, errand.server, key);
+        let index = self.link_of(session, errand.server, key);
         let slot = &mut links[index];
         if !slot.link.has_room(self.link_options(slot.pool)) || slot.link.is_down(self.clock.now) {
             self.across.give(errand);
@@ -396,6 +397,7 @@ impl Plane {
         errand.class = request.command.class as u8;
         errand.pool = session.pool;
         errand.database = session.identity.database;
+        errand.protocol = session.identity.protocol;
         Self::end_skip(session);
         self.prepare_link(index, slot, errand.database);
         if let Some((digest, body)) = preload {
@@ -430,7 +432,8 @@ impl Plane {
             let next = in_use.first_from(usize::from(errand.server) + 1);
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
-        let index = self.link_of(errand.pool, errand.server, errand.session);
+        let PoolState::Sharded(state) = &self.pools[errand.pool as usize] else { return };
+        let index = state.link(errand.server, errand.session, errand.protocol);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
