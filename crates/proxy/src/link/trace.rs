@@ -74,8 +74,10 @@ impl Trace {
             // Something between them was not kept: not before that is answered.
             return;
         } else if self.kept.len() + bytes.len() > KEPT_MAX {
-            self.kept.drain(..(self.front - self.base) as usize);
-            self.base = self.front;
+            // What is kept may all be behind some that was not.
+            let answered = self.front.saturating_sub(self.base);
+            self.kept.drain(..answered as usize);
+            self.base += answered;
         }
         let len = bytes.len().min(KEPT_MAX - self.kept.len());
         self.kept.extend_from_slice(&bytes[..len]);
@@ -209,7 +211,7 @@ mod tests {
             let request = format!("{round:0size$}");
             trace.on_sent(request.as_bytes());
             waiting.push_back(request);
-            while waiting.len() > (chance % 200) as usize {
+            while waiting.len() > (chance % 900) as usize {
                 let request = waiting.pop_front().unwrap();
                 trace.waited = Some(Duration::from_millis(10));
                 assert!(trace.on_answered(request.len() as u32));
