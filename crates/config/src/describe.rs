@@ -38,7 +38,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
-    /// Connections to backends, per worker.
+    /// Connections to backends, per worker: as many for clients that speak RESP3
+    /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
     /// Unsent requests on all these connections, per worker.
     pub link_bytes: u64,
@@ -46,6 +47,9 @@ pub struct MemoryBound {
     /// being handled for it.
     pub session_bytes: u64,
 }
+
+/// RESP2 and RESP3: the clients of each have links of their own.
+const PROTOCOLS: usize = 2;
 
 impl Config {
     /// What this configuration can make the process hold.
@@ -59,7 +63,8 @@ impl Config {
         let links = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(_) => 0,
             PoolKindConfig::Sharded(sharded) => {
-                sharded.pool.servers.len() * usize::from(sharded.pool.server_connections)
+                let connections = usize::from(sharded.pool.server_connections);
+                PROTOCOLS * sharded.pool.servers.len() * connections
             }
         });
         let links = links.sum();
@@ -290,8 +295,8 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
-                links: 4 * 2 + 2,
-                link_bytes: 10 * (4 << 20),
+                links: 2 * (4 * 2 + 2),
+                link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
             }
         );
