@@ -103,7 +103,10 @@ fn pubsub(test: &Test) -> Outcome {
     Ok(())
 }
 
-fn later(test: &Test, work: impl FnOnce(&mut Connection) -> redis::RedisResult<()> + Send + 'static) -> Outcome {
+fn later(
+    test: &Test,
+    work: impl FnOnce(&mut Connection) -> redis::RedisResult<()> + Send + 'static,
+) -> Outcome {
     let mut other = connect(test)?;
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
@@ -139,10 +142,15 @@ fn scripts(test: &Test) -> Outcome {
         let got: (String, i32) = script.key(&key).arg(nth).invoke(&mut r)?;
         equal(got, (key, nth))?;
     }
-    let digest: String = redis::cmd("SCRIPT").arg("LOAD").arg("return ARGV[1] -- redis-rs").query(&mut r)?;
+    let digest: String =
+        redis::cmd("SCRIPT").arg("LOAD").arg("return ARGV[1] -- redis-rs").query(&mut r)?;
     for nth in 0..20 {
-        let got: i32 =
-            redis::cmd("EVALSHA").arg(&digest).arg(1).arg(test.spread(nth)).arg(nth).query(&mut r)?;
+        let got: i32 = redis::cmd("EVALSHA")
+            .arg(&digest)
+            .arg(1)
+            .arg(test.spread(nth))
+            .arg(nth)
+            .query(&mut r)?;
         equal(got, nth)?;
     }
     Ok(())
