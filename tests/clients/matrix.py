@@ -168,6 +168,7 @@ def run_program(command, port, libraries):
 
 def plain(reason):
     """A reason without what differs from run to run."""
+    reason = re.sub(r"\.? channel: \[.*", "", reason)
     reason = re.sub(r"(localhost/)?127\.0\.0\.1[:.]\d+", "SERVER", reason)
     reason = re.sub(r"\b0x[0-9a-f]+\b|@[0-9a-f]{6,}\b", "…", reason)
     reason = re.sub(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{32,40}\b", "…", reason)

@@ -2,7 +2,9 @@
 //!
 //! Prints a line per case: language, library, topic, pass or fail, reason.
 
+use std::any::Any;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -51,14 +53,24 @@ fn run(address: &str, library: &str, (topic, work): Case) -> Result<(), String> 
     let (sender, receiver) = mpsc::channel();
     let test = Test { address: address.to_owned(), base: format!("rust:{library}:{topic}") };
     thread::spawn(move || {
+        // Libraries panic too, where a reply is not what they expect.
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&test)));
+        let said = match outcome {
+            Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
+            Err(panic) => Err(format!("panicked: {}", words_of(panic.as_ref()))),
+        };
         // Nobody receives what a case says after its limit.
-        let _ = sender.send(work(&test).map_err(|failure| failure.to_string()));
+        let _ = sender.send(said);
     });
     match receiver.recv_timeout(LIMIT) {
         Ok(outcome) => outcome,
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("no end within {LIMIT:?}")),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err("the case panicked".to_owned()),
+        Err(_) => Err(format!("no end within {LIMIT:?}")),
     }
+}
+
+fn words_of(panic: &dyn Any) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 fn main() {
