@@ -11,11 +11,13 @@
 mod core;
 mod mail;
 mod notices;
+mod pause;
 mod plan;
 mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use mail::{Adopted, Mail};
 pub use notices::{Notice, Notices};
+pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
 pub use turn::Worker;

@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 
 use super::client_filter::{Filters, Type};
-use super::{After, LocalContext, SYNTAX, auth};
+use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, auth};
 use crate::ReplyMode;
 use crate::local::ClientEntry;
 use keyway_command::{Args, Request, Verb};
@@ -19,7 +19,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
         Verb::ClientId => reply::integer(out, context.identity.id as i64),
         Verb::ClientGetname => match context.clients.get(context.identity.id) {
             Some(entry) if !entry.name.is_empty() => reply::bulk(out, entry.name.as_bytes()),
-            _ => reply::null(out),
+            _ => context.identity.protocol.null(out),
         },
         Verb::ClientSetname => acknowledge(set_name(&args[2], context), out),
         Verb::ClientSetinfo => acknowledge(set_info(&args[2], &args[3], context), out),
@@ -108,7 +108,7 @@ fn info(context: &LocalContext, out: &mut Vec<u8>) {
     if let Some(entry) = context.clients.get(context.identity.id) {
         write_line(context.identity.id, &entry, "client|info", context, &mut text);
     }
-    reply::bulk(out, text.as_bytes());
+    context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// `CLIENT LIST [TYPE type] | [ID id ...]`.
@@ -139,7 +139,7 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     } else {
         return reply::error(out, SYNTAX);
     }
-    reply::bulk(out, text.as_bytes());
+    context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// One client as a line of `field=value`. What only its own worker knows
@@ -158,13 +158,14 @@ fn write_line(
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
     let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
     let touch = if is_self && context.identity.no_touch { "T" } else { "" };
-    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, .. } = entry;
-    let user = auth::USER;
+    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
+        entry;
+    let (user, resp) = (auth::USER, protocol.number());
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
          flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
-         user={user} redir=-1 resp=2 lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+         user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
 }
 
@@ -198,11 +199,54 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
     if ids.is_empty() { After::Continue } else { After::Kill(ids) }
 }
 
+/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
+pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
+    let with_error = match args.get(3) {
+        None => Some(false),
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(false),
+        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(true),
+        Some(_) => None,
+    };
+    let refusal = match (with_error, parse_integer(&args[2])) {
+        (None, _) => "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+        (_, None) => NOT_AN_INTEGER,
+        (Some(with_error), Some(id)) => {
+            let id = u64::try_from(id).unwrap_or(0);
+            let is_blocked = context.clients.is_blocked(id, context.pool);
+            reply::integer(out, i64::from(is_blocked));
+            let unblock = Unblock { id, with_error };
+            return if is_blocked { After::Unblock(unblock) } else { After::Continue };
+        }
+    };
+    reply::error(out, refusal);
+    After::Continue
+}
+
 #[cfg(test)]
 mod tests {
     use crate::ReplyMode;
-    use crate::local::After;
     use crate::local::bench::Bench;
+    use crate::local::{After, Unblock};
+
+    #[test]
+    fn only_a_client_that_waits_is_unblocked() {
+        let mut bench = Bench::new();
+        let id = bench.identity.id;
+        let ask = |bench: &mut Bench, line: String| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            bench.ask_args(&words)
+        };
+        let answered = (":0\r\n".to_owned(), After::Continue);
+        assert_eq!(ask(&mut bench, format!("CLIENT UNBLOCK {id}")), answered);
+        bench.clients.set_blocked(id, true);
+        let (reply, after) = ask(&mut bench, format!("CLIENT UNBLOCK {id} error"));
+        assert_eq!(reply, ":1\r\n");
+        assert_eq!(after, After::Unblock(Unblock { id, with_error: true }));
+        assert!(ask(&mut bench, format!("CLIENT UNBLOCK {id} x")).0.starts_with("-ERR CLIENT"));
+        assert!(ask(&mut bench, "CLIENT UNBLOCK x".to_owned()).0.starts_with("-ERR value is"));
+        bench.clients.remove(id);
+        assert!(!bench.clients.is_blocked(id, 0));
+    }
 
     #[test]
     fn names_that_would_break_the_list_are_refused() {

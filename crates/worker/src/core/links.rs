@@ -6,7 +6,7 @@ use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
-use keyway_resp::reply;
+use keyway_resp::{Protocol, reply};
 use keyway_topology::{FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,10 @@ impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
     pub(super) fn preconnect(&mut self) {
         for index in 0..self.links.len() {
-            let pool = &self.plane.plan.pools[self.links[index].pool as usize];
-            if matches!(&pool.kind, PoolKind::Sharded { pool, .. } if pool.preconnect) {
+            // Those for RESP3 wait until a client speaks it.
+            let slot = &self.links[index];
+            let is_first = slot.link.protocol() == Protocol::Resp2;
+            if is_first && is_preconnected(&self.plane, slot.pool) {
                 self.links[index].is_connecting = true;
                 self.plane.connects.push(index);
             }
@@ -39,6 +41,13 @@ impl Core {
                 release_all(sessions, plane, slot);
             }
         }
+    }
+
+    /// Whether a link that was to be connected still is.
+    pub fn wants_connection(&self, index: LinkIndex) -> bool {
+        let slot = &self.links[index];
+        slot.is_connecting
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. })
     }
 
     /// Marks a link as connecting.
@@ -89,6 +98,9 @@ impl Core {
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
+        if self.links[index].is_private {
+            return self.on_private_lost(index, fault);
+        }
         let options = self.options(index);
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
@@ -97,7 +109,8 @@ impl Core {
         // What is still said of this connection, such as that it stands after
         // all, is about the past.
         slot.generation = next_generation(slot.generation);
-        plane.note_link_end(slot, state, fault);
+        plane.end_counts(slot, state);
+        plane.log_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();
@@ -212,11 +225,12 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        for (index, slot) in links.iter_mut().enumerate() {
+        for (index, slot) in links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private) {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
             let is_due = now >= slot.next_try && slot.link.wants_connection(now);
+            let is_first = is_first && slot.link.protocol() == Protocol::Resp2;
             if is_first && is_due && !slot.is_connecting && is_failing() {
                 slot.next_try = now + plane.link_options(slot.pool).backoff_max;
                 slot.is_connecting = true;
@@ -247,7 +261,7 @@ impl Core {
 }
 
 /// Generations fit into a token beside the link's position.
-fn next_generation(generation: u32) -> u32 {
+pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x3fff_ffff
 }
 
@@ -256,7 +270,7 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
         PoolKind::Sharded { pool, .. } if pool.preconnect)
 }
 
-fn failure_reason(fault: BackendFault) -> FailureReason {
+pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
         BackendFault::Connect => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
@@ -333,7 +347,8 @@ impl Plane {
     #[cold]
     pub(super) fn after_handshake(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.state() != LinkState::Ready {
-            return;
+            // What was answered may have been the first part of it.
+            return self.mark_link_dirty(index, slot);
         }
         self.note_established(slot);
         let deadline = slot.link.deadline(self.link_options(slot.pool));
@@ -360,13 +375,22 @@ impl Plane {
         self.note_failure(index, slot, FailureReason::Connect);
     }
 
-    fn note_link_end(&mut self, slot: &mut LinkSlot, state: LinkState, fault: BackendFault) {
+    /// A link takes no requests any more, if it did.
+    pub(super) fn end_counts(&self, slot: &mut LinkSlot, state: LinkState) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         if std::mem::take(&mut slot.is_counted_ready) {
             cells.links_ready.lower(1);
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
+    }
+
+    pub(super) fn log_link_end(
+        &mut self,
+        slot: &mut LinkSlot,
+        state: LinkState,
+        fault: BackendFault,
+    ) {
         if fault == BackendFault::Connect && slot.failures_logged == 0 {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
