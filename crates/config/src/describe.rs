@@ -11,6 +11,7 @@ use keyway_base::Limits;
 use keyway_topology::{Ejection, HashTag, Password, Rejoin};
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// The configuration as TOML with every default filled in, headed by the
 /// memory it implies. Reading it gives the same configuration, except for
@@ -245,6 +246,13 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
     out.entry(table, "database", &pool.database.to_string());
     out.entry(table, "databases", &pool.databases_allowed.to_string());
+    out.entry(table, "allow_flush", &pool.allow_flush.to_string());
+    let slower_than = match pool.slower_than {
+        Duration::MAX => "off".to_owned(),
+        slower_than => format_duration(slower_than),
+    };
+    out.entry(table, "slowlog_log_slower_than", &string(&slower_than));
+    out.entry(table, "slowlog_max_len", &pool.slow_log_len_max.to_string());
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }

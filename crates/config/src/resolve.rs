@@ -11,6 +11,7 @@ use crate::reader::{NamedPool, Section, Value, check_password};
 use keyway_base::Limits;
 use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How a password file is read: its text, or why not.
 pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
@@ -60,7 +61,7 @@ fn server_defaults() -> ServerConfig {
         workers: Workers::Auto,
         admin: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
-        drain_timeout: std::time::Duration::ZERO,
+        drain_timeout: Duration::ZERO,
     }
 }
 
@@ -172,6 +173,9 @@ fn sharded(
         password,
         database: section.number_u32("database"),
         databases_allowed: section.number_u32("databases"),
+        allow_flush: section.bool("allow_flush"),
+        slower_than: section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX),
+        slow_log_len_max: section.number_u32("slowlog_max_len"),
         ejection,
         reconnect_min,
         reconnect_max,
@@ -214,10 +218,7 @@ fn ejection(section: &Section) -> Ejection {
     }
 }
 
-fn reconnect(
-    section: &Section,
-    report: &mut Report<'_>,
-) -> (std::time::Duration, std::time::Duration) {
+fn reconnect(section: &Section, report: &mut Report<'_>) -> (Duration, Duration) {
     let Some(reconnect) = section.section("reconnect") else { return Default::default() };
     let (Some(min), Some(max)) = (reconnect.duration("min"), reconnect.duration("max")) else {
         return Default::default();

@@ -488,6 +488,27 @@ pub(crate) static SHARDED: Table = Table {
             "Databases clients may SELECT, numbered from 0; database N is the servers' `database` + N.",
         ),
         key(
+            "allow_flush",
+            Bool,
+            Is("false"),
+            "Let clients empty every server in use with FLUSHDB and FLUSHALL. Otherwise both are refused. With `databases = 1`, FLUSHALL empties the pool's one database and leaves the servers' others alone.",
+        ),
+        key(
+            "slowlog_log_slower_than",
+            Kind::Duration { min: ms(0), max: hours(1) },
+            Is("\"10ms\""),
+            "A request that its server takes this long for, or longer, is kept for SLOWLOG. The time is from when the server had nothing else to do for that connection to the first bytes of its reply, so those who waited behind a slow one are not slow.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),
+        key(
+            "slowlog_max_len",
+            Count { min: 0, max: 10_000 },
+            Is("128"),
+            "Slow requests kept: the latest.",
+        )
+        .known_elsewhere_as(&["slowlog-max-len"]),
+        key(
             "ejection",
             Kind::Table(&EJECTION),
             Unset("off: a failing server keeps its keys, and requests for them fail"),

@@ -14,6 +14,7 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
+use keyway_proxy::SlowLog;
 use keyway_proxy::local::{Facts, REDIS_VERSION};
 use keyway_store::StoreStats;
 use keyway_worker::{PoolKind, PoolPlan};
@@ -60,6 +61,8 @@ struct PoolFacts {
     request_len_max: u32,
     listening: Listening,
     rates: Rates,
+    /// Absent where there are no servers.
+    slow_log: Option<Arc<SlowLog>>,
 }
 
 /// The process, as INFO and CONFIG GET tell of it.
@@ -99,6 +102,10 @@ impl ProcessFacts {
             request_len_max: config.limits.request_len_max,
             listening: listening(config, listeners, index),
             rates: Rates::default(),
+            slow_log: match &pool.kind {
+                PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
+                PoolKind::Store(_) => None,
+            },
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -195,6 +202,10 @@ impl Facts for ProcessFacts {
                 report.write(section, &mut Fields(out));
             }
         }
+    }
+
+    fn slow_log(&self, pool: u16) -> Option<&SlowLog> {
+        self.pools.get(usize::from(pool))?.slow_log.as_deref()
     }
 
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)> {

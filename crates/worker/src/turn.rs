@@ -142,6 +142,9 @@ impl<I: Io> Worker<I> {
             self.core.record_served(now);
         }
         self.handle_timeouts();
+        if self.core.has_errands_due() {
+            self.core.continue_errands();
+        }
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();

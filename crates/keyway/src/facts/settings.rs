@@ -4,6 +4,7 @@
 
 use super::PoolFacts;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The pool's settings by Redis's names, in the order of the alphabet.
 pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
@@ -14,6 +15,7 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     let sockets = join(listening.unix.iter().map(|path| path.display().to_string()).collect());
     let keepalive = listening.keepalive.map_or(0, |silence| silence.as_secs());
     let memory_max = pool.store.as_ref().map_or(0, |store| (store.read)().memory_max);
+    let slow_log_len_max = pool.slow_log.as_ref().map_or(0, |log| log.len_max());
     let text = |text: &str| text.to_owned();
     vec![
         ("appendonly", text("no")),
@@ -29,13 +31,22 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
         ("port", listening.port().to_string()),
         ("proto-max-bulk-len", pool.bulk_len_max.to_string()),
         ("save", String::new()),
-        ("slowlog-log-slower-than", text("-1")),
-        ("slowlog-max-len", text("0")),
+        ("slowlog-log-slower-than", slower_than(pool)),
+        ("slowlog-max-len", slow_log_len_max.to_string()),
         ("tcp-backlog", listening.backlog.to_string()),
         ("tcp-keepalive", keepalive.to_string()),
         ("timeout", text("0")),
         ("unixsocket", sockets),
     ]
+}
+
+/// In microseconds, as Redis tells it; -1 when no request is slow.
+fn slower_than(pool: &PoolFacts) -> String {
+    let slower_than = pool.slow_log.as_ref().map_or(Duration::MAX, |log| log.slower_than());
+    match slower_than {
+        Duration::MAX => "-1".to_owned(),
+        slower_than => slower_than.as_micros().to_string(),
+    }
 }
 
 /// What gives way when memory is full; nothing does where there is no store.

@@ -24,6 +24,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
             keepalive: Some(Duration::from_secs(300)),
         },
         rates: Rates::default(),
+        slow_log: None,
     }
 }
 

@@ -36,6 +36,7 @@ impl Link {
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         let deadline = now + options.connect_timeout;
         let greeting = Greeting { auth: auth(options), selects: selects(options) };
+        self.trace.slower_than = options.slower_than;
         self.progress = now;
         self.answered = false;
         self.translates = self.protocol == Protocol::Resp3;

@@ -65,6 +65,7 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
         Handling::Forward
         | Handling::Split(_)
         | Handling::Everywhere(_)
+        | Handling::Across(_)
         | Handling::Block
         | Handling::Transaction => {
             let name = request.command.name.replace('|', " ");

@@ -103,6 +103,9 @@ impl Plane {
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
+                    Route::Across(across) => {
+                        self.across(links, key, session, busy, &request, across)
+                    }
                     Route::Block(server) => self.block(
                         links,
                         &mut Asked { key, session, busy, request: &request },

@@ -117,6 +117,7 @@ impl Core {
         let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
+        slot.scripts.clear();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
@@ -162,7 +163,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select) => return,
+                    Owner::Internal(Internal::Select | Internal::Load) => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }

@@ -7,12 +7,14 @@
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
 //! | `private` | the links these have for themselves |
+//! | `across` | a request concerns all servers, or one after the other |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
 //! | `pools` | which backend a key lives on, given who is usable |
 
+mod across;
 mod ahead;
 mod dispatch;
 mod figures;
@@ -22,6 +24,7 @@ mod links;
 mod pools;
 mod private;
 mod reply;
+mod slow;
 mod split;
 mod stateful;
 
@@ -34,9 +37,10 @@ use keyway_command::Class;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
+use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -74,6 +78,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
+    /// Scripts that were loaded through this connection.
+    scripts: BTreeSet<Digest>,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
     /// One session's alone, see [`private`].
@@ -141,6 +147,7 @@ pub(crate) struct Plane {
     keys: Vec<u32>,
     scratch: Vec<u8>,
     split: split::Scratch,
+    across: across::State,
     random: u64,
 }
 
@@ -183,6 +190,7 @@ impl Core {
             keys: Vec::new(),
             scratch: Vec::new(),
             split: split::Scratch::default(),
+            across: across::State::default(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };

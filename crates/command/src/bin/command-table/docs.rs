@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{COMMANDS, Command, Condition, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Condition, Handling, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -76,6 +76,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Forward => "forwarded".to_owned(),
         Handling::Split(_) => "split".to_owned(),
         Handling::Everywhere(_) => "every server, joined".to_owned(),
+        Handling::Across(across) => in_words(across).to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
         Handling::Local => "local".to_owned(),
@@ -87,6 +88,18 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         }
         Some(_) => format!("{handling}, on a connection of its own where it blocks"),
         None => handling,
+    }
+}
+
+fn in_words(across: Across) -> &'static str {
+    match across {
+        Across::Scan => "one server after the other",
+        Across::RandomKey => "a random server",
+        Across::Flush => "every server, with `allow_flush`",
+        Across::Load(_) => "every server, remembered",
+        Across::ScriptExists | Across::Unload(_) => "every server, joined",
+        Across::Run => "forwarded; without keys to the first server",
+        Across::First => "the first server",
     }
 }
 
