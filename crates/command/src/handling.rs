@@ -14,6 +14,9 @@ pub enum Handling {
     Split(Split),
     /// Goes whole to every shard in use, and the replies are joined.
     Everywhere(Join),
+    /// Publishes, subscribes, or tells of subscriptions: goes to the servers
+    /// that the channels live on, or is answered by Keyway itself.
+    PubSub,
     /// Is answered by Keyway itself.
     Local,
     /// Is answered with an error that ends in this reason: a text for a user,
@@ -41,6 +44,13 @@ pub enum Join {
     Sum,
     /// OK when every fragment said OK.
     AllOk,
+    /// The largest of the integers.
+    Max,
+    /// One array of the elements of all arrays, each element once.
+    Union,
+    /// An array of names, each followed by the sum of the integers that follow
+    /// it in the arrays, which have the same names.
+    Counts,
 }
 
 /// What must hold of a command's arguments for its [`Handling`] to apply;
@@ -61,8 +71,6 @@ pub enum Condition {
 const TRANSACTION: &str = "transactions are not supported by a sharded pool; use EVAL with all keys under one hash tag, or connect to the server that holds the keys";
 const BLOCKING: &str = "blocking commands are not supported by a sharded pool; poll with the form that does not block, or connect to the server that holds the keys";
 const BLOCK_OPTION: &str = "the BLOCK option is not supported by a sharded pool; poll without it, or connect to the server that holds the keys";
-const PUBSUB: &str =
-    "publish and subscribe are not supported by a sharded pool; connect to one of its servers";
 const ALL_KEYS: &str =
     "a sharded pool has no one server with all keys; run it on each server of the pool";
 const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
@@ -151,8 +159,9 @@ impl Handling {
             }
             Multi | Exec | Discard | Watch | Unwatch => Refused(TRANSACTION),
             Publish | Subscribe | Psubscribe | Unsubscribe | Punsubscribe | Spublish
-            | Ssubscribe | Sunsubscribe | Pubsub | PubsubChannels | PubsubHelp | PubsubNumpat
-            | PubsubNumsub | PubsubShardchannels | PubsubShardnumsub => Refused(PUBSUB),
+            | Ssubscribe | Sunsubscribe | PubsubChannels | PubsubNumpat | PubsubNumsub
+            | PubsubShardchannels | PubsubShardnumsub => Handling::PubSub,
+            Pubsub | PubsubHelp => Local,
 
             Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => Forward,
             Script | ScriptDebug | ScriptExists | ScriptFlush | ScriptHelp | ScriptKill

@@ -15,6 +15,7 @@ mod link;
 pub mod local;
 mod order;
 mod output;
+pub mod pubsub;
 mod session;
 
 pub use fault_reply::{write_crossslot, write_fault};

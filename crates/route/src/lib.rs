@@ -16,6 +16,8 @@ pub enum Route {
     Split(Split),
     /// Send it whole to every server in use, and join the replies.
     Everywhere(Join),
+    /// It is about channels, which live where a key of their name would.
+    PubSub,
     /// Answer it here.
     Local,
     /// Answer with an error that ends in this reason.
@@ -51,6 +53,7 @@ pub fn route(
         Handling::Forward => route_keys(request, pool, ring, random, keys),
         Handling::Split(split) => Route::Split(split),
         Handling::Everywhere(join) => Route::Everywhere(join),
+        Handling::PubSub => Route::PubSub,
         Handling::Local => Route::Local,
         Handling::Refused(reason) => Route::Refused(reason),
     }

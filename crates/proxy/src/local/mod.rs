@@ -123,6 +123,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::LatencyHelp
         | Verb::MemoryHelp
         | Verb::ObjectHelp
+        | Verb::PubsubHelp
         | Verb::SlowlogHelp
         | Verb::XgroupHelp
         | Verb::XinfoHelp => misc::help(request, out),

@@ -15,6 +15,7 @@ pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
 pub use reply_size::ReplySize;
 
+use crate::pubsub::Subscriptions;
 use keyway_base::{Limits, Time};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub struct Session {
     pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
+    /// What it has subscribed to; none for nearly all.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// Who the client is, and what it has set on its connection.
     pub identity: Identity,
 }
@@ -80,6 +83,7 @@ impl Session {
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
+            subscriptions: None,
             identity,
         }
     }
