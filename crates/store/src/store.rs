@@ -6,7 +6,7 @@ use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
-use keyway_base::Clock;
+use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::reply;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
@@ -53,6 +53,8 @@ pub struct StoreConfig {
     /// Secret that decides which keys share a table bucket: random in
     /// production, fixed in a test.
     pub seed: u64,
+    /// Which changes of keys [`Store::take_events`] tells of.
+    pub notify: KeyspaceEvents,
 }
 
 impl Default for StoreConfig {
@@ -63,6 +65,7 @@ impl Default for StoreConfig {
             databases: 16,
             shards: None,
             seed: 0,
+            notify: KeyspaceEvents::NONE,
         }
     }
 }

@@ -29,6 +29,8 @@ pub enum Mail {
         /// To whom.
         to: Mailer<Mail>,
     },
+    /// Messages wait for this worker's subscribers.
+    Published,
     /// Close these clients, if they are here.
     Kill(Vec<u64>),
 }

@@ -62,10 +62,7 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
             reply::error(out, &format!("ERR '{name}' is refused: {reason}"));
         }
         Handling::Local => Refusal::Arity(request.command).write_error(request.args, out),
-        Handling::Forward
-        | Handling::Split(_)
-        | Handling::Everywhere(_)
-        | Handling::PubSub => {
+        Handling::Forward | Handling::Split(_) | Handling::Everywhere(_) | Handling::PubSub => {
             let name = request.command.name.replace('|', " ");
             reply::error(out, &format!("ERR '{name}' needs a server or the embedded store"));
         }

@@ -423,7 +423,8 @@ impl SubscriberLink {
     /// stays silent.
     pub fn handle_timeout(&mut self, now: Time) -> Result<(), BackendFault> {
         match self.state {
-            SubscriberState::Connecting { deadline } | SubscriberState::Handshaking { deadline }
+            SubscriberState::Connecting { deadline }
+            | SubscriberState::Handshaking { deadline }
                 if now >= deadline =>
             {
                 Err(BackendFault::Connect)

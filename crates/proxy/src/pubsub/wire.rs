@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_no_push_is_not_taken_for_one() {
-        for frame in ["*0\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*2\r\n$4\r\nnone\r\n$1\r\na\r\n"] {
+        for frame in ["*0\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*2\r\n$4\r\nnone\r\n$1\r\na\r\n"]
+        {
             assert_eq!(read_push(frame.as_bytes()), None, "{}", frame.escape_debug());
         }
         let null_name = b"*3\r\n$7\r\nmessage\r\n$-1\r\n$1\r\na\r\n";

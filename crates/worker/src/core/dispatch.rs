@@ -42,6 +42,11 @@ impl Plane {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Step::Started;
         }
+        if session.subscriptions.is_some()
+            && let Some(step) = self.check_subscriber(key, session, busy, &request)
+        {
+            return step;
+        }
         self.batch += 1;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
@@ -62,6 +67,9 @@ impl Plane {
                     self.note_store_error(session.pool, request.command.class as u8, is_full);
                 }
                 Step::Started
+            }
+            PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
+                self.pubsub(links, key, session, busy, &request)
             }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);
@@ -86,6 +94,7 @@ impl Plane {
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
+                    Route::PubSub => self.pubsub(links, key, session, busy, &request),
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -361,7 +370,7 @@ impl Plane {
     /// Notes that a request was answered without asking a server; its latency
     /// is recorded with those of its turn.
     #[inline]
-    fn note_served(&mut self, pool: u16, class: u8) {
+    pub(super) fn note_served(&mut self, pool: u16, class: u8) {
         self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
         self.has_served = true;
     }

@@ -7,6 +7,9 @@ use keyway_resp::{ParseLimits, Parsed, parse_request};
 pub(super) enum Step {
     /// It is on its way or answered.
     Started,
+    /// It waits for those before it to be answered: it stays unparsed until
+    /// then.
+    Behind,
     /// A link it needs is full: it stays unparsed until there is room.
     Full(super::LinkIndex),
 }
@@ -159,6 +162,10 @@ impl Plane {
             };
             match self.dispatch(links, key, session, busy, frame, &args) {
                 Step::Started => pos += consumed,
+                Step::Behind => {
+                    session.paused = true;
+                    break;
+                }
                 Step::Full(link) => {
                     session.paused = true;
                     if !session.waits_for_link {

@@ -9,6 +9,7 @@
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
+//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod ahead;
@@ -18,6 +19,7 @@ mod health_log;
 mod input;
 mod links;
 mod pools;
+mod pubsub;
 mod reply;
 mod split;
 
@@ -32,6 +34,8 @@ use keyway_net::Socket;
 use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
+use pubsub::PubSub;
+pub(crate) use pubsub::SubscriberIndex;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -87,6 +91,7 @@ pub(crate) struct Plane {
     pub(crate) clock: Clock,
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
+    pub(crate) pubsub: PubSub,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -131,7 +136,9 @@ impl Core {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
         let served = vec![0; plan.pools.len() * Class::ALL.len()];
+        let pubsub = PubSub::new(&plan);
         let plane = Plane {
+            pubsub,
             plan,
             cells,
             clock: Clock::default(),
@@ -182,7 +189,10 @@ impl Core {
 
     /// Forgets a client; replies still on their way to it are dropped.
     pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(mut session) = self.sessions.remove(key) else { return };
+        if session.subscriptions.is_some() {
+            self.plane.forget_subscriber(key, &mut session);
+        }
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {

@@ -131,7 +131,7 @@ impl Plane {
 
     /// Puts a reply into its place in a session.
     #[inline]
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         key: Key<Session>,
         session: &mut Session,

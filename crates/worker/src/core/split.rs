@@ -278,7 +278,12 @@ impl Plane {
         }
     }
 
-    fn link_of(&self, pool: u16, server: u16, session: Key<Session>) -> super::LinkIndex {
+    pub(super) fn link_of(
+        &self,
+        pool: u16,
+        server: u16,
+        session: Key<Session>,
+    ) -> super::LinkIndex {
         match &self.pools[pool as usize] {
             PoolState::Sharded(state) => state.link(server, session),
             PoolState::Store => unreachable!("the store has no links"),

@@ -1,0 +1,241 @@
+//! Publish and subscribe: words, deliveries, counts, and what happens when
+//! somebody leaves.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Shared, Value, encode_words, wait_until,
+    watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const STORE: usize = 0;
+const POOL: usize = 1;
+
+struct Setup {
+    keyway: Keyway,
+    servers: Vec<RedisServer>,
+    oracle: RedisServer,
+}
+
+static SETUP: Shared<Setup> = Shared::new();
+
+/// A store and a pool of four servers, two workers; and a bare server.
+fn setup() -> std::sync::Arc<Setup> {
+    SETUP.get(|| {
+        let servers = RedisServer::start_many(4);
+        let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+        let config = KeywayConfig::new(pools).with_server("workers", "2");
+        Setup { keyway: Keyway::start(KEYWAY, config), servers, oracle: RedisServer::start() }
+    })
+}
+
+/// Everything that is answered to lines with `;` between: whatever comes until a PING behind
+/// it is answered.
+fn answers(client: &mut Client, line: &str) -> Vec<String> {
+    line.split(';').for_each(|line| client.send(&encode_words(line)));
+    client.send(&encode_words("PING end"));
+    let mut answers = Vec::new();
+    loop {
+        let reply = client.raw_reply().escape_ascii().to_string();
+        if reply == r"$3\r\nend\r\n" || reply == r"*2\r\n$4\r\npong\r\n$3\r\nend\r\n" {
+            return answers;
+        }
+        answers.push(reply);
+    }
+}
+
+fn message(kind: &str, parts: &[&str]) -> Value {
+    Value::Array([kind].iter().chain(parts).map(|part| Value::bulk(part)).collect())
+}
+
+fn change(word: &str, name: &str, count: i64) -> Value {
+    Value::Array(vec![Value::bulk(word), Value::bulk(name), Value::Integer(count)])
+}
+
+/// Clients of one pool until both workers have some: several, as the kernel
+/// spreads them.
+fn clients(keyway: &Keyway, pool: usize, count: usize) -> Vec<Client> {
+    (0..count).map(|_| keyway.client(pool)).collect()
+}
+
+#[test]
+fn a_subscriber_is_answered_as_redis_answers() {
+    let _watch = watchdog(Duration::from_secs(60), "words");
+    let setup = setup();
+    let lines = [
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE w:x",
+        "SUNSUBSCRIBE",
+        "SUBSCRIBE",
+        "SUBSCRIBE w:a w:b w:a",
+        "GET w:x",
+        "CONFIG GET save",
+        "MULTI",
+        "PING",
+        "PING w:hi",
+        "PING a b",
+        "NOSUCH x",
+        "GET",
+        "PSUBSCRIBE w:p*",
+        "SSUBSCRIBE w:s",
+        "SUBSCRIBE w:a",
+        "UNSUBSCRIBE w:none",
+        "UNSUBSCRIBE w:a w:a",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUBLISH w:a x",
+        "PUNSUBSCRIBE",
+        "HELLO 2",
+        "SUNSUBSCRIBE",
+        "SUNSUBSCRIBE",
+        "GET w:x",
+        "SUBSCRIBE w:a w:b",
+        "RESET",
+        "GET w:x",
+        "UNSUBSCRIBE",
+        "CLIENT REPLY OFF;SUBSCRIBE w:c;PING;UNSUBSCRIBE w:c;CLIENT REPLY ON",
+        "CLIENT REPLY SKIP;SUBSCRIBE w:c",
+        "RESET",
+        "PUBLISH a",
+        "PUBSUB",
+        "PUBSUB NOSUCH",
+        "PUBSUB CHANNELS w:* x",
+        "PUBSUB NUMPAT x",
+        "PUBSUB NUMSUB",
+        "PUBSUB SHARDNUMSUB",
+        "PUBSUB NUMSUB w:none w:none2",
+        "PUBSUB HELP",
+    ];
+    let mut bare = setup.oracle.client();
+    let mut all = [setup.keyway.client(STORE), setup.keyway.client(POOL)];
+    for line in lines {
+        let expected = answers(&mut bare, line);
+        for (pool, client) in all.iter_mut().enumerate() {
+            assert_eq!(answers(client, line), expected, "{line} of pool {pool}");
+        }
+    }
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        assert_eq!(client.words("SUBSCRIBE w:z"), change("subscribe", "w:z", 1));
+        assert_eq!(client.words("QUIT"), Value::simple("OK"));
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn every_message_reaches_every_subscriber_in_order() {
+    let _watch = watchdog(Duration::from_secs(60), "messages");
+    let setup = setup();
+    for pool in [STORE, POOL] {
+        let mut subscribers = clients(&setup.keyway, pool, 12);
+        for client in &mut subscribers {
+            assert_eq!(client.words("SUBSCRIBE d:a"), change("subscribe", "d:a", 1));
+            assert_eq!(client.words("PSUBSCRIBE d:?"), change("psubscribe", "d:?", 2));
+            assert_eq!(client.words("SSUBSCRIBE d:a"), change("ssubscribe", "d:a", 1));
+        }
+        let mut publishers = clients(&setup.keyway, pool, 3);
+        for (nth, publisher) in publishers.iter_mut().enumerate() {
+            for count in 0..50 {
+                let text = format!("{nth}:{count}");
+                let receivers = publisher.command(&["PUBLISH", "d:a", &text]).integer();
+                if pool == STORE {
+                    assert_eq!(receivers, 24);
+                } else {
+                    // A worker's subscription, and its pattern.
+                    assert!((2..=4).contains(&receivers), "{receivers}");
+                }
+                assert!(publisher.command(&["SPUBLISH", "d:a", "s"]).integer() > 0);
+            }
+        }
+        for client in &mut subscribers {
+            for nth in 0..3 {
+                for count in 0..50 {
+                    let text = format!("{nth}:{count}");
+                    assert_eq!(client.reply(), message("message", &["d:a", &text]));
+                    assert_eq!(client.reply(), message("pmessage", &["d:?", "d:a", &text]));
+                    assert_eq!(client.reply(), message("smessage", &["d:a", "s"]));
+                }
+            }
+            assert_eq!(client.words("PING"), message("pong", &[""]), "nothing else came");
+        }
+    }
+}
+
+#[test]
+fn the_store_counts_every_receiver_wherever_it_is() {
+    let _watch = watchdog(Duration::from_secs(60), "counts");
+    let setup = setup();
+    let mut subscribers = clients(&setup.keyway, STORE, 10);
+    let mut operator = setup.keyway.client(STORE);
+    for (nth, client) in subscribers.iter_mut().enumerate() {
+        client.words("SUBSCRIBE c:a");
+        client.words("SUBSCRIBE c:a c:b");
+        client.reply();
+        let count = nth as i64 + 1;
+        assert_eq!(operator.words("PUBLISH c:a x"), Value::Integer(count));
+        assert_eq!(
+            operator.words("PUBSUB NUMSUB c:a c:none").array(),
+            [Value::bulk("c:a"), Value::Integer(count), Value::bulk("c:none"), Value::Integer(0)]
+        );
+    }
+    let mut channels = operator.words("PUBSUB CHANNELS c:*").array().to_vec();
+    channels.sort_by_key(|channel| channel.text());
+    assert_eq!(channels, [Value::bulk("c:a"), Value::bulk("c:b")]);
+    drop(subscribers.split_off(4));
+    wait_until("those who left are not counted", Duration::from_secs(10), || {
+        operator.words("PUBLISH c:b x") == Value::Integer(4)
+    });
+    for client in &mut subscribers {
+        client.send(&encode_words("UNSUBSCRIBE c:a"));
+    }
+    wait_until("nor those who unsubscribed", Duration::from_secs(10), || {
+        operator.words("PUBLISH c:a x") == Value::Integer(0)
+    });
+}
+
+/// However many clients subscribe, a server has one subscription per worker,
+/// and none once the last has left, in whatever way.
+#[test]
+fn a_server_is_subscribed_once_for_each_worker_and_not_after_the_last() {
+    let _watch = watchdog(Duration::from_secs(60), "upstream");
+    let setup = setup();
+    let on_servers = |what: &str| -> i64 {
+        let of = |server: &RedisServer| {
+            let reply = server.client().words(what);
+            match reply {
+                Value::Integer(count) => count,
+                other => other.array()[1].integer(),
+            }
+        };
+        setup.servers.iter().map(of).sum()
+    };
+    let mut subscribers = clients(&setup.keyway, POOL, 20);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE u:a"), change("subscribe", "u:a", 1));
+        assert_eq!(client.words("PSUBSCRIBE u:p*"), change("psubscribe", "u:p*", 2));
+    }
+    assert!((1..=2).contains(&on_servers("PUBSUB NUMSUB u:a")));
+    let mut operator = setup.keyway.client(POOL);
+    let told = operator.words("PUBSUB NUMSUB u:a").array().to_vec();
+    assert_eq!(told[1].integer(), on_servers("PUBSUB NUMSUB u:a"));
+    assert_eq!(operator.words("PUBSUB CHANNELS u:*"), Value::Array(vec![Value::bulk("u:a")]));
+    assert!(operator.words("PUBSUB NUMPAT").integer() >= 1);
+    // By leaving, by a reset connection, by RESET, by name.
+    for (nth, mut client) in subscribers.into_iter().enumerate() {
+        match nth % 4 {
+            0 => drop(client),
+            1 => client.reset(),
+            2 => assert_eq!(client.words("RESET"), Value::simple("RESET")),
+            _ => {
+                assert_eq!(client.words("UNSUBSCRIBE"), change("unsubscribe", "u:a", 1));
+                assert_eq!(client.words("PUNSUBSCRIBE"), change("punsubscribe", "u:p*", 0));
+                assert_eq!(client.words("GET u:x"), Value::Nil);
+            }
+        }
+    }
+    wait_until("nothing is left on the servers", Duration::from_secs(10), || {
+        on_servers("PUBSUB NUMSUB u:a") == 0
+            && operator.words("PUBSUB CHANNELS u:*") == Value::Array(Vec::new())
+    });
+}
