@@ -1,6 +1,7 @@
 use crate::arena::Heap;
 use crate::commands;
 use crate::entry::{Entry, Turn};
+use crate::events::KeyEvent;
 use crate::evict::EvictionPolicy;
 use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
@@ -138,6 +139,10 @@ pub struct Store {
     tick_turn: AtomicUsize,
     /// The shard whose turn it is to evict.
     evict_turn: AtomicUsize,
+    /// Classes of events that are told of; none when nothing is published.
+    pub(crate) notify: KeyspaceEvents,
+    /// Events nobody took yet.
+    pub(crate) events: Lock<Vec<KeyEvent>>,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -172,6 +177,8 @@ impl Store {
             unreported_max: unreported_max.min(UNREPORTED_MAX),
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
+            notify: if config.notify.is_off() { KeyspaceEvents::NONE } else { config.notify },
+            events: Lock::new(Vec::new()),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
         store.used.store(store.own_bytes(), Ordering::Relaxed);
@@ -403,7 +410,11 @@ impl Store {
 
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
-        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, &self.due[shard_index]);
+        let gone = |place: usize, key: &[u8]| {
+            self.note_event_at(place, KeyspaceEvents::EXPIRED, "expired", key);
+        };
+        let due = &self.due[shard_index];
+        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
         self.charge(shard, -freed);
     }
 
@@ -451,7 +462,10 @@ impl Store {
                 continue;
             }
             let mut shard = self.shard(index);
-            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted);
+            let gone = |place: usize, key: &[u8]| {
+                self.note_event_at(place, KeyspaceEvents::EVICTED, "evicted", key);
+            };
+            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);
             fruitless = if freed > 0 { 0 } else { fruitless + 1 };
         }

@@ -63,6 +63,9 @@ impl Plane {
                         error = Some(out[start..].starts_with(b"-OOM "));
                     }
                 });
+                if store.notifies() {
+                    self.publish_events(session.pool, store);
+                }
                 if let Some(is_full) = error {
                     self.note_store_error(session.pool, request.command.class as u8, is_full);
                 }

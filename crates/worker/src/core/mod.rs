@@ -325,9 +325,13 @@ impl Core {
     #[must_use = "there may be more to do at once"]
     pub fn tick(&mut self) -> bool {
         let mut more = false;
-        for pool in &self.plane.plan.pools {
+        let plan = Arc::clone(&self.plane.plan);
+        for (index, pool) in plan.pools.iter().enumerate() {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
+                if store.notifies() {
+                    self.plane.publish_events(index as u16, store);
+                }
             }
         }
         more

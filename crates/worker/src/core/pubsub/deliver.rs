@@ -1,9 +1,10 @@
 use super::super::{Core, Plane};
 use super::shape_of;
 use crate::channels::Published;
-use keyway_base::{Key, Limits, Slab, Time};
+use keyway_base::{Key, KeyspaceEvents, Limits, Slab, Time};
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{SubscriptionKind, append_frame, write_message};
+use keyway_store::{KeyEvent, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,24 @@ impl Plane {
         receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
         self.pubsub.published.extend(receivers.own);
         receivers.count
+    }
+
+    /// Publishes what became of keys.
+    #[cold]
+    pub(in super::super) fn publish_events(&mut self, pool: u16, store: &Store) {
+        let notify = store.config().notify;
+        for event in store.take_events() {
+            let KeyEvent { database, name, key } = event;
+            if notify.contains(KeyspaceEvents::KEYSPACE) {
+                let mut channel = format!("__keyspace@{database}__:").into_bytes();
+                channel.extend_from_slice(&key);
+                self.publish(pool, SubscriptionKind::Channel, &channel, name.as_bytes());
+            }
+            if notify.contains(KeyspaceEvents::KEYEVENT) {
+                let channel = format!("__keyevent@{database}__:{name}");
+                self.publish(pool, SubscriptionKind::Channel, channel.as_bytes(), &key);
+            }
+        }
     }
 
     /// Delivers a message to this worker's subscribers of a store.
