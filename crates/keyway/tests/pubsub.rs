@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Shared, Value, encode_words, wait_until,
-    watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode_words,
+    run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -321,5 +321,138 @@ fn the_store_publishes_what_becomes_of_keys_as_redis_does() {
         let mut client = keyway.client(pool);
         let told = client.words("CONFIG GET notify-keyspace-events").array().to_vec();
         assert_eq!(told[1], Value::bulk(letters));
+    }
+}
+
+/// A subscriber that never reads is closed, told of in the log and counted;
+/// the others and the publisher notice nothing.
+#[test]
+fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
+    let _watch = watchdog(Duration::from_secs(90), "slow subscriber");
+    let servers = RedisServer::start_many(1);
+    let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+    let config = KeywayConfig::new(pools)
+        .with_server("workers", "2")
+        .with_tables("[limits]\npubsub_output_len_hard = \"1MiB\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    for (pool, name) in [(STORE, "local"), (POOL, "main")] {
+        let mut slow = keyway.client(pool);
+        slow.shrink_receive_buffer(64 << 10);
+        let mut quick = keyway.client(pool);
+        for client in [&mut slow, &mut quick] {
+            assert_eq!(client.words("SUBSCRIBE s:a"), change("subscribe", "s:a", 1));
+        }
+        let mut publisher = keyway.client(pool);
+        let text = "x".repeat(100_000);
+        let dropped = || {
+            keyway
+                .metrics()
+                .sum("keyway_pubsub_dropped_clients_total", &[&format!("pool=\"{name}\"")])
+        };
+        let mut published = 0;
+        while dropped() == 0.0 {
+            publisher.command(&["PUBLISH", "s:a", &text]);
+            published += 1;
+            assert_eq!(quick.reply(), message("message", &["s:a", &text]));
+            assert!(published < 1000, "never dropped");
+        }
+        assert!(keyway.process().log().contains("subscriber disconnected"));
+        assert_eq!(quick.words("PING"), message("pong", &[""]));
+        // What was on its way may still be read, then the end.
+        while let Ok(reply) = slow.try_reply() {
+            assert_eq!(reply, message("message", &["s:a", &text]));
+        }
+        assert_eq!(slow.try_reply(), Err(ReplyFault::Closed));
+    }
+}
+
+/// A server is killed and started again: what is subscribed there is
+/// subscribed anew, and who asks meanwhile is told why not.
+#[test]
+fn subscriptions_come_back_with_their_server() {
+    let _watch = watchdog(Duration::from_secs(90), "restart");
+    let mut servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let names: Vec<String> = (0..8).map(|nth| format!("r:{nth}")).collect();
+    let mut subscribers: Vec<Client> = names
+        .iter()
+        .map(|name| {
+            let mut client = keyway.client(0);
+            assert_eq!(client.command(&["SUBSCRIBE", name]), change("subscribe", name, 1));
+            client
+        })
+        .collect();
+    let mut patterns = keyway.client(0);
+    assert_eq!(patterns.words("PSUBSCRIBE r:*"), change("psubscribe", "r:*", 1));
+    let mut publisher = keyway.client(0);
+    for round in ["before", "after"] {
+        for (name, client) in names.iter().zip(&mut subscribers) {
+            wait_until("a publisher is heard", Duration::from_secs(20), || {
+                let reply = publisher.command(&["PUBLISH", name, round]);
+                !reply.is_error() && reply.integer() == 2
+            });
+            assert_eq!(client.reply(), message("message", &[name, round]));
+            loop {
+                let reply = patterns.reply();
+                if reply == message("pmessage", &["r:*", name, round]) {
+                    break;
+                }
+            }
+        }
+        if round == "before" {
+            servers[0].kill();
+            let mut late = keyway.client(0);
+            wait_until("who asks is told", Duration::from_secs(20), || {
+                late.words("PSUBSCRIBE other*").is_error()
+            });
+            servers[0].restart();
+        }
+    }
+}
+
+/// A client that leaves while its subscription waits for a server that does
+/// not answer leaves nothing behind.
+#[test]
+fn who_leaves_while_a_subscription_is_pending_leaves_nothing_behind() {
+    let _watch = watchdog(Duration::from_secs(60), "pending");
+    let servers = RedisServer::start_many(1);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let upstream = || keyway.metrics().sum("keyway_pubsub_upstream_subscriptions", &[]);
+    let connected = || keyway.metrics().sum("keyway_client_connections", &[]);
+    servers[0].process().pause();
+    let mut told = keyway.client(0);
+    for nth in 0..4 {
+        let mut client = keyway.client(0);
+        client.send(&encode_words(&format!("SUBSCRIBE p:{nth}")));
+        wait_until("it is wanted", Duration::from_secs(10), || upstream() >= 1.0);
+        if nth % 2 == 0 { drop(client) } else { client.reset() }
+    }
+    told.send(&encode_words("SUBSCRIBE p:x"));
+    let text = told.reply().error_text();
+    assert!(text.contains("did not answer in time"), "{text}");
+    assert_eq!(told.words("PING"), Value::simple("PONG"), "it is no subscriber");
+    servers[0].process().resume();
+    wait_until("all is gone", Duration::from_secs(20), || upstream() == 0.0 && connected() <= 1.0);
+    assert_eq!(told.words("SUBSCRIBE p:x"), change("subscribe", "p:x", 1));
+}
+
+/// redis-py, as people use it: `get_message`, handlers in a thread, patterns.
+#[test]
+fn redis_py_subscribes_and_is_told() {
+    let _watch = watchdog(Duration::from_secs(300), "redis-py");
+    let setup = setup();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = std::process::Command::new(root.join("scripts/python_venv.sh"))
+        .output()
+        .expect("scripts/python_venv.sh can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let python = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let script = root.join("tests/python/pubsub_client.py").to_string_lossy().into_owned();
+    for (pool, kind) in [(STORE, "store"), (POOL, "sharded")] {
+        let port = setup.keyway.address(pool).port().to_string();
+        run_tool(&python, &[&script, &port, kind], b"", Duration::from_secs(60))
+            .expect_success(&format!("redis-py on the {kind}"));
     }
 }
