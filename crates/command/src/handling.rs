@@ -17,6 +17,11 @@ pub enum Handling {
     /// Publishes, subscribes, or tells of subscriptions: goes to the servers
     /// that the channels live on, or is answered by Keyway itself.
     PubSub,
+    /// Goes to the shard that holds all its keys, on a connection that the
+    /// client has for itself while it waits.
+    Block,
+    /// Begins, ends or guards a transaction.
+    Transaction,
     /// Is answered by Keyway itself.
     Local,
     /// Is answered with an error that ends in this reason: a text for a user,
@@ -54,12 +59,13 @@ pub enum Join {
 }
 
 /// What must hold of a command's arguments for its [`Handling`] to apply;
-/// otherwise it is refused.
+/// otherwise it is [`Condition::otherwise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The count of keys is not zero (EVAL and its kin).
     HasKeys,
-    /// No BLOCK option (XREAD, XREADGROUP).
+    /// No BLOCK option (XREAD, XREADGROUP). With it, the handling is
+    /// [`Handling::Block`].
     NotBlocking,
     /// No BY or GET pattern that reads keys the request does not name (SORT).
     NoPatterns,
@@ -68,9 +74,6 @@ pub enum Condition {
     NoDatabase,
 }
 
-const TRANSACTION: &str = "transactions are not supported by a sharded pool; use EVAL with all keys under one hash tag, or connect to the server that holds the keys";
-const BLOCKING: &str = "blocking commands are not supported by a sharded pool; poll with the form that does not block, or connect to the server that holds the keys";
-const BLOCK_OPTION: &str = "the BLOCK option is not supported by a sharded pool; poll without it, or connect to the server that holds the keys";
 const ALL_KEYS: &str =
     "a sharded pool has no one server with all keys; run it on each server of the pool";
 const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
@@ -89,7 +92,6 @@ const SETTINGS: &str = "Keyway takes its settings from its configuration file on
 const USERS: &str = "users are managed on the servers of a pool, not through it";
 const TRACKING: &str =
     "client-side caching is not supported by a sharded pool; turn it off in the client";
-const CLIENTS: &str = "this cannot be done to clients of a sharded pool; run it on each server";
 const INTERNAL: &str =
     "a command between servers or for their tests is not forwarded; run it on a server";
 
@@ -110,7 +112,7 @@ impl Handling {
 
     /// What a sharded pool does with `verb`.
     pub(crate) const fn of(verb: Verb) -> Handling {
-        use Handling::{Everywhere, Forward, Local, Refused};
+        use Handling::{Block, Everywhere, Forward, Local, Refused};
         use Verb::*;
         match verb {
             Append | Decr | Decrby | Get | Getdel | Getex | Getrange | Getset | Incr | Incrby
@@ -154,10 +156,8 @@ impl Handling {
             | XgroupSetid | XinfoConsumers | XinfoGroups | XinfoStream => Forward,
             Xgroup | XgroupHelp | Xinfo | XinfoHelp => Local,
 
-            Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin => {
-                Refused(BLOCKING)
-            }
-            Multi | Exec | Discard | Watch | Unwatch => Refused(TRANSACTION),
+            Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin => Block,
+            Multi | Exec | Discard | Watch | Unwatch => Handling::Transaction,
             Publish | Subscribe | Psubscribe | Unsubscribe | Punsubscribe | Spublish
             | Ssubscribe | Sunsubscribe | PubsubChannels | PubsubNumpat | PubsubNumsub
             | PubsubShardchannels | PubsubShardnumsub => Handling::PubSub,
@@ -178,7 +178,7 @@ impl Handling {
             ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo => {
                 Refused(TRACKING)
             }
-            ClientPause | ClientUnpause | ClientUnblock => Refused(CLIENTS),
+            ClientPause | ClientUnblock | ClientUnpause => Local,
 
             Command
             | CommandCount
@@ -256,14 +256,14 @@ impl Condition {
         }
     }
 
-    /// The reason given to a user when the condition does not hold.
-    pub const fn reason(self) -> &'static str {
-        match self {
+    /// What is done with a request for which the condition does not hold.
+    pub const fn otherwise(self) -> Handling {
+        Handling::Refused(match self {
+            Condition::NotBlocking => return Handling::Block,
             Condition::HasKeys => NO_KEYS,
-            Condition::NotBlocking => BLOCK_OPTION,
             Condition::NoPatterns => PATTERNS,
             Condition::NoDatabase => DB_OPTION,
-        }
+        })
     }
 }
 
@@ -344,7 +344,16 @@ mod tests {
     }
 
     fn goes_to_servers(command: &Command) -> bool {
-        matches!(command.handling, Handling::Forward | Handling::Split(_))
+        matches!(command.handling, Handling::Forward | Handling::Split(_) | Handling::Block)
+    }
+
+    #[test]
+    fn a_command_that_may_block_has_a_connection_for_it() {
+        for command in all().filter(|command| command.flags.contains(Flags::BLOCKING)) {
+            let blocks = command.handling == Handling::Block
+                || command.condition.map(Condition::otherwise) == Some(Handling::Block);
+            assert!(blocks || matches!(command.handling, Handling::Refused(_)), "{}", command.name);
+        }
     }
 
     #[test]
@@ -353,14 +362,6 @@ mod tests {
             let is_key = |spec: &crate::KeySpec| !spec.flags.contains(KeyFlags::NOT_KEY);
             assert!(command.key_specs.iter().any(is_key), "{}", command.name);
             assert!(!command.flags.contains(Flags::ADMIN), "{}", command.name);
-        }
-    }
-
-    #[test]
-    fn no_command_that_blocks_goes_to_servers_without_a_condition() {
-        for command in all().filter(|command| command.flags.contains(Flags::BLOCKING)) {
-            let checked = command.condition == Some(Condition::NotBlocking);
-            assert!(!goes_to_servers(command) || checked, "{}", command.name);
         }
     }
 

@@ -102,7 +102,7 @@ impl<'a> Request<'a> {
         match self.command.condition {
             None => self.command.handling,
             Some(condition) if self.holds(condition) => self.command.handling,
-            Some(condition) => Handling::Refused(condition.reason()),
+            Some(condition) => condition.otherwise(),
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_condition_on_the_arguments_decides_between_forward_and_refused() {
-        let refused = |condition: Condition| Handling::Refused(condition.reason());
+        let refused = Condition::otherwise;
         assert_eq!(handling_of("EVAL s 1 k"), Handling::Forward);
         assert_eq!(handling_of("EVAL s 0 k"), refused(Condition::HasKeys));
         assert_eq!(handling_of("XREAD COUNT 1 STREAMS block 0"), Handling::Forward);

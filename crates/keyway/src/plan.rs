@@ -10,7 +10,7 @@ use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
-use keyway_worker::{ListenerPlan, Plan, PoolKind, PoolPlan};
+use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan};
 use parking_lot::Mutex;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
             (databases, sharded.clients_max, PoolKind::sharded(sharded.pool.clone()))
         }
     };
-    PoolPlan { name: pool.name.clone(), databases, clients_max, kind }
+    PoolPlan { name: pool.name.clone(), databases, clients_max, pause: Pause::default(), kind }
 }
 
 fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {

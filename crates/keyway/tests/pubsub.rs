@@ -47,7 +47,7 @@ fn answers(client: &mut Client, line: &str) -> Vec<String> {
 }
 
 fn message(kind: &str, parts: &[&str]) -> Value {
-    Value::Array([kind].iter().chain(parts).map(|part| Value::bulk(part)).collect())
+    Value::Array([kind].iter().chain(parts).map(Value::bulk).collect())
 }
 
 fn change(word: &str, name: &str, count: i64) -> Value {
@@ -457,4 +457,23 @@ fn redis_py_subscribes_and_is_told() {
         let text = output.expect_success("the redis-py suite").text;
         assert!(text.contains("\nOK"), "{text}");
     }
+}
+
+/// A transaction may publish; it cannot subscribe.
+#[test]
+fn a_transaction_of_a_pool_may_publish() {
+    let _watch = watchdog(Duration::from_secs(30), "transaction");
+    let setup = setup();
+    let mut subscriber = setup.keyway.client(POOL);
+    assert_eq!(subscriber.words("SUBSCRIBE {t}:a"), change("subscribe", "{t}:a", 1));
+    let mut client = setup.keyway.client(POOL);
+    assert_eq!(client.words("MULTI"), Value::simple("OK"));
+    assert_eq!(client.words("SET {t}:k 1"), Value::simple("QUEUED"));
+    assert_eq!(client.words("PUBLISH {t}:a x"), Value::simple("QUEUED"));
+    assert_eq!(client.words("EXEC"), Value::Array(vec![Value::simple("OK"), Value::Integer(1)]));
+    assert_eq!(subscriber.reply(), message("message", &["{t}:a", "x"]));
+    assert_eq!(client.words("MULTI"), Value::simple("OK"));
+    assert!(client.words("SUBSCRIBE {t}:b").error_text().contains("inside MULTI"));
+    assert!(client.words("EXEC").error_text().starts_with("EXECABORT"));
+    assert_eq!(client.words("PING"), Value::simple("PONG"));
 }

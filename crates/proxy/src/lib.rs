@@ -24,3 +24,4 @@ pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
+pub use session::{PrivateLink, Stateful, Transaction, Watch};

@@ -18,6 +18,10 @@ pub enum Route {
     Everywhere(Join),
     /// It is about channels, which live where a key of their name would.
     PubSub,
+    /// Send it whole to the server at this position, where it may wait.
+    Block(u16),
+    /// It begins, ends or guards a transaction.
+    Transaction,
     /// Answer it here.
     Local,
     /// Answer with an error that ends in this reason.
@@ -32,6 +36,9 @@ pub enum Route {
     /// No server of the pool is in use.
     Unrouted,
 }
+
+/// Why a request without keys is refused by [`route_whole`].
+pub const NO_KEY: &str = "the request names no key, so it has no server in a sharded pool";
 
 /// The server of a key, or `None` when none is in use. `random` matters to
 /// pools that distribute by chance only.
@@ -50,17 +57,24 @@ pub fn route(
     keys: &mut Vec<u32>,
 ) -> Route {
     match request.handling() {
-        Handling::Forward => route_keys(request, pool, ring, random, keys),
+        Handling::Forward => route_whole(request, pool, ring, random, keys),
         Handling::Split(split) => Route::Split(split),
         Handling::Everywhere(join) => Route::Everywhere(join),
         Handling::PubSub => Route::PubSub,
+        Handling::Block => match route_whole(request, pool, ring, random, keys) {
+            Route::One(server) => Route::Block(server),
+            other => other,
+        },
+        Handling::Transaction => Route::Transaction,
         Handling::Local => Route::Local,
         Handling::Refused(reason) => Route::Refused(reason),
     }
 }
 
+/// Decides where a request goes that is not to be cut: the one server that
+/// holds all its keys, whatever its command's handling.
 #[inline]
-fn route_keys(
+pub fn route_whole(
     request: &Request,
     pool: &ShardedPool,
     ring: &Ring,
@@ -89,7 +103,7 @@ fn route_keys(
     }
     match first {
         Some(server) => Route::One(server),
-        None => Route::Refused("the request names no key, so it has no server in a sharded pool"),
+        None => Route::Refused(NO_KEY),
     }
 }
 
@@ -146,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn what_may_wait_goes_where_its_keys_are() {
+        let Route::One(server) = routed("get k", None, |_| true) else { panic!("one key") };
+        assert_eq!(routed("blpop k 0", None, |_| true), Route::Block(server));
+        assert_eq!(routed("xread block 0 streams k 0", None, |_| true), Route::Block(server));
+        assert_eq!(routed("xread streams k 0", None, |_| true), Route::One(server));
+        assert!(matches!(
+            routed("blpop k1 k2 k3 k4 k5 k6 k7 k8 k9 0", None, |_| true),
+            Route::CrossSlot { .. }
+        ));
+    }
+
+    #[test]
     fn servers_out_of_use_get_nothing() {
         assert_eq!(routed("get k", None, |index| index == 1), Route::One(1));
         assert_eq!(routed("get k", None, |_| false), Route::Unrouted);
@@ -157,7 +183,7 @@ mod tests {
         assert_eq!(routed("ping", None, |_| true), Route::Local);
         assert!(matches!(routed("mget a b", None, |_| true), Route::Split(_)));
         assert_eq!(routed("dbsize", None, |_| true), Route::Everywhere(Join::Sum));
-        assert!(matches!(routed("multi", None, |_| true), Route::Refused(_)));
+        assert_eq!(routed("multi", None, |_| true), Route::Transaction);
         assert!(matches!(routed("eval return1 0", None, |_| true), Route::Refused(_)));
     }
 }

@@ -15,7 +15,7 @@ use keyway_net::{Mailbox, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin};
-use keyway_worker::{ListenerPlan, Mail, Plan, PoolKind, PoolPlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -517,12 +517,19 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 ..StoreConfig::default()
             });
             let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
-            PoolPlan { name: pool.name.clone(), databases, clients_max: 0, kind }
+            PoolPlan {
+                name: pool.name.clone(),
+                databases,
+                clients_max: 0,
+                pause: Pause::default(),
+                kind,
+            }
         }
         TopologyKind::Sharded(sharded) => PoolPlan {
             name: pool.name.clone(),
             databases: sharded.databases_allowed,
             clients_max: 0,
+            pause: Pause::default(),
             kind: PoolKind::sharded(sharded.clone()),
         },
     });

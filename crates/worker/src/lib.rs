@@ -12,6 +12,7 @@ mod channels;
 mod core;
 mod mail;
 mod notices;
+mod pause;
 mod plan;
 mod turn;
 
@@ -19,5 +20,6 @@ pub use crate::core::{Core, Figures};
 pub use channels::Channels;
 pub use mail::{Adopted, Mail};
 pub use notices::{Notice, Notices};
+pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
 pub use turn::Worker;

@@ -1,5 +1,6 @@
 use keyway_net::{Mailer, Peer, Socket};
 use keyway_proxy::Identity;
+use keyway_proxy::local::Unblock;
 
 /// A client at rest on its way from one worker to another.
 #[derive(Debug)]
@@ -33,4 +34,6 @@ pub enum Mail {
     Published,
     /// Close these clients, if they are here.
     Kill(Vec<u64>),
+    /// End this client's blocking command, if the client is here.
+    Unblock(Unblock),
 }

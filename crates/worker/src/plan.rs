@@ -1,8 +1,8 @@
-use crate::{Channels, Mail, Notices};
+use crate::{Channels, Mail, Notices, Pause};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::LinkOptions;
-use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -57,6 +57,16 @@ impl Plan {
             }
         }
     }
+
+    /// Asks every worker but `from` to end a client's blocking command. A
+    /// mailbox that is full misses it.
+    pub(crate) fn post_unblock(&self, from: u16, unblock: Unblock) {
+        for (index, mailer) in self.mailers.lock().iter().enumerate() {
+            if index != usize::from(from) {
+                let _ = mailer.post(Mail::Unblock(unblock));
+            }
+        }
+    }
 }
 
 /// A listening socket.
@@ -77,6 +87,8 @@ pub struct PoolPlan {
     pub databases: u32,
     /// Clients at once, over all workers; 0 for no bound but [`Limits::clients_max`].
     pub clients_max: u32,
+    /// Set by `CLIENT PAUSE`.
+    pub pause: Pause,
     /// What serves it.
     pub kind: PoolKind,
 }

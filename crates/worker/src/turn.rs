@@ -15,7 +15,7 @@ use crate::{Adopted, Mail, Plan, PoolKind};
 use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::local::ClientEntry;
+use keyway_proxy::local::{ClientEntry, Unblock};
 use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -137,6 +137,7 @@ impl<I: Io> Worker<I> {
         }
         self.read_again();
         self.resume();
+        self.settle_private();
         if self.core.plane.has_served {
             // The one other look at the clock: with the turn's own, all of
             // them would have taken no time.
@@ -184,6 +185,7 @@ impl<I: Io> Worker<I> {
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
+            || !plane.discards.is_empty()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -205,7 +207,9 @@ impl<I: Io> Worker<I> {
                     if writable {
                         self.on_client_writable(key);
                     }
-                    if readable || hangup {
+                    if hangup && self.core.note_hangup(key) {
+                        self.close_client(key, CloseReason::Left);
+                    } else if readable || hangup {
                         self.read_client(key, hangup);
                     }
                 }
@@ -473,6 +477,25 @@ impl<I: Io> Worker<I> {
         }
     }
 
+    /// What the turn's requests and replies left to do about private links.
+    fn settle_private(&mut self) {
+        while let Some(unblock) = self.core.plane.unblocks.pop() {
+            if !self.core.unblock(unblock) {
+                self.plan.post_unblock(self.index, unblock);
+            }
+        }
+        while let Some(key) = self.core.plane.hangups.pop() {
+            if self.core.note_hangup(key) {
+                self.close_client(key, CloseReason::Left);
+            }
+        }
+        while let Some(index) = self.core.plane.discards.pop() {
+            if self.core.is_to_be_discarded(index) {
+                self.lose_link(index, BackendFault::Closed);
+            }
+        }
+    }
+
     fn handle_timeouts(&mut self) {
         let now = self.core.clock().now;
         if self.core.plane.next_deadline.is_some_and(|deadline| deadline <= now) {
@@ -482,6 +505,7 @@ impl<I: Io> Worker<I> {
                 self.lose_link(index, fault);
             }
             self.dead_links = dead;
+            self.core.end_pauses();
         }
         let is_due = now >= self.next_upkeep;
         if is_due || self.tick_again {
@@ -496,6 +520,7 @@ impl<I: Io> Worker<I> {
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
         self.tend_subscribers();
+        self.core.end_pauses();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
@@ -522,6 +547,10 @@ impl<I: Io> Worker<I> {
     fn start_connecting(&mut self) {
         let mut connects = std::mem::take(&mut self.core.plane.connects);
         for index in connects.drain(..) {
+            if !self.core.wants_connection(index) {
+                // Given up, or asked for twice.
+                continue;
+            }
             self.core.on_connecting(index);
             let slot = &self.core.links[index];
             let token = link_token(index, slot.generation);
@@ -540,6 +569,9 @@ impl<I: Io> Worker<I> {
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}
+                Mail::Unblock(unblock) => {
+                    self.core.unblock(unblock);
+                }
             }
         }
         // Who found this mailbox full has told nothing.
@@ -557,6 +589,8 @@ impl<I: Io> Worker<I> {
         for key in self.core.sessions.keys() {
             self.end_client(key);
         }
+        let ended = |id| Unblock { id, with_error: true };
+        self.core.plane.unblocks.extend(self.core.blocked_clients().into_iter().map(ended));
     }
 
     fn is_drained(&self) -> bool {
@@ -589,8 +623,9 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let is_subscriber = session.subscriptions.is_some();
-            if !session.is_at_rest() || session.closing || session.unread || is_subscriber {
+            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
+            let is_bound = session.closing || session.unread || has_state;
+            if is_bound || !session.is_at_rest() {
                 continue;
             }
             let identity = session.identity.clone();

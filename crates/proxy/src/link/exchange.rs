@@ -10,6 +10,8 @@ pub enum Internal {
     Probe,
     /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
     Flush,
+    /// `CLIENT ID`, sent to know how to unblock the client of a private link.
+    ClientId,
 }
 
 /// Who waits for a reply.
@@ -48,4 +50,7 @@ pub struct Exchange {
     pub(crate) len: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
+    /// Replies that come before the one its owner waits for: those to `MULTI`
+    /// and to the commands of a transaction, which goes out whole.
+    pub(crate) replies_before: u16,
 }

@@ -111,6 +111,9 @@ pub struct Link {
     pub send_blocked: bool,
     /// In the worker's list of links with output.
     pub is_dirty: bool,
+    /// Its one request may wait for ever, once it was sent: a blocking
+    /// command's own timeout is the server's to keep.
+    pub is_blocking: bool,
 }
 
 /// Which database a request runs on that is sent as it is.
@@ -169,6 +172,7 @@ impl Default for Link {
             answered: false,
             send_blocked: false,
             is_dirty: false,
+            is_blocking: false,
         }
     }
 }
@@ -337,10 +341,28 @@ impl Link {
     /// were just appended to [`Link::request_buf`].
     #[inline]
     pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
+        self.push(Exchange { owner, started: now, len: len as u32, class, replies_before: 0 });
+    }
+
+    /// The same for requests that stay together: all are sent on one
+    /// connection or none, and the last one's reply is the owner's, after
+    /// `replies_before` others.
+    pub fn enqueue_batch(
+        &mut self,
+        owner: Owner,
+        class: u8,
+        (len, replies_before): (usize, u16),
+        now: Time,
+    ) {
+        self.push(Exchange { owner, started: now, len: len as u32, class, replies_before });
+    }
+
+    #[inline]
+    fn push(&mut self, exchange: Exchange) {
         if self.fifo.is_empty() {
-            self.progress = now;
+            self.progress = exchange.started;
         }
-        self.fifo.push_back(Exchange { owner, started: now, len: len as u32, class });
+        self.fifo.push_back(exchange);
     }
 
     /// What can be sent now.
@@ -430,6 +452,10 @@ impl Link {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
                     }
+                    if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
+                        self.fifo[0].replies_before -= 1;
+                        continue;
+                    }
                     let Some(exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
@@ -507,6 +533,9 @@ impl Link {
         let is_timed = |exchange: &&Exchange| {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
+        if self.is_blocking && self.state == LinkState::Ready {
+            return None;
+        }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
         let connection = match self.state {
@@ -562,6 +591,9 @@ impl Link {
         now: Time,
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
+        if self.is_blocking && self.state == LinkState::Ready {
+            return Ok(());
+        }
         let transferring = self.transferring();
         if let Some(timeout) = options.timeout {
             if self.state != LinkState::Ready {
@@ -670,6 +702,7 @@ impl Link {
         self.input_needed = 0;
         self.framer.reset();
         self.send_blocked = false;
+        self.is_blocking = false;
         self.state = LinkState::Idle;
         self.trim();
     }

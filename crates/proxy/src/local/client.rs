@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 
 use super::client_filter::{Filters, Type};
-use super::{After, LocalContext, SYNTAX, auth};
+use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, auth};
 use crate::ReplyMode;
 use crate::local::ClientEntry;
 use keyway_command::{Args, Request, Verb};
@@ -198,11 +198,54 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
     if ids.is_empty() { After::Continue } else { After::Kill(ids) }
 }
 
+/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
+pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
+    let with_error = match args.get(3) {
+        None => Some(false),
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(false),
+        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(true),
+        Some(_) => None,
+    };
+    let refusal = match (with_error, parse_integer(&args[2])) {
+        (None, _) => "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+        (_, None) => NOT_AN_INTEGER,
+        (Some(with_error), Some(id)) => {
+            let id = u64::try_from(id).unwrap_or(0);
+            let is_blocked = context.clients.is_blocked(id, context.pool);
+            reply::integer(out, i64::from(is_blocked));
+            let unblock = Unblock { id, with_error };
+            return if is_blocked { After::Unblock(unblock) } else { After::Continue };
+        }
+    };
+    reply::error(out, refusal);
+    After::Continue
+}
+
 #[cfg(test)]
 mod tests {
     use crate::ReplyMode;
-    use crate::local::After;
     use crate::local::bench::Bench;
+    use crate::local::{After, Unblock};
+
+    #[test]
+    fn only_a_client_that_waits_is_unblocked() {
+        let mut bench = Bench::new();
+        let id = bench.identity.id;
+        let ask = |bench: &mut Bench, line: String| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            bench.ask_args(&words)
+        };
+        let answered = (":0\r\n".to_owned(), After::Continue);
+        assert_eq!(ask(&mut bench, format!("CLIENT UNBLOCK {id}")), answered);
+        bench.clients.set_blocked(id, true);
+        let (reply, after) = ask(&mut bench, format!("CLIENT UNBLOCK {id} error"));
+        assert_eq!(reply, ":1\r\n");
+        assert_eq!(after, After::Unblock(Unblock { id, with_error: true }));
+        assert!(ask(&mut bench, format!("CLIENT UNBLOCK {id} x")).0.starts_with("-ERR CLIENT"));
+        assert!(ask(&mut bench, "CLIENT UNBLOCK x".to_owned()).0.starts_with("-ERR value is"));
+        bench.clients.remove(id);
+        assert!(!bench.clients.is_blocked(id, 0));
+    }
 
     #[test]
     fn names_that_would_break_the_list_are_refused() {

@@ -62,7 +62,12 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
             reply::error(out, &format!("ERR '{name}' is refused: {reason}"));
         }
         Handling::Local => Refusal::Arity(request.command).write_error(request.args, out),
-        Handling::Forward | Handling::Split(_) | Handling::Everywhere(_) | Handling::PubSub => {
+        Handling::Forward
+        | Handling::Split(_)
+        | Handling::Everywhere(_)
+        | Handling::Block
+        | Handling::Transaction
+        | Handling::PubSub => {
             let name = request.command.name.replace('|', " ");
             reply::error(out, &format!("ERR '{name}' needs a server or the embedded store"));
         }
@@ -96,7 +101,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_why() {
         let mut bench = Bench::new();
-        for line in ["CLIENT PAUSE 1", "CLIENT TRACKING ON", "CONFIG SET maxmemory 1", "ROLE"] {
+        for line in ["CLIENT TRACKING ON", "CONFIG SET maxmemory 1", "ROLE"] {
             let text = bench.ask(line);
             assert!(text.starts_with("-ERR '") && text.contains("' is refused: "), "{text}");
         }

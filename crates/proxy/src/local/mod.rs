@@ -20,6 +20,7 @@ mod latency;
 mod laws;
 mod memory;
 mod misc;
+mod pause;
 mod registry;
 mod slowlog;
 
@@ -68,6 +69,25 @@ pub enum After {
     /// Close these clients, found by `CLIENT KILL`; the caller itself only
     /// after its reply.
     Kill(Vec<u64>),
+    /// End the blocking command in which this client waits.
+    Unblock(Unblock),
+    /// Hold back what the pool's clients ask for.
+    Pause {
+        /// For how long, in milliseconds; 0 ends a pause.
+        millis: u64,
+        /// Only commands that write.
+        writes_only: bool,
+    },
+}
+
+/// What `CLIENT UNBLOCK` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unblock {
+    /// The client that waits.
+    pub id: u64,
+    /// Whether its command is answered with an error, instead of as if its
+    /// time were up.
+    pub with_error: bool,
 }
 
 /// The Redis whose behaviour is kept: what clients compare when they ask for
@@ -89,6 +109,9 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
             return After::Close;
         }
         Verb::ClientKill => return client::kill(args, context, out),
+        Verb::ClientUnblock => return client::unblock(args, context, out),
+        Verb::ClientPause => return pause::pause(args, out),
+        Verb::ClientUnpause => return pause::unpause(out),
         Verb::Auth => auth::auth(args, context, out),
         Verb::Hello => hello::hello(args, context, out),
         Verb::Reset => hello::reset(context, out),

@@ -31,6 +31,8 @@ pub struct ClientRegistry {
     entries: Mutex<BTreeMap<u64, ClientEntry>>,
     /// Clients to be closed that may be on their way between two workers.
     killed: Mutex<BTreeSet<u64>>,
+    /// Clients that wait in a blocking command.
+    blocked: Mutex<BTreeSet<u64>>,
 }
 
 impl ClientRegistry {
@@ -43,6 +45,23 @@ impl ClientRegistry {
     pub fn remove(&self, id: u64) {
         self.entries.lock().remove(&id);
         self.killed.lock().remove(&id);
+        self.blocked.lock().remove(&id);
+    }
+
+    /// Notes that a client waits in a blocking command, or no longer.
+    pub fn set_blocked(&self, id: u64, is_blocked: bool) {
+        let mut blocked = self.blocked.lock();
+        if is_blocked {
+            blocked.insert(id);
+        } else {
+            blocked.remove(&id);
+        }
+    }
+
+    /// Whether a client of `pool` waits in a blocking command.
+    pub fn is_blocked(&self, id: u64, pool: u16) -> bool {
+        self.blocked.lock().contains(&id)
+            && self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
     }
 
     /// Marks clients as to be closed: a worker that takes one over looks here,

@@ -10,10 +10,12 @@
 mod busy;
 mod identity;
 mod reply_size;
+mod stateful;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
 pub use reply_size::ReplySize;
+pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
 use crate::pubsub::Subscriptions;
 use keyway_base::{Limits, Time};
@@ -53,6 +55,13 @@ pub struct Session {
     pub waits_for_link: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
+    /// No request is started before every reply to those before it is here:
+    /// the one just started has another way to its server than they had.
+    pub barrier: bool,
+    /// The client's side of the connection is known to be closed.
+    pub hung_up: bool,
+    /// A transaction, a watch or a blocking command, while there is one.
+    pub stateful: Option<Box<Stateful>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
@@ -80,6 +89,9 @@ impl Session {
             paused: false,
             waits_for_link: false,
             is_dirty: false,
+            barrier: false,
+            hung_up: false,
+            stateful: None,
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
@@ -107,6 +119,18 @@ impl Session {
         }
         let until = *self.held_since.get_or_insert(now) + HELD_MAX;
         (now < until).then_some(until)
+    }
+
+    /// Whether a blocking command waits on a private link.
+    pub fn is_blocked(&self) -> bool {
+        self.stateful.as_ref().is_some_and(|stateful| stateful.blocked_on.is_some())
+    }
+
+    /// Forgets state of which nothing is left.
+    pub fn tidy(&mut self) {
+        if self.stateful.as_ref().is_some_and(|stateful| stateful.is_over()) {
+            self.stateful = None;
+        }
     }
 
     /// Whether nothing is in flight, unparsed or unsent.

@@ -1,5 +1,6 @@
 use super::input::Step;
 use super::pools::PoolState;
+use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
@@ -10,13 +11,14 @@ use keyway_resp::reply;
 use keyway_route::{Route, route};
 use keyway_store::Context;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Plane {
     /// Starts one request: `frame` is its wire form, `ranges` its arguments.
     #[inline]
     pub(super) fn dispatch(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -34,6 +36,9 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
+                if let Some(stateful) = &mut session.stateful {
+                    stateful.refuse();
+                }
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
             }
@@ -47,9 +52,12 @@ impl Plane {
         {
             return step;
         }
-        self.batch += 1;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
+        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+            return Step::Wait;
+        }
+        self.batch += 1;
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let context = Context { database: session.identity.database, clock: self.clock };
@@ -79,6 +87,12 @@ impl Plane {
                 Step::Started
             }
             PoolKind::Sharded { pool: sharded, .. } => {
+                if session.stateful.is_some() {
+                    let mut asked = Asked { key, session, busy, request: &request };
+                    if let Some(step) = self.dispatch_stateful(links, &mut asked) {
+                        return step;
+                    }
+                }
                 let random =
                     if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
                         self.next_random() as u32
@@ -98,6 +112,14 @@ impl Plane {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
                     Route::PubSub => self.pubsub(links, key, session, busy, &request),
+                    Route::Block(server) => self.block(
+                        links,
+                        &mut Asked { key, session, busy, request: &request },
+                        server,
+                    ),
+                    Route::Transaction => {
+                        self.transact(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
                         Step::Started
@@ -109,6 +131,18 @@ impl Plane {
                 }
             }
         }
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+        let until = pool.pause.holds(request, self.clock.now);
+        if let Some(until) = until {
+            self.held_back.push(key);
+            self.note_deadline(Some(until));
+        }
+        until.is_some()
     }
 
     /// Sends a request whole through a link.
@@ -233,6 +267,10 @@ impl Plane {
                 }
                 self.kills.extend(ids);
             }
+            After::Unblock(unblock) => self.unblocks.push(unblock),
+            After::Pause { millis, writes_only } => {
+                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
+            }
         }
     }
 
@@ -299,7 +337,7 @@ impl Plane {
     }
 
     #[cold]
-    fn refuse_route(
+    pub(super) fn refuse_route(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,

@@ -7,11 +7,10 @@ use keyway_resp::{ParseLimits, Parsed, parse_request};
 pub(super) enum Step {
     /// It is on its way or answered.
     Started,
-    /// It waits for those before it to be answered: it stays unparsed until
-    /// then.
-    Behind,
     /// A link it needs is full: it stays unparsed until there is room.
     Full(super::LinkIndex),
+    /// It stays unparsed until the replies to those before it are here.
+    Wait,
 }
 
 /// Input capacity kept once everything is parsed, in bytes.
@@ -45,7 +44,15 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
             session.is_resuming = false;
-            let Some(mut busy) = session.busy.take() else { continue };
+            let Some(mut busy) = session.busy.take() else {
+                // What it waited for came, and left, in the turn before.
+                session.barrier = false;
+                session.paused = false;
+                if session.unread {
+                    reread.push(key);
+                }
+                continue;
+            };
             if session.paused {
                 busy.input_needed = 0;
                 plane.parse_kept(links, key, session, &mut busy);
@@ -88,7 +95,7 @@ impl Plane {
     /// Parses what the session has kept.
     fn parse_kept(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -119,7 +126,7 @@ impl Plane {
     /// how many bytes they took.
     fn parse(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -138,10 +145,12 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            if !busy.has_room(&self.plan.limits, session.reply_size) {
+            let is_held = session.barrier && !busy.order.is_empty();
+            if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
                 session.paused = true;
                 break;
             }
+            session.barrier = false;
             let limits = parse_limits(&self.plan.limits, session);
             let rest = &bytes[pos..];
             if pos > 0 && pos >= ahead {
@@ -162,7 +171,7 @@ impl Plane {
             };
             match self.dispatch(links, key, session, busy, frame, &args) {
                 Step::Started => pos += consumed,
-                Step::Behind => {
+                Step::Wait => {
                     session.paused = true;
                     break;
                 }
@@ -176,6 +185,8 @@ impl Plane {
                 }
             }
         }
+        // No use reading what cannot be started.
+        session.paused |= session.barrier && !busy.order.is_empty();
         if session.paused && !was_paused {
             self.cells.pool(session.pool as usize).clients.pauses.add(1);
         }

@@ -42,6 +42,13 @@ impl Core {
         }
     }
 
+    /// Whether a link that was to be connected still is.
+    pub fn wants_connection(&self, index: LinkIndex) -> bool {
+        let slot = &self.links[index];
+        slot.is_connecting
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. })
+    }
+
     /// Marks a link as connecting.
     pub fn on_connecting(&mut self, index: LinkIndex) {
         let options = self.options(index);
@@ -90,6 +97,9 @@ impl Core {
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
+        if self.links[index].is_private {
+            return self.on_private_lost(index, fault);
+        }
         let options = self.options(index);
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
@@ -98,7 +108,8 @@ impl Core {
         // What is still said of this connection, such as that it stands after
         // all, is about the past.
         slot.generation = next_generation(slot.generation);
-        plane.note_link_end(slot, state, fault);
+        plane.end_counts(slot, state);
+        plane.log_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();
@@ -213,7 +224,7 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        for (index, slot) in links.iter_mut().enumerate() {
+        for (index, slot) in links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private) {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
@@ -249,7 +260,7 @@ impl Core {
 }
 
 /// Generations fit into a token beside the link's position.
-fn next_generation(generation: u32) -> u32 {
+pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x3fff_ffff
 }
 
@@ -258,7 +269,7 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
         PoolKind::Sharded { pool, .. } if pool.preconnect)
 }
 
-fn failure_reason(fault: BackendFault) -> FailureReason {
+pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
         BackendFault::Connect => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
@@ -362,13 +373,22 @@ impl Plane {
         self.note_failure(index, slot, FailureReason::Connect);
     }
 
-    fn note_link_end(&mut self, slot: &mut LinkSlot, state: LinkState, fault: BackendFault) {
+    /// A link takes no requests any more, if it did.
+    pub(super) fn end_counts(&self, slot: &mut LinkSlot, state: LinkState) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         if std::mem::take(&mut slot.is_counted_ready) {
             cells.links_ready.lower(1);
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
+    }
+
+    pub(super) fn log_link_end(
+        &mut self,
+        slot: &mut LinkSlot,
+        state: LinkState,
+        fault: BackendFault,
+    ) {
         if fault == BackendFault::Connect && slot.failures_logged == 0 {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",

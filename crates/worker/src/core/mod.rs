@@ -5,6 +5,8 @@
 //! | --- | --- |
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
+//! | `stateful` | transactions and blocking commands |
+//! | `private` | the links these have for themselves |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
@@ -19,9 +21,11 @@ mod health_log;
 mod input;
 mod links;
 mod pools;
+mod private;
 mod pubsub;
 mod reply;
 mod split;
+mod stateful;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
@@ -31,6 +35,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Class;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
+use keyway_proxy::local::Unblock;
 use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
@@ -75,6 +80,14 @@ pub(crate) struct LinkSlot {
     next_try: Time,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
+    /// One session's alone, see [`private`].
+    is_private: bool,
+    /// The session that has it, of a private link.
+    lease: Option<Key<Session>>,
+    /// What `CLIENT ID` answered on it, of a private link.
+    client_id: Option<i64>,
+    /// Its command is to be ended, with an error or not, once the id is known.
+    unblock: Option<bool>,
 }
 
 /// All of a worker but its sockets.
@@ -101,6 +114,15 @@ pub(crate) struct Plane {
     /// Of these, the ones with so much to send that waiting for the end of the
     /// turn gains nothing.
     pub(crate) full_links: Vec<LinkIndex>,
+    /// Private links to be ended.
+    pub(crate) discards: Vec<LinkIndex>,
+    private: private::PrivateLinks,
+    /// Blocking commands to be ended, of clients of any worker.
+    pub(crate) unblocks: Vec<Unblock>,
+    /// Clients that began to wait although they are known to have gone.
+    pub(crate) hangups: Vec<Key<Session>>,
+    /// Clients whose next request a pause holds back.
+    held_back: Vec<Key<Session>>,
     /// Links that need a connection.
     pub(crate) connects: Vec<LinkIndex>,
     /// Sessions whose kept input can be parsed again.
@@ -149,6 +171,11 @@ impl Core {
             dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
             full_links: Vec::new(),
+            discards: Vec::new(),
+            private: private::PrivateLinks::default(),
+            unblocks: Vec::new(),
+            hangups: Vec::new(),
+            held_back: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: Vec::new(),
@@ -193,6 +220,7 @@ impl Core {
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
         }
+        self.plane.end_stateful(&mut self.links, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {
@@ -318,6 +346,26 @@ impl Core {
             let latency = &cells.pool(place / classes).class(place % classes).latency;
             latency.record_many(clock.now, now, u64::from(std::mem::take(count)));
         }
+    }
+
+    /// Lets the clients go on whose pause is over.
+    pub(crate) fn end_pauses(&mut self) {
+        if self.plane.held_back.is_empty() {
+            return;
+        }
+        let plan = Arc::clone(&self.plane.plan);
+        let now = self.plane.clock.now;
+        let mut held = std::mem::take(&mut self.plane.held_back);
+        held.retain(|&key| {
+            let Some(session) = self.sessions.get_mut(key) else { return false };
+            let end = plan.pools[session.pool as usize].pause.end(now);
+            match end {
+                Some(end) => self.plane.note_deadline(Some(end)),
+                None => self.plane.mark_session_resuming(key, session),
+            }
+            end.is_some()
+        });
+        self.plane.held_back.append(&mut held);
     }
 
     /// Runs the upkeep of the embedded stores: expiry and the like. A call

@@ -19,6 +19,8 @@ pub(super) struct ShardedState {
     /// First link of server 0; each server has `connections` in a row.
     first_link: LinkIndex,
     connections: usize,
+    /// Idle private links of each server.
+    pub(super) idle: Vec<Vec<LinkIndex>>,
 }
 
 impl PoolState {
@@ -35,7 +37,8 @@ impl PoolState {
         }
         let health_epoch = plan.health.pool_epoch(index);
         let ring = build_ring(plan, index, pool);
-        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections })
+        let idle = vec![Vec::new(); pool.servers.len()];
+        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections, idle })
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
@@ -74,7 +77,7 @@ impl ShardedState {
 }
 
 impl LinkSlot {
-    fn new(pool: u16, backend: u16, id: BackendId) -> Self {
+    pub(super) fn new(pool: u16, backend: u16, id: BackendId) -> Self {
         Self {
             link: Link::default(),
             pool,
@@ -91,6 +94,10 @@ impl LinkSlot {
             is_starved: false,
             next_try: Time(0),
             silent_since: None,
+            is_private: false,
+            lease: None,
+            client_id: None,
+            unblock: None,
         }
     }
 }

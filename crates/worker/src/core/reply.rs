@@ -20,7 +20,7 @@ impl Core {
         let was_ready = slot.link.state() == LinkState::Ready;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
-        let (mut flush_refused, mut probe) = (false, None);
+        let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -31,6 +31,7 @@ impl Core {
             match exchange.owner {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
+                Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
@@ -48,8 +49,27 @@ impl Core {
             plane.on_rejoined(slot);
         }
         release_waiting(sessions, plane, slot);
+        if slot.is_private {
+            self.on_private_reply(index, client_id);
+        }
         Ok(())
     }
+
+    #[cold]
+    fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
+        if let Some(id) = client_id {
+            self.links[index].client_id = id;
+            self.send_unblock(index);
+        }
+        let Core { sessions, links, plane } = self;
+        plane.after_private_reply(sessions, links, index);
+    }
+}
+
+/// The number of an integer reply.
+fn read_integer(reply: &[u8]) -> Option<i64> {
+    let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    keyway_resp::parse_integer(digits)
 }
 
 /// Sessions that waited for room on a link go on.

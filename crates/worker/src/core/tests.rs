@@ -60,6 +60,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             name: "pool".to_owned(),
             databases: 1,
             clients_max: 0,
+            pause: crate::Pause::default(),
             kind: PoolKind::sharded(pool),
         }],
         health: Arc::new(HealthBoard::new(&topology)),

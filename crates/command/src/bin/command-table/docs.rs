@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{COMMANDS, Command, Handling, store_serves};
+use keyway_command::{COMMANDS, Command, Condition, Handling, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -89,14 +89,16 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Split(_) => "split".to_owned(),
         Handling::Everywhere(_) => "every server, joined".to_owned(),
         Handling::PubSub => "channels".to_owned(),
+        Handling::Block => "forwarded, on a connection of its own".to_owned(),
+        Handling::Transaction => "transaction on one shard".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
-    match command.condition {
-        Some(condition) => {
-            let number = number_of(condition.reason(), reasons);
-            format!("{handling}, some forms refused ({number})")
+    match command.condition.map(Condition::otherwise) {
+        Some(Handling::Refused(reason)) => {
+            format!("{handling}, some forms refused ({})", number_of(reason, reasons))
         }
+        Some(_) => format!("{handling}, on a connection of its own where it blocks"),
         None => handling,
     }
 }

@@ -17,16 +17,18 @@ impl Core {
     /// Delivers what clients of the embedded stores have published.
     pub(crate) fn deliver_published(&mut self) {
         let Core { sessions, plane, .. } = self;
+        if plane.pubsub.published.is_empty() && !plane.pubsub.has_mail {
+            return;
+        }
+        plane.pubsub.has_mail = false;
+        // First what others have published: a client here may have published
+        // because it was told of that.
+        let (messages, overrun) = plane.plan.channels.take(plane.worker());
+        messages.iter().for_each(|message| plane.deliver_one(sessions, message));
+        overrun.into_iter().for_each(|pool| plane.drop_all(sessions, pool));
         let mut published = std::mem::take(&mut plane.pubsub.published);
         published.drain(..).for_each(|message| plane.deliver_one(sessions, &message));
-        if plane.pubsub.published.is_empty() {
-            plane.pubsub.published = published;
-        }
-        if std::mem::take(&mut plane.pubsub.has_mail) {
-            let (messages, overrun) = plane.plan.channels.take(plane.worker());
-            messages.iter().for_each(|message| plane.deliver_one(sessions, message));
-            overrun.into_iter().for_each(|pool| plane.drop_all(sessions, pool));
-        }
+        plane.pubsub.published = published;
     }
 
     /// Takes the subscribers that are to be closed.

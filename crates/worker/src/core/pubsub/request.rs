@@ -1,4 +1,5 @@
 use super::super::input::Step;
+use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
 use super::shape_of;
 use crate::PoolKind;
@@ -29,7 +30,7 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
-            return Some(Step::Behind);
+            return Some(Step::Wait);
         }
         let verb = request.command.verb;
         if verb == Verb::Reset {
@@ -118,6 +119,37 @@ impl Plane {
         Step::Started
     }
 
+    /// The server of a command about channels inside a transaction.
+    #[cold]
+    pub(in super::super) fn server_of_published(
+        &self,
+        asked: &Asked,
+        name: &str,
+    ) -> Result<Option<u16>, String> {
+        let kind = match asked.request.command.verb {
+            Verb::Publish => SubscriptionKind::Channel,
+            Verb::Spublish => SubscriptionKind::Shard,
+            _ => {
+                return Err(format!(
+                    "ERR '{name}' is refused: inside MULTI a pool takes PUBLISH and SPUBLISH only \
+                     of the commands about channels"
+                ));
+            }
+        };
+        let pool = asked.session.pool;
+        let server = self.server_of_channel(pool, kind, &asked.request.args[1]);
+        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        match (server, watch) {
+            (None, _) => Err("ERR no server of the pool may be used now".to_owned()),
+            (Some(server), Some(watch)) if watch.server != server => Err(
+                "CROSSSLOT the watched keys live on another server than the channel; give them a \
+                 common hash tag"
+                    .to_owned(),
+            ),
+            _ => Ok(server),
+        }
+    }
+
     fn answer_counted(
         &mut self,
         session: &mut Session,
@@ -175,7 +207,7 @@ impl Plane {
         (kind, subscribes): (SubscriptionKind, bool),
     ) -> Step {
         if !busy.order.is_empty() {
-            return Step::Behind;
+            return Step::Wait;
         }
         let mut subscriptions = session.subscriptions.take().unwrap_or_default();
         let mut names: Vec<Name> = request.args.from(1).map(Name::from).collect();
@@ -188,7 +220,7 @@ impl Plane {
             session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
             self.pubsub.has_mail = true;
             self.mark_session_resuming(key, session);
-            return Step::Behind;
+            return Step::Wait;
         }
         self.count(session, request);
         self.note_served(session.pool, request.command.class as u8);
@@ -297,7 +329,7 @@ impl Plane {
             match outcome {
                 Outcome::Failed(error) => {
                     out.extend_from_slice(&error);
-                    self.release(pool, kind, &name);
+                    self.release_name(pool, kind, &name);
                 }
                 Outcome::Fine | Outcome::Waiting => {
                     if subscriptions.add(kind, &name) {
@@ -319,7 +351,7 @@ impl Plane {
     fn remove_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name, key: Key<Session>) {
         let registry = &mut self.pubsub.pools[pool as usize].registry;
         if registry.remove(kind, name, key) {
-            self.release(pool, kind, name);
+            self.release_name(pool, kind, name);
         }
     }
 
@@ -331,7 +363,7 @@ impl Plane {
         if let Some(pending) = subscriptions.pending.take() {
             for (name, _) in &pending.names {
                 self.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
-                self.release(pool, pending.kind, name);
+                self.release_name(pool, pending.kind, name);
             }
         }
         self.note_subscriber(pool, subscriptions.is_subscriber(), false);

@@ -264,7 +264,7 @@ impl Plane {
     }
 
     /// Notes that perhaps nobody wants `name` any more.
-    pub(super) fn release(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
+    pub(super) fn release_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
         if !self.is_store(pool) {
             self.pubsub.releases.push((pool, kind, Name::clone(name)));
         }

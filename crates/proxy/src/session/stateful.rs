@@ -1,0 +1,119 @@
+//! What a client has begun on its connection and not ended: a transaction, a
+//! watch, a command that blocks.
+
+use std::mem::size_of;
+
+/// Position of a private link in its worker.
+pub type PrivateLink = usize;
+
+/// Most commands of one transaction.
+const QUEUED_MAX: u16 = u16::MAX - 1;
+
+/// State that few sessions have, and those that have it not for long.
+#[derive(Debug, Default)]
+pub struct Stateful {
+    /// Between `MULTI` and `EXEC`.
+    pub transaction: Option<Transaction>,
+    /// Between `WATCH` and the end of the transaction.
+    pub watch: Option<Watch>,
+    /// The private link on which a blocking command waits.
+    pub blocked_on: Option<PrivateLink>,
+}
+
+/// Keys watched on one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Position of the server in its pool.
+    pub server: u16,
+    /// The link that watches; `None` after its connection was lost, which
+    /// counts as a change to the keys.
+    pub link: Option<PrivateLink>,
+}
+
+/// Commands that wait for `EXEC`. They are held here and go out whole, so that
+/// a transaction left open holds no connection.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    requests: Vec<u8>,
+    queued: u16,
+    server: Option<u16>,
+    /// A command was refused: `EXEC` will be as well.
+    pub is_refused: bool,
+}
+
+impl Stateful {
+    /// Whether nothing is left of it.
+    pub fn is_over(&self) -> bool {
+        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_none()
+    }
+
+    /// Notes that a command of the transaction, if there is one, was refused.
+    pub fn refuse(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_refused = true;
+        }
+    }
+}
+
+impl Transaction {
+    /// Adds a command in its wire form. Returns whether there was room within
+    /// `len_max` bytes.
+    pub fn queue(&mut self, frame: &[u8], len_max: usize) -> bool {
+        let has_room = self.queued < QUEUED_MAX && self.requests.len() + frame.len() <= len_max;
+        if has_room {
+            self.requests.extend_from_slice(frame);
+            self.queued += 1;
+        }
+        has_room
+    }
+
+    /// The server its keys are on, once a key has come.
+    pub fn server(&self) -> Option<u16> {
+        self.server
+    }
+
+    /// Takes a command whose keys are on `server`. Returns whether those of
+    /// the others are there as well.
+    pub fn settle_on(&mut self, server: u16) -> bool {
+        *self.server.get_or_insert(server) == server
+    }
+
+    /// Commands in their wire form.
+    pub fn requests(&self) -> &[u8] {
+        &self.requests
+    }
+
+    /// How many.
+    pub fn queued(&self) -> u16 {
+        self.queued
+    }
+
+    /// Bytes of memory held.
+    pub fn capacity(&self) -> usize {
+        self.requests.capacity() + size_of::<Self>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_stays_on_the_server_of_its_first_key() {
+        let mut transaction = Transaction::default();
+        assert_eq!(transaction.server(), None);
+        assert!(transaction.settle_on(3) && transaction.settle_on(3));
+        assert!(!transaction.settle_on(4));
+        assert_eq!(transaction.server(), Some(3));
+    }
+
+    #[test]
+    fn a_transaction_is_bounded_in_bytes_and_commands() {
+        let mut transaction = Transaction::default();
+        assert!(transaction.queue(b"12345", 8));
+        assert!(!transaction.queue(b"6789", 8));
+        assert_eq!((transaction.requests(), transaction.queued()), (&b"12345"[..], 1));
+        while transaction.queue(b"", 8) {}
+        assert_eq!(transaction.queued(), QUEUED_MAX);
+    }
+}

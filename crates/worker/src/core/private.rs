@@ -1,0 +1,204 @@
+//! Links that one session has for itself for a while: to watch keys, or to wait
+//! in a blocking command.
+//!
+//! ```text
+//!            lease                       release (nothing left on it)
+//!   idle ───────────► leased to a session ───────────► idle, a few per server
+//!    ▲                      │ connection lost, or the client left
+//!    └── new connection     ▼
+//!                      place free for another
+//! ```
+
+use super::pools::PoolState;
+use super::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_net::Socket;
+use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
+use keyway_resp::reply;
+
+/// Idle private links kept per server. Fewer connect again for every blocking
+/// command; more keep connections that a server counts.
+const IDLE_MAX: usize = 32;
+
+/// Private links of a worker. Each is a connection with a client behind it, so
+/// more are asked for only by clients without bound.
+const PRIVATE_MAX: usize = 50_000;
+
+/// The private links of a worker that nobody has.
+#[derive(Default)]
+pub(super) struct PrivateLinks {
+    /// Places among the links that are free for any server.
+    places: Vec<LinkIndex>,
+    /// How many are in use or idle.
+    count: usize,
+}
+
+impl Plane {
+    /// A link to `server` for `session` alone, connected or about to be; `None`
+    /// when there are too many. Follow with [`Plane::prepare_link`].
+    pub(super) fn lease(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        (pool, server): (u16, u16),
+    ) -> Option<LinkIndex> {
+        let PoolState::Sharded(state) = &mut self.pools[pool as usize] else { return None };
+        let idle = &mut state.idle[usize::from(server)];
+        if let Some(place) = idle.iter().rposition(|&index| links[index].link.in_flight() == 0) {
+            let index = idle.swap_remove(place);
+            links[index].lease = Some(session);
+            return Some(index);
+        }
+        if self.private.count >= PRIVATE_MAX {
+            return None;
+        }
+        self.private.count += 1;
+        let index = self.private.places.pop().unwrap_or(links.len());
+        let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
+        let mut slot = LinkSlot::new(pool, server, id);
+        slot.is_private = true;
+        slot.lease = Some(session);
+        if index == links.len() {
+            links.push(slot);
+        } else {
+            slot.generation = links[index].generation;
+            links[index] = slot;
+        }
+        let now = self.clock.now;
+        let out = links[index].link.request_buf();
+        reply::array(out, 2);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"ID");
+        let len = out.len();
+        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
+        Some(index)
+    }
+
+    /// Takes a link back from its session, with replies nobody needs still to
+    /// come at most.
+    pub(super) fn release(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+        let slot = &mut links[index];
+        slot.lease = None;
+        slot.link.is_blocking = false;
+        let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
+        let idle = &mut state.idle[usize::from(slot.backend)];
+        if idle.len() < IDLE_MAX && slot.link.state() == LinkState::Ready {
+            idle.push(index);
+        } else {
+            self.discards.push(index);
+        }
+    }
+
+    /// Ends what a session has begun on private links, as it leaves or resets.
+    pub(super) fn end_stateful(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+        let Some(stateful) = session.stateful.take() else { return };
+        if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
+            self.unwatch(links, index);
+        }
+        if let Some(index) = stateful.blocked_on {
+            // Only the end of the connection ends the command on the server.
+            links[index].lease = None;
+            self.discards.push(index);
+            self.plan.clients.set_blocked(session.identity.id, false);
+        }
+    }
+
+    /// Ends the watch on a link, and the lease.
+    pub(super) fn unwatch(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+        let slot = &mut links[index];
+        if slot.link.state() == LinkState::Ready {
+            let out = slot.link.request_buf();
+            let start = out.len();
+            reply::array(out, 1);
+            reply::bulk(out, b"UNWATCH");
+            let len = out.len() - start;
+            slot.link.enqueue(Owner::Unheard, 0, len, self.clock.now);
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        }
+        self.release(links, index);
+    }
+
+    /// What a session had on a private link whose connection is lost.
+    fn end_lease(&mut self, sessions: &mut Slab<Session>, index: LinkIndex, slot: &mut LinkSlot) {
+        let Some(session) = slot.lease.take().and_then(|key| sessions.get_mut(key)) else { return };
+        let Some(stateful) = &mut session.stateful else { return };
+        if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
+            watch.link = None;
+        }
+        if stateful.blocked_on == Some(index) {
+            stateful.blocked_on = None;
+            self.plan.clients.set_blocked(session.identity.id, false);
+        }
+        session.tidy();
+    }
+
+    /// A blocking command was answered: the session goes on.
+    pub(super) fn after_private_reply(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+    ) {
+        let slot = &mut links[index];
+        if !slot.link.is_blocking || slot.link.in_flight() > 0 {
+            return;
+        }
+        self.end_lease(sessions, index, slot);
+        self.release(links, index);
+    }
+}
+
+impl Core {
+    /// The connection of a private link is over, or to be ended. Returns its
+    /// socket, to be closed.
+    pub(super) fn on_private_lost(
+        &mut self,
+        index: LinkIndex,
+        fault: BackendFault,
+    ) -> Option<Socket> {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let (pool, backend) = (slot.pool, slot.backend);
+        let state = slot.link.state();
+        let (worked, in_flight) = (slot.link.has_answered(), slot.link.in_flight());
+        slot.generation = super::links::next_generation(slot.generation);
+        // A server may close what is idle; nobody is to hear of it.
+        let is_failure = slot.lease.is_some() && (in_flight > 0 || !worked);
+        plane.end_counts(slot, state);
+        if is_failure {
+            plane.log_link_end(slot, state, fault);
+        }
+        let mut lost = Vec::new();
+        slot.link.on_lost(false, |one| lost.push(one));
+        for one in lost {
+            let fault = Fault::Backend { fault, sent: one.sent };
+            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+        }
+        if is_failure && !matches!(fault, BackendFault::Reply(_)) {
+            plane.note_failure(index, slot, super::links::failure_reason(fault));
+        }
+        plane.end_lease(sessions, index, slot);
+        let socket = slot.socket.take();
+        slot.link = Link::default();
+        slot.is_connecting = false;
+        if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
+            state.idle[usize::from(backend)].retain(|&idle| idle != index);
+        }
+        slot.is_private = false;
+        plane.private.places.push(index);
+        plane.private.count -= 1;
+        socket
+    }
+
+    /// Whether a link that was to be ended still is: it may have ended by
+    /// itself, and its place may be another's.
+    pub(crate) fn is_to_be_discarded(&self, index: LinkIndex) -> bool {
+        self.links[index].is_private && self.links[index].lease.is_none()
+    }
+
+    /// Private links in use or idle, for tests.
+    pub fn private_links(&self) -> usize {
+        self.plane.private.count
+    }
+}

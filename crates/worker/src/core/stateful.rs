@@ -1,0 +1,470 @@
+//! Transactions and blocking commands.
+//!
+//! A transaction is held in the session until `EXEC` and goes out whole, on
+//! the shared link of its server, or on the private link that watches its
+//! keys. A blocking command waits on a private link. Whenever a session
+//! changes from one link to another, a barrier holds its next request back
+//! until every reply is here: its requests are executed in their order.
+
+use super::input::Step;
+use super::pools::PoolState;
+use super::{Core, LinkIndex, LinkSlot, Plane};
+use crate::PoolKind;
+use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_command::{Handling, Request, Verb};
+use keyway_proxy::local::Unblock;
+use keyway_proxy::{Busy, Owner, Session, Transaction, Watch, write_fault};
+use keyway_resp::reply;
+use keyway_route::{NO_KEY, Route, place, route_whole};
+use std::sync::Arc;
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// What every function here is about: a session and its request.
+pub(super) struct Asked<'a, 'r> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a mut Session,
+    pub(super) busy: &'a mut Busy,
+    pub(super) request: &'a Request<'r>,
+}
+
+impl Plane {
+    /// Takes a request that belongs to an open transaction; `None` when it is
+    /// to be handled as any other.
+    #[cold]
+    pub(super) fn dispatch_stateful(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+    ) -> Option<Step> {
+        let stateful = asked.session.stateful.as_ref()?;
+        match asked.request.command.verb {
+            Verb::Reset => {
+                self.end_stateful(links, asked.session);
+                None
+            }
+            Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
+            _ if stateful.transaction.is_none() => None,
+            _ => {
+                self.queue(asked);
+                Some(Step::Started)
+            }
+        }
+    }
+
+    /// Puts a command into the open transaction.
+    fn queue(&mut self, asked: &mut Asked) {
+        let is_queued = self.try_queue(asked);
+        if let Err(text) = is_queued {
+            self.refuse_queued(asked, &text);
+        } else {
+            self.answer_locally(asked, |out| reply::simple(out, "QUEUED"));
+        }
+    }
+
+    fn try_queue(&mut self, asked: &mut Asked) -> Result<(), String> {
+        let server = self.server_in_transaction(asked)?;
+        let len_max = self.plan.limits.link_output_len_max as usize / 2;
+        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let Some(transaction) = transaction else { return Ok(()) };
+        if server.is_some_and(|server| !transaction.settle_on(server)) {
+            return Err("CROSSSLOT the keys of this transaction live on several servers; give \
+                        them a common hash tag"
+                .to_owned());
+        }
+        if transaction.queue(asked.request.args.buf(), len_max) {
+            return Ok(());
+        }
+        Err(format!(
+            "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands wait \
+             for EXEC"
+        ))
+    }
+
+    /// The server of a command inside a transaction; `None` when any will do.
+    fn server_in_transaction(&mut self, asked: &Asked) -> Result<Option<u16>, String> {
+        let request = asked.request;
+        let name = request.command.name.replace('|', " ");
+        let watched = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        match request.handling() {
+            Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
+            Handling::Local | Handling::Transaction => {
+                use Verb::{Echo, Ping, Time, Unwatch};
+                return match request.command.verb {
+                    Echo | Ping | Time | Unwatch => Ok(None),
+                    _ => Err(format!(
+                        "ERR '{name}' is refused: inside MULTI the servers of a \
+                                      pool run it, and it is about this connection to Keyway"
+                    )),
+                };
+            }
+            Handling::PubSub => return self.server_of_published(asked, &name),
+            _ => {}
+        }
+        let random = self.next_random() as u32;
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
+        else {
+            return Ok(None);
+        };
+        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+            return Ok(None);
+        };
+        let server = match route_whole(request, pool, &state.ring, random, &mut self.keys) {
+            Route::One(server) => server,
+            Route::CrossSlot { servers } => {
+                return Err(format!(
+                    "CROSSSLOT keys of this {} live on {servers} servers; inside MULTI all keys \
+                     must live on one: give them a common hash tag",
+                    name.to_ascii_uppercase()
+                ));
+            }
+            Route::KeysUnknown(fault) => return Err(request.keys_error(fault)),
+            Route::Unrouted => {
+                return Err("ERR no server of the pool may be used now".to_owned());
+            }
+            _ if pool.servers.len() == 1 => 0,
+            _ => return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}")),
+        };
+        match watched {
+            Some(watch) if watch.server != server => {
+                Err("CROSSSLOT the watched keys live on another server; give all keys of the \
+                     transaction a common hash tag"
+                    .to_owned())
+            }
+            _ => Ok(Some(server)),
+        }
+    }
+
+    /// Begins, ends or guards a transaction.
+    pub(super) fn transact(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+        let stateful = asked.session.stateful.as_ref();
+        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
+        let wrong = match (asked.request.command.verb, is_open) {
+            (Verb::Exec, true) => return self.exec(links, asked),
+            (Verb::Watch, false) => return self.watch(links, asked),
+            (Verb::Exec, false) => "ERR EXEC without MULTI",
+            (Verb::Discard, false) => "ERR DISCARD without MULTI",
+            (Verb::Multi, true) => "ERR MULTI calls can not be nested",
+            (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
+            (Verb::Multi, false) => {
+                let stateful = asked.session.stateful.get_or_insert_default();
+                stateful.transaction = Some(Transaction::default());
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+            _ => {
+                self.end_transaction(links, asked.session);
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+        };
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
+        Step::Started
+    }
+
+    /// Drops the queued commands and the watch.
+    fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+        let Some(stateful) = &mut session.stateful else { return };
+        stateful.transaction = None;
+        if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
+            self.unwatch(links, index);
+        }
+        session.tidy();
+    }
+
+    fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.barrier = true;
+            return Step::Wait;
+        }
+        let server = match self.server_of_keys(asked) {
+            Ok(server) => server,
+            Err(route) => {
+                self.refuse_route_of(asked, route);
+                return Step::Started;
+            }
+        };
+        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let index = match watch {
+            Some(watch) if watch.server != server => {
+                let text = "CROSSSLOT the keys watched so far live on another server; give all \
+                            keys of the transaction a common hash tag";
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+                return Step::Started;
+            }
+            Some(Watch { link: Some(index), .. }) => index,
+            Some(Watch { link: None, .. }) => {
+                // EXEC will fail whatever happens to these keys.
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+            None => match self.lease_for(links, asked, server) {
+                Some(index) => index,
+                None => return Step::Started,
+            },
+        };
+        let stateful = asked.session.stateful.get_or_insert_default();
+        stateful.watch = Some(Watch { server, link: Some(index) });
+        self.send_private(links, asked, index);
+        asked.session.barrier = true;
+        Step::Started
+    }
+
+    /// Sends the queued commands between `MULTI` and `EXEC`, as one.
+    fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+        let Some(stateful) = &asked.session.stateful else { return Step::Started };
+        let Some(transaction) = &stateful.transaction else { return Step::Started };
+        let watch = stateful.watch;
+        if transaction.is_refused {
+            self.end_transaction(links, asked.session);
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        match watch {
+            Some(Watch { link: None, .. }) => {
+                self.end_transaction(links, asked.session);
+                self.answer_locally(asked, reply::null_array);
+                return Step::Started;
+            }
+            Some(_) if !asked.busy.order.is_empty() => {
+                asked.session.barrier = true;
+                return Step::Wait;
+            }
+            None if transaction.queued() == 0 => {
+                self.end_transaction(links, asked.session);
+                self.answer_locally(asked, |out| reply::array(out, 0));
+                return Step::Started;
+            }
+            _ => {}
+        }
+        let Some((server, index)) = self.link_for_exec(asked, watch) else {
+            self.end_transaction(links, asked.session);
+            let plan = Arc::clone(&self.plan);
+            let pool = &plan.pools[asked.session.pool as usize];
+            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            return Step::Started;
+        };
+        let slot = &mut links[index];
+        if !slot.link.has_room(self.link_options(slot.pool)) {
+            return Step::Full(index);
+        }
+        if slot.link.is_down(self.clock.now) {
+            self.note_refused(index, slot);
+            self.end_transaction(links, asked.session);
+            self.answer_down(asked, server);
+            return Step::Started;
+        }
+        self.send_transaction(links, asked, index);
+        if watch.is_some() {
+            // The watch ended with it.
+            self.release(links, index);
+            asked.session.barrier = true;
+        }
+        Step::Started
+    }
+
+    fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<(u16, LinkIndex)> {
+        let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
+        if let Some(Watch { server, link: Some(index) }) = watch {
+            return Some((server, index));
+        }
+        let random = self.next_random() as u32;
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
+        else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+            return None;
+        };
+        // Without keys any server will do; always the same one.
+        let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
+        Some((server, state.link(server, asked.key)))
+    }
+
+    fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+        let stateful = asked.session.stateful.take();
+        let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
+        self.count(asked.session, asked.request);
+        let slot = &mut links[index];
+        self.prepare_link(index, slot, asked.session.identity.database);
+        let out = slot.link.request_buf();
+        out.extend_from_slice(MULTI);
+        out.extend_from_slice(transaction.requests());
+        out.extend_from_slice(EXEC);
+        let len = MULTI.len() + transaction.requests().len() + EXEC.len();
+        let owner = Self::owner(asked);
+        let class = asked.request.command.class as u8;
+        let replies = (len, transaction.queued() + 1);
+        slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        self.note_unsent(index, slot);
+    }
+
+    /// Sends a command that may wait to the server of its keys.
+    pub(super) fn block(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut Asked,
+        server: u16,
+    ) -> Step {
+        if Self::is_silent(asked.session) {
+            let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        if !asked.busy.order.is_empty() {
+            asked.session.barrier = true;
+            return Step::Wait;
+        }
+        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
+        links[index].link.is_blocking = true;
+        self.send_private(links, asked, index);
+        asked.session.stateful.get_or_insert_default().blocked_on = Some(index);
+        asked.session.barrier = true;
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        if asked.session.hung_up {
+            self.hangups.push(asked.key);
+        }
+        Step::Started
+    }
+
+    /// A private link to `server`, unless that cannot be reached or there are
+    /// too many: then the request is answered.
+    fn lease_for(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut Asked,
+        server: u16,
+    ) -> Option<LinkIndex> {
+        let pool = asked.session.pool;
+        let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+        let shared = state.link(server, asked.key);
+        if links[shared].link.is_down(self.clock.now) {
+            self.note_refused(shared, &mut links[shared]);
+            self.answer_down(asked, server);
+            return None;
+        }
+        let leased = self.lease(links, asked.key, (pool, server));
+        if leased.is_none() {
+            let text = "ERR too many clients watch keys or wait in blocking commands";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
+        leased
+    }
+
+    fn send_private(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+        self.count(asked.session, asked.request);
+        let slot = &mut links[index];
+        self.prepare_link(index, slot, asked.session.identity.database);
+        let frame = asked.request.args.buf();
+        slot.link.request_buf().extend_from_slice(frame);
+        let owner = Self::owner(asked);
+        let class = asked.request.command.class as u8;
+        slot.link.enqueue(owner, class, frame.len(), self.clock.now);
+    }
+
+    /// Who waits for the reply to the request.
+    fn owner(asked: &mut Asked) -> Owner {
+        let owner = match Self::is_silent(asked.session) {
+            true => Owner::Unheard,
+            false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
+        };
+        Self::end_skip(asked.session);
+        owner
+    }
+
+    fn server_of_keys(&mut self, asked: &Asked) -> Result<u16, Route> {
+        let random = self.next_random() as u32;
+        let pool = asked.session.pool as usize;
+        let (PoolKind::Sharded { pool, .. }, PoolState::Sharded(state)) =
+            (&self.plan.pools[pool].kind, &self.pools[pool])
+        else {
+            return Err(Route::Unrouted);
+        };
+        match route_whole(asked.request, pool, &state.ring, random, &mut self.keys) {
+            Route::One(server) => Ok(server),
+            other => Err(other),
+        }
+    }
+
+    fn refuse_route_of(&mut self, asked: &mut Asked, route: Route) {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[asked.session.pool as usize];
+        self.refuse_route(asked.session, asked.busy, pool, asked.request, route);
+    }
+
+    fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
+        if let Some(stateful) = &mut asked.session.stateful {
+            stateful.refuse();
+        }
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+    }
+
+    fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
+        self.count(asked.session, asked.request);
+        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.answer(asked.session, asked.busy, write);
+    }
+
+    fn answer_down(&mut self, asked: &mut Asked, server: u16) {
+        let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+        let pool = asked.session.pool;
+        let backend = self.describe_backend(pool, server);
+        self.count_fault(pool, asked.request.command.class as u8, fault);
+        self.answer_locally(asked, |out| write_fault(fault, &backend, out));
+    }
+}
+
+impl Core {
+    /// Ends the blocking command of a client of this worker. Returns whether
+    /// the client is here.
+    pub(crate) fn unblock(&mut self, unblock: Unblock) -> bool {
+        let is_it = |key: &Key<Session>| {
+            self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
+        };
+        let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
+        let Some(session) = self.sessions.get(key) else { return false };
+        let index = session.stateful.as_ref().and_then(|stateful| stateful.blocked_on);
+        let Some(index) = index else { return true };
+        self.links[index].unblock = Some(unblock.with_error);
+        self.send_unblock(index);
+        true
+    }
+
+    /// Has the server end the command that waits on a private link: a reply
+    /// that is on its way already is not lost then.
+    pub(super) fn send_unblock(&mut self, index: LinkIndex) {
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[index];
+        let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
+        let Some(with_error) = slot.unblock.take() else { return };
+        let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
+        let index = state.link(slot.backend, session);
+        let slot = &mut links[index];
+        plane.prepare_link(index, slot, 0);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, 4);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"UNBLOCK");
+        reply::bulk(out, id.to_string().as_bytes());
+        reply::bulk(out, if with_error { b"ERROR" } else { b"TIMEOUT" });
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Unheard, 0, len, plane.clock.now);
+    }
+
+    /// Clients that wait in a blocking command.
+    pub(crate) fn blocked_clients(&self) -> Vec<u64> {
+        let sessions = self.sessions.keys().into_iter().filter_map(|key| self.sessions.get(key));
+        sessions.filter(|session| session.is_blocked()).map(|it| it.identity.id).collect()
+    }
+
+    /// Notes that a client closed its side. Returns whether that is its end: a
+    /// client that waits in a blocking command is not there to be answered.
+    pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        session.hung_up = true;
+        session.is_blocked()
+    }
+}
