@@ -477,3 +477,45 @@ fn a_transaction_of_a_pool_may_publish() {
     assert!(client.words("EXEC").error_text().starts_with("EXECABORT"));
     assert_eq!(client.words("PING"), Value::simple("PONG"));
 }
+
+/// The channels of a server that is ejected move to the others, those of one
+/// that comes back move back; nobody subscribes again for that.
+#[test]
+fn channels_move_with_the_ring() {
+    let _watch = watchdog(Duration::from_secs(90), "moving");
+    let mut servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers)
+        .with("ejection", "{ after_failures = 2, for = \"1s\" }")
+        .with("timeout", "\"300ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let names: Vec<String> = (0..8).map(|nth| format!("m:{nth}")).collect();
+    let mut subscriber = keyway.client(0);
+    for (nth, name) in names.iter().enumerate() {
+        let told = subscriber.command(&["SUBSCRIBE", name]);
+        assert_eq!(told, change("subscribe", name, nth as i64 + 1));
+    }
+    let mut publisher = keyway.client(0);
+    let mut all_are_heard = |text: &str| {
+        for name in &names {
+            wait_until("a subscriber is there", Duration::from_secs(30), || {
+                publisher.command(&["PUBLISH", name, text]) == Value::Integer(1)
+            });
+            assert_eq!(subscriber.reply(), message("message", &[name, text]));
+        }
+    };
+    let homes = |servers: &[RedisServer]| {
+        let channels = |server: &RedisServer| {
+            server.client().words("PUBSUB CHANNELS m:*").array().len()
+        };
+        servers.iter().map(channels).collect::<Vec<_>>()
+    };
+    all_are_heard("before");
+    let before = homes(&servers);
+    assert!(before.iter().all(|count| *count > 0), "{before:?}");
+    servers[0].kill();
+    all_are_heard("without it");
+    assert_eq!(homes(&servers[1..]), [8]);
+    servers[0].restart();
+    wait_until("they are back", Duration::from_secs(30), || homes(&servers) == before);
+    all_are_heard("after");
+}

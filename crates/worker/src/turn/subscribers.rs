@@ -113,9 +113,13 @@ impl<I: Io> Worker<I> {
             self.close_client(key, CloseReason::Limit);
         }
         self.core.settle_upstream();
-        for index in std::mem::take(&mut self.core.plane.pubsub.busy_slots) {
+        let mut busy = std::mem::take(&mut self.core.plane.pubsub.busy_slots);
+        for index in busy.drain(..) {
             self.core.plane.pubsub.untouch(index);
             self.serve_subscriber(index);
+        }
+        if self.core.plane.pubsub.busy_slots.is_empty() {
+            self.core.plane.pubsub.busy_slots = busy;
         }
     }
 
@@ -125,7 +129,6 @@ impl<I: Io> Worker<I> {
         if !slot.link.is_needed() {
             if !matches!(slot.link.state(), SubscriberState::Idle) {
                 self.lose_subscriber(index, BackendFault::Closed);
-                self.core.plane.pubsub.untouch(index);
             }
             return;
         }

@@ -1,5 +1,5 @@
 use super::super::{Core, Plane};
-use super::shape_of;
+use super::{PubSub, shape_of};
 use crate::channels::Published;
 use keyway_base::{Key, KeyspaceEvents, Limits, Slab, Time};
 use keyway_proxy::Session;
@@ -11,6 +11,7 @@ use std::time::Duration;
 /// Why a subscriber is closed.
 const OVER_HARD: &str = "more than pubsub_output_len_hard is undelivered";
 const OVER_SOFT: &str = "more than pubsub_output_len_soft has been undelivered for too long";
+const REFUSED: &str = "a server refuses a subscription that it had before";
 const OVERRUN: &str = "its worker had no room for a message that another published";
 
 impl Core {
@@ -173,6 +174,25 @@ impl Plane {
             }
             !is_over
         });
+    }
+
+    /// Closes who has subscribed to a name that its server, asked anew, refuses.
+    #[cold]
+    pub(super) fn drop_subscribers(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) {
+        let PubSub { pools, dropped, .. } = &mut self.pubsub;
+        for key in pools[pool as usize].registry.subscribers(kind, name) {
+            let subscriptions = sessions.get_mut(key).and_then(|it| it.subscriptions.as_mut());
+            let Some(subscriptions) = subscriptions else { continue };
+            if !std::mem::replace(&mut subscriptions.is_dropped, true) {
+                dropped.push((key, REFUSED));
+            }
+        }
     }
 
     /// Closes every subscriber of a pool: a message to some of them is lost.

@@ -54,7 +54,7 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         // Out of its place while it speaks: who listens is in the same place.
         let mut link = std::mem::take(&mut slot.link);
-        let (mut has_confirmed, mut is_refused) = (false, false);
+        let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
             Heard::Message { kind, name, frame } => {
                 plane.fan_out(sessions, pool, kind, name, frame);
@@ -64,7 +64,7 @@ impl Core {
                 plane.on_active(sessions, pool, kind, name);
             }
             Heard::Refused { kind, name, reply } => {
-                is_refused |= plane.pubsub.pools[pool as usize].registry.contains(kind, name);
+                plane.drop_subscribers(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
             }
         });
@@ -76,10 +76,10 @@ impl Core {
                 plane.log_change(&change);
             }
         }
-        plane.pubsub.touch(index);
-        outcome?;
-        // Somebody relies on it: it must be asked for again, after a pause.
-        if is_refused { Err(BackendFault::Handshake) } else { Ok(()) }
+        if !plane.pubsub.slots[index].link.unsent().is_empty() {
+            plane.pubsub.touch(index);
+        }
+        outcome
     }
 
     /// Notes that a subscriber's connection is being made.
