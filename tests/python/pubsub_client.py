@@ -59,10 +59,9 @@ class PubSub(unittest.TestCase):
         heard = queue.Queue()
         self.pubsub.subscribe(**{"py:thread": heard.put})
         self.pubsub.psubscribe(**{"py:thr*": heard.put})
+        for word in ("subscribe", "psubscribe"):
+            self.assertEqual(next_message(self.pubsub)[0], word)
         thread = self.pubsub.run_in_thread(sleep_time=0.1, daemon=True)
-        end = time.monotonic() + 10
-        while not thread.is_alive() and time.monotonic() < end:
-            pass
         for nth in range(100):
             self.redis.publish("py:thread", nth)
         data = [heard.get(timeout=10)["data"] for _ in range(200)]
