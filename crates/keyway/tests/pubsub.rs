@@ -504,9 +504,8 @@ fn channels_move_with_the_ring() {
         }
     };
     let homes = |servers: &[RedisServer]| {
-        let channels = |server: &RedisServer| {
-            server.client().words("PUBSUB CHANNELS m:*").array().len()
-        };
+        let channels =
+            |server: &RedisServer| server.client().words("PUBSUB CHANNELS m:*").array().len();
         servers.iter().map(channels).collect::<Vec<_>>()
     };
     all_are_heard("before");
@@ -518,4 +517,46 @@ fn channels_move_with_the_ring() {
     servers[0].restart();
     wait_until("they are back", Duration::from_secs(30), || homes(&servers) == before);
     all_are_heard("after");
+}
+
+/// In RESP3 messages are pushes, and a subscriber may ask anything.
+#[test]
+fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
+    let _watch = watchdog(Duration::from_secs(60), "resp3");
+    let setup = setup();
+    let lines = [
+        "SUBSCRIBE v:a v:b",
+        "GET v:x",
+        "PING",
+        "PING hi",
+        "PSUBSCRIBE v:p*",
+        "SSUBSCRIBE v:s",
+        "UNSUBSCRIBE v:none",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "PUBSUB NUMSUB v:none",
+        "CLIENT REPLY OFF;SUBSCRIBE v:c;PING;UNSUBSCRIBE v:c;CLIENT REPLY ON",
+        "SUNSUBSCRIBE",
+    ];
+    let mut bare = setup.oracle.client();
+    let mut all = [setup.keyway.client(STORE), setup.keyway.client(POOL)];
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        client.words("HELLO 3");
+    }
+    for line in lines {
+        let expected = answers(&mut bare, line);
+        for (pool, client) in all.iter_mut().enumerate() {
+            assert_eq!(answers(client, line), expected, "{line} of pool {pool}");
+        }
+    }
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        client.words("SUBSCRIBE v:a");
+        client.send(&encode_words("PUBLISH v:a x"));
+        let replies = client.replies(2);
+        let parts = ["message", "v:a", "x"].map(Value::bulk);
+        assert!(replies.contains(&Value::Push(parts.to_vec())), "{replies:?}");
+        assert!(replies.contains(&Value::Integer(1)), "{replies:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use crate::Session;
 use keyway_base::{Fault, Key, Time};
 use keyway_command::Join as Rule;
-use keyway_resp::{Framing, Kind, frame_reply, parse_integer, reply};
+use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
 use std::fmt::Write;
 
 /// One fragment of a split request.
@@ -220,8 +220,10 @@ impl Join {
         let start = array_start(bytes, keys)?;
         let (base, element) = (self.bytes.len(), self.ends.len());
         let mut pos = start;
+        let mut framer = Framer::new(Protocol::Resp3);
         for _ in 0..keys {
-            match frame_reply(&bytes[pos..], u32::MAX, u32::MAX) {
+            // Of either version: the link has framed the whole already.
+            match framer.frame(&bytes[pos..], u32::MAX, u32::MAX) {
                 Ok(Framing::Ready { len, .. }) => pos += len,
                 _ => return None,
             }
@@ -244,8 +246,9 @@ impl Join {
         let elements = &bytes[line + 2..];
         let base = self.bytes.len();
         let mut pos = 0;
+        let mut framer = Framer::new(Protocol::Resp3);
         for _ in 0..count {
-            match frame_reply(&elements[pos..], u32::MAX, u32::MAX) {
+            match framer.frame(&elements[pos..], u32::MAX, u32::MAX) {
                 Ok(Framing::Ready { len, .. }) => pos += len,
                 _ => return None,
             }

@@ -371,7 +371,7 @@ impl SubscriberLink {
             Kind::Error => self.take_refusal(frame, hear),
             // The answer to PING where nothing is subscribed yet.
             Kind::Simple => Ok(()),
-            Kind::Integer | Kind::Bulk => Err(BackendFault::Protocol),
+            _ => Err(BackendFault::Protocol),
         }
     }
 

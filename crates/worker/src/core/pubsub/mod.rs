@@ -22,6 +22,7 @@ use keyway_base::Key;
 use keyway_net::Socket;
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{Name, PushShape, Registry, SubscriberLink, SubscriptionKind};
+use keyway_resp::Protocol;
 use keyway_topology::BackendId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,8 +149,11 @@ impl PubSub {
 
 /// How pushes to this client begin.
 #[inline]
-fn shape_of(_session: &Session) -> PushShape {
-    PushShape::Array
+fn shape_of(session: &Session) -> PushShape {
+    match session.identity.protocol {
+        Protocol::Resp2 => PushShape::Array,
+        Protocol::Resp3 => PushShape::Push,
+    }
 }
 
 impl Plane {
