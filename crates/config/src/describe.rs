@@ -177,6 +177,14 @@ fn limits(limits: &Limits, out: &mut Out) {
     size("session_output_len_hard", limits.session_output_len_hard);
     size("link_output_len_max", limits.link_output_len_max.into());
     size("read_len_per_turn", limits.read_len_per_turn.into());
+    let mut size_or_off = |name, value: u64| {
+        let text = if value == 0 { "off".to_owned() } else { format_size(value) };
+        out.entry(&schema::LIMITS, name, &string(&text));
+    };
+    size_or_off("pubsub_output_len_hard", limits.pubsub_output_len_hard);
+    size_or_off("pubsub_output_len_soft", limits.pubsub_output_len_soft);
+    let patience = std::time::Duration::from_secs(limits.pubsub_output_soft_secs.into());
+    out.entry(&schema::LIMITS, "pubsub_output_soft_for", &string(&format_duration(patience)));
 }
 
 fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
@@ -227,6 +235,8 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "memory_max", &string(&memory_max));
     out.entry(table, "eviction", &string(store.eviction.name()));
     out.entry(table, "databases", &store.databases.to_string());
+    let events = store.notify_keyspace_events.to_string();
+    out.entry(table, "notify_keyspace_events", &string(&events));
 }
 
 fn sharded(config: &ShardedConfig, out: &mut Out) {

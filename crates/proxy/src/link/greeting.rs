@@ -120,6 +120,7 @@ mod tests {
 
     fn options(password: Option<&str>) -> LinkOptions {
         LinkOptions {
+            slower_than: Duration::MAX,
             password: password.map(str::to_owned),
             database: 2,
             databases: 1,
