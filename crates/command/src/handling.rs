@@ -16,6 +16,9 @@ pub enum Handling {
     Everywhere(Join),
     /// Concerns all shards, or any, in a way of its own.
     Across(Across),
+    /// Publishes, subscribes, or tells of subscriptions: goes to the servers
+    /// that the channels live on, or is answered by Keyway itself.
+    PubSub,
     /// Goes to the shard that holds all its keys, on a connection that the
     /// client has for itself while it waits.
     Block,
@@ -55,6 +58,13 @@ pub enum Join {
     Same,
     /// An array of ones and zeros: one where every fragment has a one.
     AllOnes,
+    /// The largest of the integers.
+    Max,
+    /// One array of the elements of all arrays, each element once.
+    Union,
+    /// An array of names, each followed by the sum of the integers that follow
+    /// it in the arrays, which have the same names.
+    Counts,
 }
 
 /// What concerns the shards of a pool together, each in its own way.
@@ -102,8 +112,6 @@ pub enum Condition {
     NoDatabase,
 }
 
-const PUBSUB: &str =
-    "publish and subscribe are not supported by a sharded pool; connect to one of its servers";
 const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
 const SCRIPT_CONTROL: &str =
     "it concerns the script that runs on one server of a sharded pool; run it on that server";
@@ -189,8 +197,9 @@ impl Handling {
             Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin => Block,
             Multi | Exec | Discard | Watch | Unwatch => Handling::Transaction,
             Publish | Subscribe | Psubscribe | Unsubscribe | Punsubscribe | Spublish
-            | Ssubscribe | Sunsubscribe | Pubsub | PubsubChannels | PubsubHelp | PubsubNumpat
-            | PubsubNumsub | PubsubShardchannels | PubsubShardnumsub => Refused(PUBSUB),
+            | Ssubscribe | Sunsubscribe | PubsubChannels | PubsubNumpat | PubsubNumsub
+            | PubsubShardchannels | PubsubShardnumsub => Handling::PubSub,
+            Pubsub | PubsubHelp => Local,
 
             Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => Across(A::Run),
             ScriptLoad => Across(A::Load(Loaded::Scripts)),

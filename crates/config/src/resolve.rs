@@ -8,7 +8,7 @@ use crate::model::{
     Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::reader::{NamedPool, Section, Value, check_password};
-use keyway_base::Limits;
+use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,8 +53,12 @@ pub(crate) fn resolve(
 }
 
 /// Stands for a pool that was refused, so that indices stay right.
-const STORE_PLACEHOLDER: StoreConfig =
-    StoreConfig { memory_max: None, eviction: Eviction::AllKeysS3Fifo, databases: 1 };
+const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
+    memory_max: None,
+    eviction: Eviction::AllKeysS3Fifo,
+    databases: 1,
+    notify_keyspace_events: KeyspaceEvents::NONE,
+};
 
 fn server_defaults() -> ServerConfig {
     ServerConfig {
@@ -109,6 +113,11 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         link_in_flight_max: section.number_u32("link_in_flight_max"),
         link_output_len_max: section.number_u32("link_output_len_max"),
         read_len_per_turn: section.number_u32("read_len_per_turn"),
+        pubsub_output_len_hard: section.number("pubsub_output_len_hard").unwrap_or_default(),
+        pubsub_output_len_soft: section.number("pubsub_output_len_soft").unwrap_or_default(),
+        pubsub_output_soft_secs: section
+            .duration("pubsub_output_soft_for")
+            .map_or(0, |time| time.as_secs() as u32),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {
@@ -137,6 +146,10 @@ fn store(section: &Section) -> StoreConfig {
         memory_max: section.number("memory_max"),
         eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),
         databases: section.number_u32("databases"),
+        notify_keyspace_events: match section.value("notify_keyspace_events") {
+            Some(Value::KeyspaceEvents(events)) => *events,
+            _ => KeyspaceEvents::NONE,
+        },
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Rejoin,
     /// Two characters, or none.
     HashTag,
+    /// Letters for classes of keyspace events.
+    KeyspaceEvents,
     /// The name of a pool.
     PoolName,
     /// Permission bits of a unix socket: `"0660"`.
@@ -278,6 +280,26 @@ pub(crate) static LIMITS: Table = Table {
             Is("\"256KiB\""),
             "Bytes read from one connection before the others get their turn.",
         ),
+        key(
+            "pubsub_output_len_hard",
+            Size { min: 64 * KIB, max: TIB },
+            Is("\"32MiB\""),
+            "Messages a subscriber has not read above which it is disconnected (the hard limit of Redis's `client-output-buffer-limit pubsub`).",
+        )
+        .or_word("off"),
+        key(
+            "pubsub_output_len_soft",
+            Size { min: 4 * KIB, max: TIB },
+            Is("\"8MiB\""),
+            "Messages a subscriber has not read above which it is disconnected once it has been above for `pubsub_output_soft_for`.",
+        )
+        .or_word("off"),
+        key(
+            "pubsub_output_soft_for",
+            Kind::Duration { min: ms(1000), max: hours(24) },
+            Is("\"60s\""),
+            "How long a subscriber may stay above `pubsub_output_len_soft`; whole seconds count.",
+        ),
     ],
 };
 
@@ -380,6 +402,13 @@ pub(crate) static STORE: Table = Table {
             Is("16"),
             "Databases clients may SELECT, numbered from 0.",
         ),
+        key(
+            "notify_keyspace_events",
+            Kind::KeyspaceEvents,
+            Is("\"\""),
+            "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all. Empty for none: each event costs as much as a PUBLISH.",
+        )
+        .known_elsewhere_as(&["notify-keyspace-events"]),
     ],
 };
 

@@ -47,6 +47,7 @@ impl Listening {
 /// An embedded store, as far as INFO is concerned.
 struct StoreFacts {
     policy: &'static str,
+    notify: String,
     read: Box<dyn Fn() -> StoreStats + Send + Sync>,
 }
 
@@ -59,6 +60,7 @@ struct PoolFacts {
     clients_max: u32,
     bulk_len_max: u32,
     request_len_max: u32,
+    output_limits: String,
     listening: Listening,
     rates: Rates,
     /// Absent where there are no servers.
@@ -88,8 +90,9 @@ impl ProcessFacts {
             name: pool.name.clone(),
             store: match &pool.kind {
                 PoolKind::Store(store) => {
+                    let notify = store.config().notify.to_string();
                     let (policy, store) = (store.config().policy.name(), Arc::clone(store));
-                    Some(StoreFacts { policy, read: Box::new(move || store.stats()) })
+                    Some(StoreFacts { policy, notify, read: Box::new(move || store.stats()) })
                 }
                 PoolKind::Sharded { .. } => None,
             },
@@ -100,6 +103,7 @@ impl ProcessFacts {
             },
             bulk_len_max: config.limits.bulk_len_max,
             request_len_max: config.limits.request_len_max,
+            output_limits: settings::output_limits(&config.limits),
             listening: listening(config, listeners, index),
             rates: Rates::default(),
             slow_log: match &pool.kind {

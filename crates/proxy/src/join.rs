@@ -200,7 +200,18 @@ impl Join {
                 }
                 None => protocol_fault(),
             },
+            (Kind::Integer, Rule::Max) => match parse_integer(body) {
+                Some(count) => {
+                    self.sum = self.sum.max(count);
+                    Outcome::Fine
+                }
+                None => protocol_fault(),
+            },
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
+            (Kind::Array, Rule::Union | Rule::Counts) => match self.take_all(fragment, bytes) {
+                Some(()) => Outcome::Fine,
+                None => protocol_fault(),
+            },
             (Kind::Array, Rule::Array) => match self.take_elements(fragment, bytes, keys) {
                 Some(()) => Outcome::Fine,
                 None => protocol_fault(),
@@ -274,6 +285,60 @@ impl Join {
         Some(())
     }
 
+    /// Takes the elements of an array reply, however many they are, behind
+    /// those of the others.
+    fn take_all(&mut self, fragment: u16, bytes: &[u8]) -> Option<()> {
+        let line = bytes.iter().position(|&byte| byte == b'\r')?;
+        let count = parse_integer(&bytes[1..line])?;
+        let elements = &bytes[line + 2..];
+        let base = self.bytes.len();
+        let mut pos = 0;
+        let mut framer = Framer::new(Protocol::Resp3);
+        for _ in 0..count {
+            match framer.frame(&elements[pos..], u32::MAX, u32::MAX) {
+                Ok(Framing::Ready { len, .. }) => pos += len,
+                _ => return None,
+            }
+            self.ends.push(base + pos);
+        }
+        self.bytes.extend_from_slice(elements);
+        self.fragments[fragment as usize].element = count.max(0) as usize;
+        Some(())
+    }
+
+    /// The elements taken by [`Join::take_all`].
+    fn elements(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.ends.len()).map(|index| {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            &self.bytes[start..self.ends[index]]
+        })
+    }
+
+    fn write_union(&self, out: &mut Vec<u8>) {
+        let mut elements: Vec<&[u8]> = self.elements().collect();
+        elements.sort_unstable();
+        elements.dedup();
+        reply::array(out, elements.len());
+        elements.iter().for_each(|element| out.extend_from_slice(element));
+    }
+
+    fn write_counts(&self, out: &mut Vec<u8>) {
+        let len = self.fragments.iter().map(|fragment| fragment.element).min().unwrap_or(0);
+        reply::array(out, len);
+        for index in 0..len {
+            let mut same = self.elements().skip(index).step_by(len);
+            let first = same.next().unwrap_or_default();
+            if index % 2 == 0 {
+                out.extend_from_slice(first);
+                continue;
+            }
+            let number = |element: &[u8]| {
+                element.get(1..element.len() - 2).and_then(parse_integer).unwrap_or(0)
+            };
+            reply::integer(out, number(first) + same.map(number).sum::<i64>());
+        }
+    }
+
     /// Notes that a fragment gets no reply. Returns whether it was the last.
     pub fn on_fault(&mut self, fragment: u16, fault: Fault) -> bool {
         self.settle(fragment, Outcome::Failed(fault))
@@ -327,7 +392,9 @@ impl Join {
                     reply::integer(out, i64::from(is_one));
                 }
             }
-            Rule::Sum => reply::integer(out, self.sum),
+            Rule::Sum | Rule::Max => reply::integer(out, self.sum),
+            Rule::Union => self.write_union(out),
+            Rule::Counts => self.write_counts(out),
             Rule::AllOk => reply::simple(out, "OK"),
             Rule::Array => self.write_array(out),
         }
@@ -401,11 +468,9 @@ impl Join {
             _ if failed == self.fragments.len() => "",
             (Rule::AllOk, false) => "; the other keys were written",
             (Rule::Sum, false) => "; done for the other keys",
-            (Rule::Array, false) => "; nothing is returned for the other keys",
-            (Rule::AllOk | Rule::Same, _) => "; done on the other servers",
-            (Rule::Sum | Rule::Array | Rule::Concat | Rule::AllOnes, _) => {
-                "; nothing is returned for the other servers"
-            }
+            (Rule::AllOk | Rule::Same, true) => "; done on the other servers",
+            (_, false) => "; nothing is returned for the other keys",
+            (_, true) => "; nothing is returned for the other servers",
         };
         let command = self.command.to_ascii_uppercase();
         let total = self.fragments.len();
@@ -451,6 +516,26 @@ mod tests {
             join.add_fragment(backend as u16, keys);
         }
         join
+    }
+
+    #[test]
+    fn names_of_all_servers_come_once_and_their_counts_are_added_up() {
+        let mut union = join(Rule::Union, &[1, 1]);
+        union.on_reply(1, Kind::Array, b"*2\r\n$1\r\nb\r\n$1\r\na\r\n");
+        assert!(union.on_reply(0, Kind::Array, b"*2\r\n$1\r\nc\r\n$1\r\nb\r\n"));
+        assert_eq!(written(&mut union), "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n");
+        let mut counts = join(Rule::Counts, &[1, 1]);
+        counts.on_reply(0, Kind::Array, b"*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:0\r\n");
+        counts.on_reply(1, Kind::Array, b"*4\r\n$1\r\na\r\n:2\r\n$1\r\nb\r\n:5\r\n");
+        assert_eq!(written(&mut counts), "*4\r\n$1\r\na\r\n:3\r\n$1\r\nb\r\n:5\r\n");
+        let mut none = join(Rule::Counts, &[1, 1]);
+        none.on_reply(0, Kind::Array, b"*0\r\n");
+        none.on_reply(1, Kind::Array, b"*0\r\n");
+        assert_eq!(written(&mut none), "*0\r\n");
+        let mut most = join(Rule::Max, &[1, 1]);
+        most.on_reply(0, Kind::Integer, b":3\r\n");
+        most.on_reply(1, Kind::Integer, b":2\r\n");
+        assert_eq!(written(&mut most), ":3\r\n");
     }
 
     fn written(join: &mut Join) -> String {

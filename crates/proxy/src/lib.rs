@@ -16,6 +16,7 @@ mod link;
 pub mod local;
 mod order;
 mod output;
+pub mod pubsub;
 mod scripts;
 mod session;
 mod slow_log;

@@ -23,6 +23,8 @@ pub enum Route {
     /// It concerns the servers together, in a way of its own; [`route_script`]
     /// tells where [`Across::Run`] goes.
     Across(Across),
+    /// It is about channels, which live where a key of their name would.
+    PubSub,
     /// Send it whole to the server at this position, where it may wait.
     Block(u16),
     /// It begins, ends or guards a transaction.
@@ -66,6 +68,7 @@ pub fn route(
         Handling::Split(split) => Route::Split(split),
         Handling::Everywhere(join) => Route::Everywhere(join),
         Handling::Across(across) => Route::Across(across),
+        Handling::PubSub => Route::PubSub,
         Handling::Block => match route_whole(request, pool, ring, random, keys) {
             Route::One(server) => Route::Block(server),
             other => other,

@@ -141,7 +141,8 @@ mod tests {
         for count in [1, 2, 3, 4, 5, 31, 32, 33, 200] {
             let servers = servers(count);
             for _ in 0..300 {
-                let used: Vec<bool> = (0..count).map(|_| random(&mut state) % 4 > 0).collect();
+                let used: Vec<bool> =
+                    (0..count).map(|_| !random(&mut state).is_multiple_of(4)).collect();
                 let in_use = ServersInUse::new(&servers, |index| used[index]);
                 let Some(server) = in_use.first_from(random(&mut state) as usize % count) else {
                     continue;

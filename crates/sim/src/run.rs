@@ -514,6 +514,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 databases: 4,
                 shards: Some(4),
                 seed,
+                ..StoreConfig::default()
             });
             let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
             PoolPlan {
@@ -549,6 +550,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        channels: keyway_worker::Channels::default(),
     })
 }
 

@@ -1,4 +1,4 @@
-use crate::{Mail, Notices, Pause};
+use crate::{Channels, Mail, Notices, Pause};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -35,9 +35,19 @@ pub struct Plan {
     pub drain_timeout: Duration,
     /// Lines of the log of which there are few.
     pub notices: Notices,
+    /// Who listens to the channels of the embedded stores.
+    pub channels: Channels,
 }
 
 impl Plan {
+    /// Tells a worker that messages wait for its subscribers. Where its mailbox
+    /// is full it wakes anyway, and looks after reading its mail.
+    pub(crate) fn post_published(&self, worker: u16) {
+        if let Some(mailer) = self.mailers.lock().get(usize::from(worker)) {
+            let _ = mailer.post(Mail::Published);
+        }
+    }
+
     /// Asks every worker but `from` to close these clients. A mailbox that is
     /// full misses it: `CLIENT KILL` is best effort across workers then.
     pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {

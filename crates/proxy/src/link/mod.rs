@@ -564,7 +564,8 @@ impl Link {
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
-        if !is_early && let Some(greeting) = self.greeting.take() {
+        let greeting = self.greeting.take();
+        if !is_early && let Some(greeting) = greeting {
             self.on_greeted(*greeting, kind, deadline);
             return Ok(());
         }

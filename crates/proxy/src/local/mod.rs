@@ -153,6 +153,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::LatencyHelp
         | Verb::MemoryHelp
         | Verb::ObjectHelp
+        | Verb::PubsubHelp
         | Verb::ScriptHelp
         | Verb::SlowlogHelp
         | Verb::XgroupHelp

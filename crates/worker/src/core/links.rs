@@ -35,6 +35,7 @@ impl Core {
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
                 state.refresh(&plan, index);
             }
+            self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
             for slot in links {
@@ -242,6 +243,7 @@ impl Core {
 
     /// Brings the gauges up to date, a few times a second.
     pub fn publish_gauges(&self) {
+        self.plane.publish_pubsub_gauges();
         for pool in 0..self.plane.plan.pools.len() {
             let backends = self.plane.plan.topology.pools()[pool].servers().len();
             for backend in 0..backends {

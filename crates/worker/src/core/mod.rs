@@ -12,6 +12,7 @@
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
+//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -23,6 +24,7 @@ mod input;
 mod links;
 mod pools;
 mod private;
+mod pubsub;
 mod reply;
 mod slow;
 mod split;
@@ -40,6 +42,8 @@ use keyway_proxy::local::Unblock;
 use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
+use pubsub::PubSub;
+pub(crate) use pubsub::SubscriberIndex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -106,6 +110,7 @@ pub(crate) struct Plane {
     pub(crate) clock: Clock,
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
+    pub(crate) pubsub: PubSub,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -160,7 +165,9 @@ impl Core {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
         let served = vec![0; plan.pools.len() * Class::ALL.len()];
+        let pubsub = PubSub::new(&plan);
         let plane = Plane {
+            pubsub,
             plan,
             cells,
             clock: Clock::default(),
@@ -218,6 +225,9 @@ impl Core {
     /// Forgets a client; replies still on their way to it are dropped.
     pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
+        if session.subscriptions.is_some() {
+            self.plane.forget_subscriber(key, &mut session);
+        }
         self.plane.end_stateful(&mut self.links, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
@@ -371,9 +381,13 @@ impl Core {
     #[must_use = "there may be more to do at once"]
     pub fn tick(&mut self) -> bool {
         let mut more = false;
-        for pool in &self.plane.plan.pools {
+        let plan = Arc::clone(&self.plane.plan);
+        for (index, pool) in plan.pools.iter().enumerate() {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
+                if store.notifies() {
+                    self.plane.publish_events(index as u16, store);
+                }
             }
         }
         more

@@ -104,6 +104,7 @@ impl Plane {
                     )),
                 };
             }
+            Handling::PubSub => return self.server_of_published(asked, &name),
             _ => {}
         }
         let random = self.next_random() as u32;
