@@ -67,6 +67,11 @@ build_rust() {
     --target-dir "$programs/rust" "${features[@]}"
 }
 
+# Builds in a shell of its own: `set -e` does not hold inside a condition.
+build() {
+  (set -euo pipefail; "build_$1") >"$programs/$1.log" 2>&1 </dev/null
+}
+
 # The program each language cannot do without.
 declare -A needs=([python]=python3 [go]=go [java]=mvn [node]=npm [rust]=cargo)
 present=()
@@ -88,8 +93,7 @@ done
 declare -A building
 for language in "${present[@]}"; do
   mkdir -p "$programs/$language"
-  # `set -e` does not hold inside a condition, so each has a shell of its own.
-  (set -euo pipefail; "build_$language") >"$programs/$language.log" 2>&1 </dev/null &
+  build "$language" &
   building[$language]=$!
 done
 if [ -z "${KEYWAY:-}" ]; then
@@ -97,7 +101,10 @@ if [ -z "${KEYWAY:-}" ]; then
   KEYWAY="$target/debug/keyway"
 fi
 for language in "${present[@]}"; do
-  if ! wait "${building[$language]}"; then
+  wait "${building[$language]}" && continue
+  # A download may fail by chance, hardly twice.
+  build "$language" &
+  if ! wait $!; then
     echo "cannot build the stock clients in $language:" >&2
     tail -n 40 "$programs/$language.log" >&2
     missing=1

@@ -172,7 +172,7 @@ def plain(reason):
     reason = re.sub(r"(localhost/)?127\.0\.0\.1[:.]\d+", "SERVER", reason)
     reason = re.sub(r"\b0x[0-9a-f]+\b|@[0-9a-f]{6,}\b", "…", reason)
     reason = re.sub(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{32,40}\b", "…", reason)
-    reason = reason.replace("|", "/").strip()
+    reason = re.sub(r"[\x00-\x1f\x7f]", "?", reason).replace("|", "/").strip()
     return reason if len(reason) <= 180 else reason[:179] + "…"
 
 
