@@ -187,6 +187,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: false,
+            stateful: false,
+            transaction_len_max: 0,
         };
         Self {
             limits: Limits::default(),
@@ -262,10 +264,11 @@ impl Scenario {
         let lasts = random.scaled(10 * MILLI, 5 * SECOND);
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
+        let is_store = matches!(self.topology.pools()[pool].kind, PoolKind::Store);
         Habits {
             pool,
             listener: pool as u16,
-            is_store: matches!(self.topology.pools()[pool].kind, PoolKind::Store),
+            is_store,
             mix: Mix::All,
             requests,
             connections: random.between(1, 3) as u32,
@@ -285,6 +288,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: random.percent(20),
+            stateful: !is_store && random.percent(50),
+            transaction_len_max: self.limits.link_output_len_max as usize / 2,
         }
     }
 

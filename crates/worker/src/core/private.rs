@@ -197,6 +197,11 @@ impl Core {
         self.links[index].is_private && self.links[index].lease.is_none()
     }
 
+    /// Private links that a session has, for tests.
+    pub fn leases(&self) -> usize {
+        self.links.iter().filter(|slot| slot.lease.is_some()).count()
+    }
+
     /// Private links in use or idle, for tests.
     pub fn private_links(&self) -> usize {
         self.plane.private.count
