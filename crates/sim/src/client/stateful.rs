@@ -444,7 +444,9 @@ impl Client {
                 *is_long
             }
             What::Pop { .. } if text.starts_with("UNBLOCKED") => {
+                // Nothing is begun for who has said that it sends no more.
                 self.draining
+                    || matches!(self.phase, Phase::Leaving { .. })
                     || self.id.is_none_or(|id| ledger.may_be_unblocked(id, expected.asked_at))
             }
             What::Exec { .. } if text.starts_with("EXECABORT") => self.is_refused,

@@ -95,6 +95,7 @@ impl LinkSlot {
             next_try: Time(0),
             silent_since: None,
             is_private: false,
+            is_free: false,
             lease: None,
             client_id: None,
             unblock: None,
