@@ -223,8 +223,11 @@ impl Scenario {
             // Alone and one at a time, or the next edge makes up for it.
             Options { dropped_edge: Some(_), .. } => 1,
             Options { defect: Some(_), .. } => 3,
+            // More than the private links that are kept for a server.
+            _ if random.percent(3) => random.between(40, 70),
             _ => random.between(1, 14),
         };
+        let shows_stateful = options.defect.is_some_and(Defect::is_stateful);
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
@@ -235,6 +238,7 @@ impl Scenario {
                 habits.requests = 200;
                 habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
                 habits.cut_percent = 0;
+                habits.stateful = shows_stateful;
             }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
@@ -242,6 +246,7 @@ impl Scenario {
         for pool in 0..self.topology.pools().len() {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
+            habits.stateful &= !options.is_defective() || shows_stateful;
             self.last_clients.push(habits);
         }
         self.value_len_max = large.max(4096) + 128;

@@ -40,6 +40,13 @@ pub enum Defect {
     LostElement,
 }
 
+impl Defect {
+    /// Whether only transactions and lists show it.
+    pub fn is_stateful(self) -> bool {
+        matches!(self, Defect::TornTransaction | Defect::BlindWatch | Defect::LostElement)
+    }
+}
+
 /// How a server behaves at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct Mood {

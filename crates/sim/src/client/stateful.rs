@@ -360,7 +360,7 @@ impl Client {
 
     fn read_shared(&mut self, bytes: Option<&[u8]>) -> Result<(), String> {
         let text = String::from_utf8_lossy(bytes.unwrap_or(b"0"));
-        let number = text.parse().map_err(|_| "no number".to_owned())?;
+        let number = text.parse().map_err(|_| "the value is none of a counter".to_owned())?;
         if let Some(attempt) = &mut self.attempt {
             attempt.value = Some(number);
         }
