@@ -2,7 +2,7 @@
 
 use keyway_base::ByteRange;
 use keyway_proxy::local::Facts;
-use keyway_resp::{Framing, Kind, frame_reply, reply};
+use keyway_resp::{Framer, Framing, Kind, Protocol, reply};
 use std::sync::LazyLock;
 
 /// Deepest nesting of any reply of ours.
@@ -10,7 +10,12 @@ const DEPTH_MAX: u32 = 16;
 
 /// `bytes` is exactly one reply; returns its kind.
 pub fn one_reply(bytes: &[u8]) -> Kind {
-    match frame_reply(bytes, u32::MAX, DEPTH_MAX) {
+    one_reply_in(Protocol::Resp2, bytes)
+}
+
+/// The same in either version.
+pub fn one_reply_in(protocol: Protocol, bytes: &[u8]) -> Kind {
+    match Framer::new(protocol).frame(bytes, u32::MAX, DEPTH_MAX) {
         Ok(Framing::Ready { len, kind }) if len == bytes.len() => kind,
         other => panic!("not one reply but {other:?}: {:?}", shown(bytes)),
     }

@@ -8,12 +8,14 @@
 mod choices;
 pub mod command_keys;
 pub mod config_text;
+pub mod hello;
 mod laws;
 pub mod link_ops;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod session_ops;
 pub mod store_ops;
+pub mod translation;
 pub mod worker_ops;
 
 pub use choices::Choices;
@@ -22,13 +24,15 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 10] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
+    ("hello", hello::run),
     ("link_ops", link_ops::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("session_ops", session_ops::run),
     ("store_ops", store_ops::run),
+    ("translation", translation::run),
     ("worker_ops", worker_ops::run),
 ];

@@ -6,7 +6,7 @@ use crate::Choices;
 use crate::laws::shown;
 use keyway_base::{BackendFault, Key, Limits, Sent, Time};
 use keyway_proxy::{Internal, Link, LinkOptions, LinkState, Owner};
-use keyway_resp::Kind;
+use keyway_resp::{Kind, Protocol};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -61,9 +61,13 @@ struct Driver {
 
 impl Driver {
     fn new(choices: &mut Choices) -> Self {
+        let password = choices.flip().then(|| "secret".to_owned());
+        let choice = choices.below(4) as u32;
+        let database = choice % 2;
+        let protocol = if choice < 2 { Protocol::Resp2 } else { Protocol::Resp3 };
         let options = LinkOptions {
-            password: choices.flip().then(|| "secret".to_owned()),
-            database: choices.below(2) as u32,
+            password,
+            database,
             databases: choices.pick(&[1, 3]),
             timeout: choices.flip().then(|| Duration::from_millis(400)),
             connect_timeout: Duration::from_millis(300),
@@ -74,7 +78,7 @@ impl Driver {
         };
         let limits = Limits { reply_len_max: 64, reply_depth_max: 3, ..Limits::default() };
         Self {
-            link: Link::default(),
+            link: Link::new(protocol),
             options,
             limits,
             now: Time(1),
@@ -143,7 +147,9 @@ impl Driver {
     /// A reply such as the backend owes, cut in two.
     fn answer(&mut self, choices: &mut Choices) {
         let reply: &[u8] = match self.link.state() {
-            LinkState::Handshaking { .. } => b"+OK\r\n",
+            LinkState::Handshaking { .. } => {
+                choices.pick(&[&b"+OK\r\n"[..], b"+OK\r\n", b"%0\r\n", b"-ERR unknown command\r\n"])
+            }
             LinkState::Ready if !self.held.is_empty() => choices.pick(&[
                 &b"$3\r\nabc\r\n"[..],
                 b":1\r\n",
@@ -176,7 +182,8 @@ impl Driver {
             let is_refusal = reply.windows(6).any(|words| words == b"SELECT");
             assert_eq!(is_refusal, *refused && !asked.is_select(), "request {}", asked.id);
             assert!(!reply.is_empty());
-            assert!(is_refusal || reply.len() <= limits.reply_len_max as usize);
+            // A translation may be longer than what was translated, by a little.
+            assert!(is_refusal || reply.len() <= 3 * limits.reply_len_max as usize);
             if !asked.expired {
                 outcomes[asked.id as usize] += 1;
             }

@@ -1,9 +1,9 @@
-//! Replies framed whole and prefix by prefix, against a plain recursive reader
-//! of the protocol.
+//! Replies of either version framed whole and prefix by prefix, against a plain
+//! recursive reader of the protocol.
 
 use crate::Choices;
 use crate::laws::shown;
-use keyway_resp::{Framer, Framing, FramingFault, frame_reply, parse_integer};
+use keyway_resp::{Framer, Framing, FramingFault, Protocol, parse_integer};
 
 /// Nesting that the plain reader never goes beyond: more than is ever allowed.
 const DEPTH_CAP: u32 = 40;
@@ -14,15 +14,18 @@ const EVERY_PREFIX_LEN_MAX: usize = 80;
 pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let len_max = choices.pick(&[u32::MAX, 1 << 30, 1000, 50]);
-    let depth_max = choices.below(40) as u32;
+    let choice = choices.below(80) as u32;
+    let depth_max = choice % 40;
+    let protocol = if choice < 40 { Protocol::Resp2 } else { Protocol::Resp3 };
+    let bounds = Bounds { protocol, len_max, depth_max };
     let stream = choices.rest();
 
     integers_are_read_as_the_library_does(stream);
     let mut rest = stream;
     while !rest.is_empty() {
-        match check(rest, len_max, depth_max) {
+        match check(rest, bounds) {
             Some(len) => {
-                every_prefix_waits(&rest[..len], len_max, depth_max);
+                every_prefix_waits(&rest[..len], bounds);
                 rest = &rest[len..];
             }
             None => return,
@@ -30,12 +33,31 @@ pub fn run(data: &[u8]) {
     }
 }
 
+/// What replies are allowed to be.
+#[derive(Clone, Copy)]
+struct Bounds {
+    protocol: Protocol,
+    len_max: u32,
+    depth_max: u32,
+}
+
+impl Bounds {
+    fn frame(self, framer: &mut Framer, buf: &[u8]) -> Result<Framing, FramingFault> {
+        framer.frame(buf, self.len_max, self.depth_max)
+    }
+
+    fn frame_whole(self, buf: &[u8]) -> Result<Framing, FramingFault> {
+        self.frame(&mut Framer::new(self.protocol), buf)
+    }
+}
+
 /// Compares both readers; returns the length of the reply, if it is whole.
-fn check(buf: &[u8], len_max: u32, depth_max: u32) -> Option<usize> {
-    let mut depth = 0;
-    let plain = element(buf, 0, 0, &mut depth);
+fn check(buf: &[u8], bounds: Bounds) -> Option<usize> {
+    let Bounds { protocol, len_max, depth_max } = bounds;
+    let mut plain = Plain { buf, is_resp3: protocol == Protocol::Resp3, depth: 0 };
+    let (plain, depth) = (plain.element(0, 0), plain.depth);
     let fits = depth <= depth_max;
-    let framed = frame_reply(buf, len_max, depth_max);
+    let framed = bounds.frame_whole(buf);
     let what = || format!("{:?}: {framed:?}, plainly {plain:?}, depth {depth}", shown(buf));
     match (framed, plain) {
         (Ok(Framing::Ready { len, .. }), Ok(end)) => {
@@ -54,12 +76,12 @@ fn check(buf: &[u8], len_max: u32, depth_max: u32) -> Option<usize> {
     None
 }
 
-fn every_prefix_waits(reply: &[u8], len_max: u32, depth_max: u32) {
+fn every_prefix_waits(reply: &[u8], bounds: Bounds) {
     let step = 1 + reply.len() / EVERY_PREFIX_LEN_MAX;
-    let mut framer = Framer::default();
+    let mut framer = Framer::new(bounds.protocol);
     for len in (0..reply.len()).step_by(step) {
-        let resumed = framer.frame(&reply[..len], len_max, depth_max);
-        assert_eq!(resumed, frame_reply(&reply[..len], len_max, depth_max), "{}", shown(reply));
+        let resumed = bounds.frame(&mut framer, &reply[..len]);
+        assert_eq!(resumed, bounds.frame_whole(&reply[..len]), "{}", shown(reply));
         match resumed {
             Ok(Framing::NeedMore { at_least }) => {
                 let what = format!("{:?} cut at {len}", shown(reply));
@@ -68,8 +90,8 @@ fn every_prefix_waits(reply: &[u8], len_max: u32, depth_max: u32) {
             other => panic!("{:?} cut at {len}: {other:?}", shown(reply)),
         }
     }
-    let whole = framer.frame(reply, len_max, depth_max);
-    assert_eq!(whole, frame_reply(reply, len_max, depth_max), "{}", shown(reply));
+    let whole = bounds.frame(&mut framer, reply);
+    assert_eq!(whole, bounds.frame_whole(reply), "{}", shown(reply));
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,41 +100,105 @@ enum Stop {
     Broken,
 }
 
-/// End of the element at `pos`, which lies inside `levels` arrays.
-fn element(buf: &[u8], pos: usize, levels: u32, depth: &mut u32) -> Result<usize, Stop> {
-    match *buf.get(pos).ok_or(Stop::Partial)? {
-        b'+' | b'-' => {
-            let end = pos + 1 + position(&buf[pos + 1..], |byte| byte == b'\r' || byte == b'\n')?;
-            line_end(buf, end)
+/// Reads replies the plainest way.
+struct Plain<'a> {
+    buf: &'a [u8],
+    is_resp3: bool,
+    /// The deepest level met.
+    depth: u32,
+}
+
+impl Plain<'_> {
+    /// End of the element at `pos`, which lies inside `levels` others.
+    fn element(&mut self, pos: usize, levels: u32) -> Result<usize, Stop> {
+        let buf = self.buf;
+        match *buf.get(pos).ok_or(Stop::Partial)? {
+            b'+' | b'-' => line(buf, pos + 1).map(|(_, end)| end),
+            b':' => number(buf, pos + 1).map(|(_, end)| end),
+            b'$' => match number(buf, pos + 1)? {
+                (-1, end) => Ok(end),
+                (len, start) => bytes(buf, len, start),
+            },
+            b'*' => match number(buf, pos + 1)? {
+                (-1, end) => Ok(end),
+                (count, end) => self.elements(i128::from(count), end, levels),
+            },
+            byte if self.is_resp3 => self.resp3(byte, pos, levels),
+            _ => Err(Stop::Broken),
         }
-        b':' => number(buf, pos + 1).map(|(_, end)| end),
-        b'$' => match number(buf, pos + 1)? {
-            (-1, end) => Ok(end),
-            (len @ 0.., start) => {
-                let end = start as u128 + len as u128;
-                match buf.get(usize::try_from(end).unwrap_or(usize::MAX)..) {
-                    Some([b'\r', b'\n', ..]) => Ok(end as usize + 2),
-                    Some([_, _, ..]) => Err(Stop::Broken),
-                    _ => Err(Stop::Partial),
+    }
+
+    fn resp3(&mut self, byte: u8, pos: usize, levels: u32) -> Result<usize, Stop> {
+        let buf = self.buf;
+        let is_number = |text: &str| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        match byte {
+            b'_' | b'#' | b',' | b'(' => {
+                let (text, end) = line(buf, pos + 1)?;
+                let text = String::from_utf8_lossy(text);
+                let is_right = match byte {
+                    b'_' => text.is_empty(),
+                    b'#' => text == "t" || text == "f",
+                    b'(' => is_number(&text),
+                    _ => !text.is_empty(),
+                };
+                if is_right { Ok(end) } else { Err(Stop::Broken) }
+            }
+            b'=' | b'!' => match number(buf, pos + 1)? {
+                (len, _) if byte == b'=' && len < 4 => Err(Stop::Broken),
+                (len, start) => bytes(buf, len, start),
+            },
+            b'~' | b'>' | b'%' | b'|' => {
+                let (count, end) = number(buf, pos + 1)?;
+                if count < 0 {
+                    return Err(Stop::Broken);
                 }
+                let count = i128::from(count);
+                let elements = match byte {
+                    b'%' => 2 * count,
+                    b'|' => 2 * count + 1,
+                    _ => count,
+                };
+                self.elements(elements, end, levels)
             }
             _ => Err(Stop::Broken),
-        },
-        b'*' => match number(buf, pos + 1)? {
-            (-1 | 0, end) => Ok(end),
-            (count @ 1.., mut end) => {
-                *depth = (*depth).max(levels + 1);
-                if levels >= DEPTH_CAP {
-                    return Err(Stop::Partial);
-                }
-                for _ in 0..count {
-                    end = element(buf, end, levels + 1, depth)?;
-                }
-                Ok(end)
-            }
-            _ => Err(Stop::Broken),
-        },
-        _ => Err(Stop::Broken),
+        }
+    }
+
+    fn elements(&mut self, count: i128, mut end: usize, levels: u32) -> Result<usize, Stop> {
+        if count < 0 {
+            return Err(Stop::Broken);
+        }
+        if count == 0 {
+            return Ok(end);
+        }
+        self.depth = self.depth.max(levels + 1);
+        if levels >= DEPTH_CAP {
+            return Err(Stop::Partial);
+        }
+        for _ in 0..count {
+            end = self.element(end, levels + 1)?;
+        }
+        Ok(end)
+    }
+}
+
+/// The text of the line at `at`, and where the next line starts.
+fn line(buf: &[u8], at: usize) -> Result<(&[u8], usize), Stop> {
+    let end = at + position(&buf[at..], |byte| byte == b'\r' || byte == b'\n')?;
+    line_end(buf, end).map(|next| (&buf[at..end], next))
+}
+
+/// End of `len` bytes from `start` on, with their line end.
+fn bytes(buf: &[u8], len: i64, start: usize) -> Result<usize, Stop> {
+    let len = u128::try_from(len).map_err(|_| Stop::Broken)?;
+    let end = start as u128 + len;
+    match buf.get(usize::try_from(end).unwrap_or(usize::MAX)..) {
+        Some([b'\r', b'\n', ..]) => Ok(end as usize + 2),
+        Some([_, _, ..]) => Err(Stop::Broken),
+        _ => Err(Stop::Partial),
     }
 }
 

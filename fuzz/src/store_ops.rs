@@ -2,10 +2,10 @@
 //! each gets exactly one reply, and what is flushed is gone.
 
 use crate::Choices;
-use crate::laws::{compose, one_reply, shown};
+use crate::laws::{compose, one_reply_in, shown};
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, COMMANDS, Command, Request, store_serves};
-use keyway_resp::parse_integer;
+use keyway_resp::{Protocol, parse_integer};
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -107,8 +107,10 @@ pub fn run(data: &[u8]) {
             }
             _ => {
                 let line = line(&mut choices);
-                let database = choices.below(DATABASES as usize + 1) as u32;
-                execute(&store, &line, Context { database, clock });
+                let choice = choices.below(2 * (DATABASES as usize + 1)) as u32;
+                let database = choice % (DATABASES + 1);
+                let protocol = if choice <= DATABASES { Protocol::Resp2 } else { Protocol::Resp3 };
+                execute(&store, &line, Context { database, clock, protocol });
             }
         }
     }
@@ -155,7 +157,7 @@ fn execute(store: &Store, line: &[Vec<u8>], context: Context) -> Option<Vec<u8>>
     let reply = out.strip_prefix(b"before").unwrap_or_else(|| {
         panic!("{:?} changed what was there", shown(&buf));
     });
-    one_reply(reply);
+    one_reply_in(context.protocol, reply);
     Some(reply.to_vec())
 }
 
@@ -171,7 +173,11 @@ fn is_slow(store: &Store, keys: &[Vec<u8>], context: Context) -> bool {
 }
 
 fn flushing_leaves_nothing(store: &Store, mut clock: Clock) {
-    execute(store, &[b"FLUSHALL".to_vec()], Context { database: 0, clock });
+    execute(
+        store,
+        &[b"FLUSHALL".to_vec()],
+        Context { database: 0, clock, protocol: Protocol::Resp2 },
+    );
     for _ in 0..20 {
         clock.now = clock.now + Duration::from_millis(100);
         clock.unix_micros += 100_000;

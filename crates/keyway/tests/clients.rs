@@ -121,11 +121,15 @@ fn python() -> PathBuf {
 }
 
 fn redis_py(pool: usize, kind: &str) {
+    ["2", "3"].into_iter().for_each(|protocol| redis_py_in(pool, kind, protocol));
+}
+
+fn redis_py_in(pool: usize, kind: &str, protocol: &str) {
     let setup = setup();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("tests/python/stock_client.py").to_string_lossy().into_owned();
     let port = setup.keyway.address(pool).port().to_string();
-    let arguments = [script.as_str(), &port, kind, PASSWORD];
+    let arguments = [script.as_str(), &port, kind, PASSWORD, protocol];
     let python = python().to_string_lossy().into_owned();
     let output = run_tool(&python, &arguments, b"", Duration::from_secs(60));
     let text = output.expect_success("the redis-py suite").text;

@@ -52,6 +52,21 @@ fn the_store_answers_like_redis() {
 }
 
 #[test]
+fn clients_of_resp3_are_answered_like_redis() {
+    let _watch = watchdog(Duration::from_secs(120), "conformance in RESP3");
+    let systems = Systems::start();
+    let bare = systems.bare().in_resp3();
+    for target in [systems.store(), systems.sharded()] {
+        let target = target.in_resp3();
+        run(&target).assert_clean(&target);
+        whole(&target);
+        for seed in 200..203 {
+            differential(&target, &bare, Family::Strings, seed, 10_000);
+        }
+    }
+}
+
+#[test]
 fn a_sharded_pool_answers_like_redis() {
     let _watch = watchdog(Duration::from_secs(120), "conformance of a sharded pool");
     let systems = Systems::start();

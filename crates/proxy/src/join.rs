@@ -3,7 +3,7 @@
 use crate::Session;
 use keyway_base::{Fault, Key, Time};
 use keyway_command::Join as Rule;
-use keyway_resp::{Framing, Kind, frame_reply, parse_integer, reply};
+use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
 use std::fmt::Write;
 
 /// One fragment of a split request.
@@ -209,8 +209,10 @@ impl Join {
         let start = array_start(bytes, keys)?;
         let (base, element) = (self.bytes.len(), self.ends.len());
         let mut pos = start;
+        let mut framer = Framer::new(Protocol::Resp3);
         for _ in 0..keys {
-            match frame_reply(&bytes[pos..], u32::MAX, u32::MAX) {
+            // Of either version: the link has framed the whole already.
+            match framer.frame(&bytes[pos..], u32::MAX, u32::MAX) {
                 Ok(Framing::Ready { len, .. }) => pos += len,
                 _ => return None,
             }

@@ -19,7 +19,7 @@ mod session;
 
 pub use fault_reply::{write_crossslot, write_fault};
 pub use join::{Fragment, Join, JoinPool};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner};
+pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Translation};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};

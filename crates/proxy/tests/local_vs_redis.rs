@@ -6,6 +6,7 @@ use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_proxy::local::{ClientEntry, ClientRegistry, Facts, LocalContext, answer};
 use keyway_proxy::{Identity, ReplyMode};
+use keyway_resp::Protocol;
 use keyway_testkit::{Client, RedisServer, Value, encode};
 use std::collections::BTreeSet;
 
@@ -46,6 +47,7 @@ impl Local {
             lib_name: String::new(),
             lib_ver: String::new(),
             database: 0,
+            protocol: Protocol::Resp2,
         };
         clients.insert(id, entry);
         Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, password }
@@ -103,6 +105,16 @@ fn words(line: &str) -> Vec<String> {
 /// compares every reply.
 fn same(server: &RedisServer, password: Option<&'static str>, conversation: &str) {
     let (mut redis, mut local) = pair(server, password);
+    converse(&mut redis, &mut local, conversation);
+}
+
+/// The same after a `HELLO 3`.
+fn same_in_resp3(server: &RedisServer, conversation: &str) {
+    let (mut redis, mut local) = pair(server, None);
+    converse(&mut redis, &mut local, &format!("HELLO 3;{conversation}"));
+}
+
+fn converse(redis: &mut Client, local: &mut Local, conversation: &str) {
     for line in conversation.split(';') {
         let words = words(line);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -142,6 +154,12 @@ const SAME: &str = "
     HELLO
     HELLO 2
     hello 2
+    HELLO 3
+    HELLO 3; HELLO; HELLO 2; HELLO; CLIENT GETNAME
+    HELLO 3; HELLO 4; CLIENT GETNAME; HELLO 3 BAD; HELLO x; CLIENT GETNAME
+    HELLO 2; HELLO 3 SETNAME n BAD; CLIENT GETNAME
+    HELLO 3 AUTH default x SETNAME n; CLIENT GETNAME; RESET; CLIENT GETNAME; HELLO
+    HELLO 3 AUTH bob x; CLIENT GETNAME; HELLO
     HELLO x
     HELLO 1
     HELLO 4
@@ -267,6 +285,7 @@ fn conversations(text: &str) -> impl Iterator<Item = &str> {
 fn answers_are_redis_answers_to_the_byte() {
     let server = RedisServer::start_with(&["--timeout", "0", "--slowlog-log-slower-than", "-1"]);
     conversations(SAME).for_each(|conversation| same(&server, None, conversation));
+    conversations(SAME).for_each(|conversation| same_in_resp3(&server, conversation));
 }
 
 #[test]
@@ -288,6 +307,9 @@ fn passwords_are_asked_for_in_redis_words() {
         HELLO 2 AUTH default x
         HELLO 2 AUTH bob sesame
         HELLO 4 AUTH default sesame
+        HELLO 3; HELLO
+        HELLO 3 AUTH default x; HELLO; HELLO 3 AUTH default sesame; CLIENT GETNAME; HELLO
+        HELLO 3 AUTH default sesame SETNAME n; CLIENT GETNAME; RESET; HELLO
         HELLO 2 AUTH default sesame SETNAME n; CLIENT GETNAME; RESET; HELLO
         HELLO 2 AUTH default sesame BAD; PING
         RESET
@@ -304,6 +326,10 @@ fn shape(value: &Value) -> String {
         Value::Bulk(_) => "bulk".to_owned(),
         Value::Nil | Value::NilArray => "nil".to_owned(),
         Value::Array(items) => format!("{:?}", items.iter().map(shape).collect::<Vec<_>>()),
+        Value::Null => "null".to_owned(),
+        Value::Verbatim(text) => format!("verbatim {}", text[..4].escape_ascii()),
+        Value::Map(pairs) => format!("map of {}", pairs.len()),
+        other => panic!("not in use: {other:?}"),
     }
 }
 
@@ -330,10 +356,14 @@ fn answers_about_the_machine_have_redis_shapes() {
         "MEMORY DOCTOR",
         "MEMORY MALLOC-STATS",
     ] {
-        let (mut redis, mut local) = pair(&server, None);
-        let words: Vec<&str> = line.split(' ').collect();
-        let (theirs, ours) = (redis.command(&words), parse(&local.ask(&words)));
-        assert_eq!(shape(&ours), shape(&theirs), "{line}: {ours:?}, not {theirs:?}");
+        for version in ["2", "3"] {
+            let (mut redis, mut local) = pair(&server, None);
+            redis.command(&["HELLO", version]);
+            local.ask(&["HELLO", version]);
+            let words: Vec<&str> = line.split(' ').collect();
+            let (theirs, ours) = (redis.command(&words), parse(&local.ask(&words)));
+            assert_eq!(shape(&ours), shape(&theirs), "{line}: {ours:?}, not {theirs:?}");
+        }
     }
 }
 
@@ -377,12 +407,17 @@ fn client_lines_have_redis_fields_but_for_buffer_sizes() {
 fn fields_of_memory_stats_are_among_redis_fields() {
     let server = RedisServer::start();
     let (mut redis, mut local) = pair(&server, None);
-    let fields = |value: &Value| -> BTreeSet<String> {
-        value.array().chunks(2).map(|pair| pair[0].text()).collect()
+    let fields = |value: Value| -> BTreeSet<String> {
+        value.plain().array().chunks(2).map(|pair| pair[0].text()).collect()
     };
-    let theirs = fields(&redis.words("MEMORY STATS"));
-    let ours = fields(&parse(&local.ask(&["MEMORY", "STATS"])));
-    assert!(ours.len() >= 5 && ours.is_subset(&theirs), "{ours:?}");
+    for version in ["2", "3"] {
+        redis.command(&["HELLO", version]);
+        local.ask(&["HELLO", version]);
+        let (theirs, ours) = (redis.words("MEMORY STATS"), local.ask(&["MEMORY", "STATS"]));
+        assert_eq!(ours[0], if version == "2" { b'*' } else { b'%' });
+        let (theirs, ours) = (fields(theirs), fields(parse(&ours)));
+        assert!(ours.len() >= 5 && ours.is_subset(&theirs), "{ours:?}");
+    }
 }
 
 #[test]

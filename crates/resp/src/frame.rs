@@ -1,9 +1,11 @@
 //! Replies: finding where one ends. A proxy hands a reply on whole, so all it
 //! needs is the length and the leading byte.
 
+use crate::Protocol;
 use crate::digits::{Line, number_line};
 
-/// What a reply is, by its leading byte.
+/// What a reply is, by its leading byte. Those from [`Kind::Null`] on are
+/// RESP3's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `+`
@@ -16,6 +18,58 @@ pub enum Kind {
     Bulk,
     /// `*`, null included
     Array,
+    /// `_`
+    Null,
+    /// `#`
+    Boolean,
+    /// `,`
+    Double,
+    /// `(`
+    BigNumber,
+    /// `=`: a text with its format
+    Verbatim,
+    /// `!`: an error of any bytes
+    BlobError,
+    /// `%`
+    Map,
+    /// `~`
+    Set,
+    /// `>`: answers nothing, comes between replies
+    Push,
+    /// `|`: attributes, and the reply they belong to
+    Attribute,
+}
+
+impl Kind {
+    /// The kind of the whole reply in `bytes`, whichever the version; `None`
+    /// when it is none.
+    pub fn of(bytes: &[u8]) -> Option<Kind> {
+        match bytes.first()? {
+            b'$' => Some(Kind::Bulk),
+            b'+' => Some(Kind::Simple),
+            b':' => Some(Kind::Integer),
+            b'-' => Some(Kind::Error),
+            b'*' => Some(Kind::Array),
+            &byte => Kind::of_resp3(byte),
+        }
+    }
+
+    /// What begins with `byte` in RESP3 alone.
+    fn of_resp3(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            b'_' => Kind::Null,
+            b'#' => Kind::Boolean,
+            b',' => Kind::Double,
+            b'(' => Kind::BigNumber,
+            b'=' => Kind::Verbatim,
+            b'!' => Kind::BlobError,
+            b'%' => Kind::Map,
+            b'~' => Kind::Set,
+            b'>' => Kind::Push,
+            b'|' => Kind::Attribute,
+            _ => return None,
+        })
+    }
 }
 
 /// Outcome of [`frame_reply`].
@@ -38,7 +92,7 @@ pub enum Framing {
 /// Why a backend's bytes are not a reply: close the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingFault {
-    /// Not RESP2 at all.
+    /// Not RESP, or not the version that is spoken.
     Protocol,
     /// Longer than the bound.
     TooLong,
@@ -46,8 +100,11 @@ pub enum FramingFault {
     TooDeep,
 }
 
-/// Fewest bytes an element of an array takes: `+\r\n`.
+/// Fewest bytes an element of an array takes: `+\r\n`, `_\r\n`.
 const ELEMENT_LEN_MIN: usize = 3;
+
+/// Bytes before the text of a verbatim string: its format and a colon.
+const FORMAT_LEN: usize = 4;
 
 /// Open levels of an array whose room is kept for the next.
 const LEVELS_KEPT_MAX: usize = 64;
@@ -56,6 +113,8 @@ const LEVELS_KEPT_MAX: usize = 64;
 /// not whole yet, so that no byte is read twice however the reply is cut.
 #[derive(Debug, Default)]
 pub struct Framer {
+    /// RESP3's kinds are replies only where they were asked for.
+    protocol: Protocol,
     /// Where the element being read starts.
     at: usize,
     /// Up to here no line end was found.
@@ -64,15 +123,20 @@ pub struct Framer {
     open: Vec<u64>,
 }
 
-/// Finds the end of the reply at the start of `buf`, which may be at most
-/// `len_max` bytes long and nest at most `depth_max` deep. For a reply that
-/// comes in pieces use a [`Framer`].
+/// Finds the end of the RESP2 reply at the start of `buf`, which may be at most
+/// `len_max` bytes long and nest at most `depth_max` deep. For RESP3, and for a
+/// reply that comes in pieces, use a [`Framer`].
 #[inline]
 pub fn frame_reply(buf: &[u8], len_max: u32, depth_max: u32) -> Result<Framing, FramingFault> {
     Framer::default().frame(buf, len_max, depth_max)
 }
 
 impl Framer {
+    /// A framer of replies of `protocol`; those of RESP2 are RESP3's as well.
+    pub fn new(protocol: Protocol) -> Framer {
+        Framer { protocol, ..Framer::default() }
+    }
+
     /// Finds the end of the reply at the start of `buf`, which may be at most
     /// `len_max` bytes long and nest at most `depth_max` deep. After
     /// [`Framing::NeedMore`] the next call is given the same bytes with more
@@ -93,11 +157,13 @@ impl Framer {
             Some(b':') => Kind::Integer,
             Some(b'-') => Kind::Error,
             Some(b'*') => Kind::Array,
-            Some(_) => return Err(FramingFault::Protocol),
+            Some(&byte) => self.other_kind(byte)?,
             None => return Ok(Framing::NeedMore { at_least: 1 }),
         };
         let end = match kind {
-            Kind::Array => self.array_end(buf, depth_max),
+            Kind::Array | Kind::Map | Kind::Set | Kind::Push | Kind::Attribute => {
+                self.aggregate_end(buf, depth_max)
+            }
             _ => scalar_end(buf, 0, &mut self.scanned),
         };
         match end {
@@ -111,6 +177,14 @@ impl Framer {
                     _ => Err(FramingFault::TooLong),
                 }
             }
+        }
+    }
+
+    #[cold]
+    fn other_kind(&self, byte: u8) -> Result<Kind, FramingFault> {
+        match self.protocol {
+            Protocol::Resp2 => Err(FramingFault::Protocol),
+            Protocol::Resp3 => Kind::of_resp3(byte).ok_or(FramingFault::Protocol),
         }
     }
 
@@ -133,25 +207,15 @@ enum End {
     Beyond(usize),
 }
 
-/// End of the non-array element at `at`, which is inside `buf`.
+/// End of the element at `at`, which is inside `buf` and holds no others.
 #[inline]
 fn scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
     match buf[at] {
         b'$' => match number_line(buf, at + 1) {
             Line::Number(-1, next) => Ok(End::At(next)),
-            Line::Number(len, start) if len >= 0 => {
-                let end = usize::try_from(len)
-                    .ok()
-                    .and_then(|len| start.checked_add(len)?.checked_add(2))
-                    .ok_or(FramingFault::TooLong)?;
-                match buf.get(end - 2..end) {
-                    Some(b"\r\n") => Ok(End::At(end)),
-                    Some(_) => Err(FramingFault::Protocol),
-                    None => Ok(End::Beyond(end)),
-                }
-            }
+            Line::Number(len, start) => bytes_end(buf, len, start),
             Line::Partial => Ok(End::Beyond(buf.len() + 1)),
-            _ => Err(FramingFault::Protocol),
+            Line::Invalid => Err(FramingFault::Protocol),
         },
         b':' => match number_line(buf, at + 1) {
             Line::Number(_, end) => Ok(End::At(end)),
@@ -159,6 +223,53 @@ fn scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, Framing
             Line::Invalid => Err(FramingFault::Protocol),
         },
         b'+' | b'-' => line_end(buf, at + 1, scanned),
+        _ => resp3_scalar_end(buf, at, scanned),
+    }
+}
+
+/// End of `len` bytes from `start` on, with their line end.
+#[inline]
+fn bytes_end(buf: &[u8], len: i64, start: usize) -> Result<End, FramingFault> {
+    let len = u64::try_from(len).map_err(|_| FramingFault::Protocol)?;
+    let end = usize::try_from(len)
+        .ok()
+        .and_then(|len| start.checked_add(len)?.checked_add(2))
+        .ok_or(FramingFault::TooLong)?;
+    match buf.get(end - 2..end) {
+        Some(b"\r\n") => Ok(End::At(end)),
+        Some(_) => Err(FramingFault::Protocol),
+        None => Ok(End::Beyond(end)),
+    }
+}
+
+/// The same as [`scalar_end`] for an element of RESP3 alone.
+#[inline(never)]
+fn resp3_scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
+    let kind = Kind::of_resp3(buf[at]).ok_or(FramingFault::Protocol)?;
+    let is_whole = |text: &[u8]| match kind {
+        Kind::Null => text.is_empty(),
+        Kind::Boolean => matches!(text, b"t" | b"f"),
+        Kind::BigNumber => {
+            let digits = text.strip_prefix(b"-").unwrap_or(text);
+            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        }
+        _ => !text.is_empty(),
+    };
+    match kind {
+        Kind::Null | Kind::Boolean | Kind::Double | Kind::BigNumber => {
+            match line_end(buf, at + 1, scanned)? {
+                End::At(end) if !is_whole(&buf[at + 1..end - 2]) => Err(FramingFault::Protocol),
+                end => Ok(end),
+            }
+        }
+        Kind::Verbatim | Kind::BlobError => match number_line(buf, at + 1) {
+            Line::Number(len, _) if kind == Kind::Verbatim && len < FORMAT_LEN as i64 => {
+                Err(FramingFault::Protocol)
+            }
+            Line::Number(len, start) => bytes_end(buf, len, start),
+            Line::Partial => Ok(End::Beyond(buf.len() + 1)),
+            Line::Invalid => Err(FramingFault::Protocol),
+        },
         _ => Err(FramingFault::Protocol),
     }
 }
@@ -180,29 +291,48 @@ fn line_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFa
     }
 }
 
+/// Elements of the aggregate that begins with `kind` and `count`: a map has two
+/// for each pair, attributes also the reply that they belong to. `None` when
+/// there is no such.
+#[inline]
+fn elements(kind: u8, count: i64) -> Option<u64> {
+    match (kind, count) {
+        (b'*', -1) => Some(0),
+        (_, ..0) => None,
+        (b'%', _) => Some(2 * count as u64),
+        (b'|', _) => Some(2 * count as u64 + 1),
+        (_, _) => Some(count as u64),
+    }
+}
+
 impl Framer {
-    /// End of the array at the start of `buf`. Counts elements instead of
+    /// End of the aggregate at the start of `buf`. Counts elements instead of
     /// recursing, one counter per level.
-    fn array_end(&mut self, buf: &[u8], depth_max: u32) -> Result<End, FramingFault> {
-        let Framer { at, scanned, open } = self;
+    fn aggregate_end(&mut self, buf: &[u8], depth_max: u32) -> Result<End, FramingFault> {
+        let Framer { protocol, at, scanned, open } = self;
+        let is_resp3 = *protocol == Protocol::Resp3;
         loop {
             let Some(&byte) = buf.get(*at) else {
                 return Ok(End::Beyond(still_needed(*at, open)));
             };
-            if byte == b'*' {
+            if byte == b'*' || is_resp3 && matches!(byte, b'%' | b'~' | b'>' | b'|') {
                 match number_line(buf, *at + 1) {
-                    Line::Number(count, next) if count > 0 => {
-                        if open.len() >= depth_max as usize {
-                            return Err(FramingFault::TooDeep);
-                        }
-                        open.push(count as u64);
+                    Line::Number(count, next) => {
+                        let count = elements(byte, count).ok_or(FramingFault::Protocol)?;
                         *at = next;
-                        continue;
+                        if count > 0 {
+                            if open.len() >= depth_max as usize {
+                                return Err(FramingFault::TooDeep);
+                            }
+                            open.push(count);
+                            continue;
+                        }
                     }
-                    Line::Number(0 | -1, next) => *at = next,
                     Line::Partial => return Ok(End::Beyond(still_needed(*at, open))),
-                    _ => return Err(FramingFault::Protocol),
+                    Line::Invalid => return Err(FramingFault::Protocol),
                 }
+            } else if !is_resp3 && !matches!(byte, b'$' | b'+' | b':' | b'-') {
+                return Err(FramingFault::Protocol);
             } else {
                 match scalar_end(buf, *at, scanned)? {
                     End::At(next) => *at = next,
@@ -264,9 +394,38 @@ mod tests {
         ]
     }
 
+    fn resp3_vectors() -> Vec<(&'static [u8], Kind)> {
+        vec![
+            (b"_\r\n", Kind::Null),
+            (b"#t\r\n", Kind::Boolean),
+            (b",3.25\r\n", Kind::Double),
+            (b",-inf\r\n", Kind::Double),
+            (b"(-3492890328409238509324850943850943825024385\r\n", Kind::BigNumber),
+            (b"=8\r\ntxt:a\r\nb\r\n", Kind::Verbatim),
+            (b"!5\r\nERR x\r\n", Kind::BlobError),
+            (b"%0\r\n", Kind::Map),
+            (b"%2\r\n+a\r\n_\r\n+b\r\n~1\r\n:1\r\n", Kind::Map),
+            (b"~2\r\n#f\r\n%1\r\n$1\r\na\r\n*-1\r\n", Kind::Set),
+            (b">2\r\n+message\r\n,1\r\n", Kind::Push),
+            (b"|0\r\n+OK\r\n", Kind::Attribute),
+            (b"|1\r\n+ttl\r\n:9\r\n*2\r\n|1\r\n+x\r\n_\r\n:1\r\n:2\r\n", Kind::Attribute),
+            (b"*3\r\n_\r\n%1\r\n+a\r\n*0\r\n=4\r\ntxt:\r\n", Kind::Array),
+        ]
+    }
+
+    /// Each vector, and whether RESP2 has it too.
+    fn all_vectors() -> impl Iterator<Item = (&'static [u8], Kind, Protocol)> {
+        let versions = [Protocol::Resp2, Protocol::Resp3];
+        let old = vectors()
+            .into_iter()
+            .flat_map(move |(bytes, kind)| versions.map(|protocol| (bytes, kind, protocol)));
+        old.chain(resp3_vectors().into_iter().map(|(bytes, kind)| (bytes, kind, Protocol::Resp3)))
+    }
+
     #[test]
     fn a_reply_ends_where_it_ends_whatever_follows() {
-        for (bytes, kind) in vectors() {
+        for (bytes, kind, protocol) in all_vectors() {
+            let frame = |buf: &[u8]| Framer::new(protocol).frame(buf, 1 << 30, 8);
             let expected = Ok(Framing::Ready { len: bytes.len(), kind });
             assert_eq!(frame(bytes), expected, "{bytes:?}");
             let followed = [bytes, b"$3\r\nabc\r\n"].concat();
@@ -275,10 +434,58 @@ mod tests {
     }
 
     #[test]
+    fn resp3_is_no_reply_where_it_was_not_asked_for() {
+        for (bytes, _) in resp3_vectors() {
+            let inside = [b"*1\r\n", bytes].concat();
+            for buf in [bytes, &inside] {
+                assert_eq!(frame(buf), Err(FramingFault::Protocol), "{buf:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_resp3_is_refused() {
+        for bytes in [
+            &b"_x\r\n"[..],
+            b"#x\r\n",
+            b"#\r\n",
+            b",\r\n",
+            b"(\r\n",
+            b"(1.5\r\n",
+            b"=3\r\ntxt\r\n",
+            b"=-1\r\n",
+            b"!-1\r\n",
+            b"!2\r\nabc\r\n",
+            b"%-1\r\n",
+            b"~-1\r\n",
+            b">-1\r\n",
+            b"|-1\r\n",
+            b"%1\r\nx",
+            b"*?\r\n",
+            b"$?\r\n",
+            b"HTTP/1.1 200 OK\r\n",
+        ] {
+            let framed = Framer::new(Protocol::Resp3).frame(bytes, 1 << 30, 8);
+            assert_eq!(framed, Err(FramingFault::Protocol), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn maps_count_twice_against_the_bounds() {
+        let frame = |buf: &[u8], len_max| Framer::new(Protocol::Resp3).frame(buf, len_max, 8);
+        for huge in [&b"%9223372036854775807\r\n"[..], b"|9223372036854775807\r\n"] {
+            assert_eq!(frame(huge, 1 << 30), Err(FramingFault::TooLong), "{huge:?}");
+        }
+        assert_eq!(frame(b"%200\r\n", 1000), Err(FramingFault::TooLong));
+        assert!(matches!(frame(b"*200\r\n", 1000), Ok(Framing::NeedMore { .. })));
+        assert_eq!(frame(&b"%1\r\n".repeat(9), 1 << 30), Err(FramingFault::TooDeep));
+    }
+
+    #[test]
     fn every_prefix_waits_and_never_for_more_than_the_reply() {
-        for (bytes, _) in vectors() {
+        for (bytes, _, protocol) in all_vectors() {
             for split in 0..bytes.len() {
-                match frame(&bytes[..split]) {
+                match Framer::new(protocol).frame(&bytes[..split], 1 << 30, 8) {
                     Ok(Framing::NeedMore { at_least }) => {
                         assert!(
                             at_least > split && at_least <= bytes.len(),
@@ -293,13 +500,14 @@ mod tests {
 
     #[test]
     fn a_reply_cut_anywhere_ends_where_it_would_whole() {
-        for (bytes, kind) in vectors() {
+        for (bytes, kind, protocol) in all_vectors() {
             for first in 0..bytes.len() {
                 for second in first..bytes.len() {
-                    let mut framer = Framer::default();
+                    let mut framer = Framer::new(protocol);
                     for cut in [first, second] {
                         let waits = framer.frame(&bytes[..cut], 1 << 30, 8);
-                        assert_eq!(waits, frame(&bytes[..cut]), "{bytes:?} at {first}, {second}");
+                        let whole = Framer::new(protocol).frame(&bytes[..cut], 1 << 30, 8);
+                        assert_eq!(waits, whole, "{bytes:?} at {first}, {second}");
                     }
                     for _ in 0..2 {
                         let expected = Ok(Framing::Ready { len: bytes.len(), kind });

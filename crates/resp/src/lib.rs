@@ -1,4 +1,4 @@
-//! RESP, the Redis protocol: requests and replies are framed over `&[u8]` and
+//! RESP, the Redis protocol, versions 2 and 3: requests and replies are framed over `&[u8]` and
 //! composed into a `Vec<u8>`.
 //!
 //! Never does I/O, never keeps a byte: a frame is ranges into the caller's
@@ -13,9 +13,11 @@
 mod digits;
 mod frame;
 mod inline;
+mod protocol;
 pub mod reply;
 mod request;
 
 pub use digits::parse_integer;
 pub use frame::{Framer, Framing, FramingFault, Kind, frame_reply};
+pub use protocol::Protocol;
 pub use request::{ParseLimits, Parsed, RequestFault, parse_request};

@@ -1,5 +1,6 @@
-//! Composing RESP2 replies, and requests sent to backends: each function
-//! appends one element to `out`.
+//! Composing replies, and requests sent to backends: each function appends one
+//! element to `out`, the same in both versions of the protocol but for the
+//! nulls, which are RESP2's; see [`crate::Protocol`] for what differs.
 
 /// `+text\r\n`. `text` must hold no line end.
 pub fn simple(out: &mut Vec<u8>, text: &str) {
@@ -32,13 +33,13 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 /// `$len\r\n`: the head of a bulk whose bytes and `\r\n` the caller appends.
 #[inline]
 pub fn bulk_header(out: &mut Vec<u8>, len: usize) {
-    length(out, b'$', len);
+    head(out, b'$', len);
 }
 
 /// `*len\r\n`: the head of an array whose elements the caller appends.
 #[inline]
 pub fn array(out: &mut Vec<u8>, len: usize) {
-    length(out, b'*', len);
+    head(out, b'*', len);
 }
 
 /// The null bulk, `$-1\r\n`.
@@ -52,8 +53,9 @@ pub fn null_array(out: &mut Vec<u8>) {
     out.extend_from_slice(b"*-1\r\n");
 }
 
+/// A line of `kind` and a length.
 #[inline]
-fn length(out: &mut Vec<u8>, kind: u8, len: usize) {
+pub(crate) fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
     if len < 10 {
         out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']);
     } else {

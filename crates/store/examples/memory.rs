@@ -6,6 +6,7 @@
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
 use keyway_store::{Context, Store, StoreConfig};
 
 /// Resident set of this process, in bytes.
@@ -33,7 +34,11 @@ fn fill(store: &Store, items: u64, expiry: bool, millis: u64) {
             buf.extend_from_slice(word);
         }
         if let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) {
-            store.execute(&request, Context { database: 0, clock }, &mut out);
+            store.execute(
+                &request,
+                Context { database: 0, clock, protocol: Protocol::Resp2 },
+                &mut out,
+            );
         }
         out.clear();
     }

@@ -7,6 +7,7 @@
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Command, Request, lookup};
+use keyway_resp::Protocol;
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
 
 const KEY_LEN: usize = 16;
@@ -53,7 +54,11 @@ impl Template {
         }
         let request = Request { command: self.command, args: Args::new(&self.buf, &self.ranges) };
         out.clear();
-        store.execute(&request, Context { database: 0, clock: CLOCK }, out);
+        store.execute(
+            &request,
+            Context { database: 0, clock: CLOCK, protocol: Protocol::Resp2 },
+            out,
+        );
     }
 }
 

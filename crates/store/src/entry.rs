@@ -4,6 +4,7 @@ use crate::shard::Shard;
 use crate::space::Space;
 use crate::store::Store;
 use crate::table::{Marks, Position, SlotMut};
+use keyway_resp::Protocol;
 
 /// What holds for the whole of one request.
 #[derive(Clone, Copy)]
@@ -12,6 +13,8 @@ pub(crate) struct Turn {
     pub(crate) database: u32,
     /// Milliseconds since the Unix epoch.
     pub(crate) now_millis: u64,
+    /// What the client speaks.
+    pub(crate) protocol: Protocol,
 }
 
 impl Turn {

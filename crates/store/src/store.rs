@@ -8,7 +8,7 @@ use crate::shard::Shard;
 use crate::space::Upkeep;
 use keyway_base::Clock;
 use keyway_command::{Flags, Request, Verb};
-use keyway_resp::reply;
+use keyway_resp::{Protocol, reply};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -74,6 +74,8 @@ pub struct Context {
     pub database: u32,
     /// Both clocks of the worker's turn.
     pub clock: Clock,
+    /// What the client speaks.
+    pub protocol: Protocol,
 }
 
 /// Figures of a store. Gathered shard by shard, so they are of slightly
@@ -186,12 +188,13 @@ impl Store {
     }
 
     /// Executes `request` to completion and appends its reply, exactly one
-    /// RESP2 element, to `out`.
+    /// element of the client's protocol, to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
         if context.database >= self.config.databases {
             return reply::error(out, "ERR DB index is out of range");
         }
-        let turn = Turn { database: context.database, now_millis: context.clock.unix_millis() };
+        let Context { database, clock, protocol } = context;
+        let turn = Turn { database, now_millis: clock.unix_millis(), protocol };
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, out);
         }
@@ -211,7 +214,8 @@ impl Store {
     /// reclaimed at no more than some thousand items per call.
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
-        let turn = Turn { database: 0, now_millis: clock.unix_millis() };
+        let protocol = Protocol::default();
+        let turn = Turn { database: 0, now_millis: clock.unix_millis(), protocol };
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);

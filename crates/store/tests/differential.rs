@@ -7,8 +7,9 @@
 
 mod common;
 
-use common::{Random, Reply, clock_at, execute};
-use keyway_store::{Store, StoreConfig};
+use common::{Random, Reply, clock_at, execute_in};
+use keyway_resp::Protocol;
+use keyway_store::{Context, Store, StoreConfig};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -91,8 +92,10 @@ impl Redis {
                 reply.resize(end + len, 0);
                 self.stream.read_exact(&mut reply[end..]).expect("a whole bulk");
             }
-            b'*' if text != "-1" => {
-                (0..text.parse().expect("a count")).for_each(|_: usize| self.read_reply(reply));
+            b'*' | b'%' if text != "-1" => {
+                let count: usize = text.parse().expect("a count");
+                let elements = if reply[start] == b'%' { 2 * count } else { count };
+                (0..elements).for_each(|_| self.read_reply(reply));
             }
             _ => {}
         }
@@ -472,15 +475,22 @@ fn show_reply(bytes: &[u8]) -> String {
 
 #[test]
 fn replies_are_those_of_redis() {
-    let seed = 20_260_101;
+    // One after the other: two servers at once might find the same free port.
+    compare(Protocol::Resp2, 20_260_101, COMMANDS);
+    compare(Protocol::Resp3, 20_260_301, COMMANDS / 4);
+}
+
+fn compare(protocol: Protocol, seed: u64, commands: usize) {
     let mut lines = Lines { random: Random::new(seed) };
     let mut redis = Redis::start();
+    redis.send(&[vec![b"hello".to_vec(), protocol.number().to_string().into_bytes()]]);
+    redis.read_reply(&mut Vec::new());
     let store =
         Store::new(StoreConfig { databases: DATABASES, shards: Some(4), ..StoreConfig::default() });
     let mut database = 0;
     let mut history: Vec<String> = Vec::new();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..COMMANDS / BATCH {
+    for _ in 0..commands / BATCH {
         let mut batch: Vec<Vec<Vec<u8>>> = Vec::new();
         for _ in 0..BATCH {
             let line = lines.next();
@@ -504,7 +514,8 @@ fn replies_are_those_of_redis() {
             }
             let refs: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             ours.clear();
-            execute(&store, database, clock_at(unix_millis()), &refs, &mut ours);
+            let context = Context { database, clock: clock_at(unix_millis()), protocol };
+            execute_in(&store, context, &refs, &mut ours);
             history.push(format!("[{database}] {}", show(words)));
             let subcommand = words.get(1).map_or(String::new(), |word| lower(word));
             if !agree(&name, &subcommand, &ours, &theirs) {

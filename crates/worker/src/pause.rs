@@ -35,10 +35,10 @@ impl Pause {
         let until = self.end(now)?;
         let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
         let command = request.command;
-        let flags = [Flags::WRITE, Flags::MAY_REPLICATE];
-        let writes = flags.into_iter().any(|flag| command.flags.contains(flag))
+        // A server does not tell of the verbs here that they may change data.
+        let writes = command.flags.contains(Flags::WRITE)
             || (command.class == Class::Script && !command.flags.contains(Flags::READONLY))
-            || command.verb == Verb::Exec;
+            || matches!(command.verb, Verb::Exec | Verb::Pfcount | Verb::Publish | Verb::Spublish);
         let is_exempt = matches!(command.verb, Verb::ClientPause | Verb::ClientUnpause);
         ((writes || !writes_only) && !is_exempt).then_some(until)
     }

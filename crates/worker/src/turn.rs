@@ -16,6 +16,7 @@ use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
 use keyway_proxy::local::{ClientEntry, Unblock};
 use keyway_proxy::{Identity, LinkState, Session, write_fault};
+use keyway_resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -288,6 +289,7 @@ impl<I: Io> Worker<I> {
             lib_name: String::new(),
             lib_ver: String::new(),
             database: 0,
+            protocol: Protocol::Resp2,
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -689,6 +691,7 @@ mod tests {
             lib_name: String::new(),
             lib_ver: String::new(),
             database: 0,
+            protocol: Protocol::Resp2,
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

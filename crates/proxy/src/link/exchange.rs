@@ -1,3 +1,4 @@
+use super::Translation;
 use crate::{Join, Session};
 use keyway_base::{Key, Time};
 
@@ -50,6 +51,8 @@ pub struct Exchange {
     pub(crate) len: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
+    /// What a reply in RESP2 is in RESP3.
+    pub(crate) translation: Translation,
     /// Replies that come before the one its owner waits for: those to `MULTI`
     /// and to the commands of a transaction, which goes out whole.
     pub(crate) replies_before: u16,

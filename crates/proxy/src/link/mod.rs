@@ -13,12 +13,15 @@
 //! connecting; they are held until the handshake is over.
 
 mod exchange;
+mod greeting;
+mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
+pub use translate::Translation;
 
 use crate::Output;
 use keyway_base::{BackendFault, Limits, ReplyBound, Sent, Time};
-use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
+use keyway_resp::{Framer, Framing, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -86,6 +89,17 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Link {
     state: LinkState,
+    /// What its replies are in.
+    protocol: Protocol,
+    /// They are not what the server speaks.
+    translates: bool,
+    /// Room for a reply that is translated.
+    translated: Vec<u8>,
+    /// What follows the reply to `HELLO`, until it comes.
+    greeting: Option<Box<greeting::Greeting>>,
+    /// The last connection ended in place of that reply: this server may be
+    /// one that closes at a command it does not know.
+    was_lost_greeting: bool,
     fifo: VecDeque<Exchange>,
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
@@ -157,6 +171,11 @@ impl Default for Link {
     fn default() -> Self {
         Self {
             state: LinkState::Idle,
+            protocol: Protocol::Resp2,
+            translates: false,
+            translated: Vec::new(),
+            greeting: None,
+            was_lost_greeting: false,
             fifo: VecDeque::new(),
             abandoned: 0,
             handshake: Output::default(),
@@ -254,34 +273,6 @@ impl Link {
         self.state = LinkState::Connecting { deadline: now + options.connect_timeout };
     }
 
-    /// Notes that the connection stands, and prepares the handshake.
-    pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
-        let mut left = 0;
-        let out = self.handshake.buf();
-        if let Some(password) = &options.password {
-            reply::array(out, 2);
-            reply::bulk(out, b"AUTH");
-            reply::bulk(out, password.as_bytes());
-            left += 1;
-        }
-        let own = options.database;
-        let last = own + options.databases.saturating_sub(1);
-        let selects = [(last > own, last), (last > own || own != 0, own)];
-        for (_, database) in selects.into_iter().filter(|(is_needed, _)| *is_needed) {
-            reply::array(out, 2);
-            reply::bulk(out, b"SELECT");
-            reply::bulk(out, database.to_string().as_bytes());
-            left += 1;
-        }
-        self.progress = now;
-        let deadline = now + options.connect_timeout;
-        self.state = match left {
-            0 => LinkState::Ready,
-            left => LinkState::Handshaking { left, deadline },
-        };
-        self.answered = false;
-    }
-
     /// Whether the backend has answered a request on this connection: until
     /// then it may be one that accepts and closes.
     pub fn has_answered(&self) -> bool {
@@ -341,12 +332,13 @@ impl Link {
     /// were just appended to [`Link::request_buf`].
     #[inline]
     pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
-        self.push(Exchange { owner, started: now, len: len as u32, class, replies_before: 0 });
+        self.enqueue_batch(owner, class, (len, 0), now);
     }
 
     /// The same for requests that stay together: all are sent on one
     /// connection or none, and the last one's reply is the owner's, after
     /// `replies_before` others.
+    #[inline]
     pub fn enqueue_batch(
         &mut self,
         owner: Owner,
@@ -354,15 +346,20 @@ impl Link {
         (len, replies_before): (usize, u16),
         now: Time,
     ) {
-        self.push(Exchange { owner, started: now, len: len as u32, class, replies_before });
+        if self.fifo.is_empty() {
+            self.progress = now;
+        }
+        let (len, translation) = (len as u32, Translation::Nulls);
+        let started = now;
+        self.fifo.push_back(Exchange { owner, started, len, class, translation, replies_before });
     }
 
-    #[inline]
-    fn push(&mut self, exchange: Exchange) {
-        if self.fifo.is_empty() {
-            self.progress = exchange.started;
+    /// Tells how the reply to the request that was enqueued last is translated,
+    /// should that be necessary: on links of RESP3.
+    pub fn set_translation(&mut self, translation: Translation) {
+        if let Some(exchange) = self.fifo.back_mut() {
+            exchange.translation = translation;
         }
-        self.fifo.push_back(exchange);
     }
 
     /// What can be sent now.
@@ -448,6 +445,10 @@ impl Link {
             match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
+                    // It answers nothing, and nobody here has asked for any.
+                    if kind == Kind::Push {
+                        continue;
+                    }
                     if let LinkState::Handshaking { left, deadline } = self.state {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
@@ -470,7 +471,9 @@ impl Link {
                     if is_select {
                         self.on_select_reply(kind, &rest[..len]);
                     }
-                    if is_select || self.refusal.is_empty() {
+                    if self.translates {
+                        self.deliver_translated(&exchange, &rest[..len], deliver);
+                    } else if is_select || self.refusal.is_empty() {
                         deliver(&exchange, kind, &rest[..len]);
                     } else {
                         deliver(&exchange, Kind::Error, &self.refusal);
@@ -484,6 +487,28 @@ impl Link {
             }
         }
         Ok(pos)
+    }
+
+    /// Hands over a reply of a server that does not speak RESP3.
+    #[cold]
+    fn deliver_translated(
+        &mut self,
+        exchange: &Exchange,
+        reply: &[u8],
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) {
+        let is_select = exchange.owner == Owner::Internal(Internal::Select);
+        if !is_select && !self.refusal.is_empty() {
+            return deliver(exchange, Kind::Error, &self.refusal);
+        }
+        self.translated.clear();
+        exchange.translation.translate(reply, &mut self.translated);
+        if let Some(kind) = Kind::of(&self.translated) {
+            deliver(exchange, kind, &self.translated);
+        }
+        if self.translated.capacity() > INPUT_KEPT_MAX {
+            self.translated = Vec::new();
+        }
     }
 
     #[cold]
@@ -508,10 +533,14 @@ impl Link {
         reply: &[u8],
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
+        let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
+        if !is_early && let Some(greeting) = self.greeting.take() {
+            self.on_greeted(*greeting, kind, deadline);
+            return Ok(());
+        }
         if kind != Kind::Simple {
             let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
             self.handshake_refusal = line.trim_ascii_end().to_vec();
-            let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
             return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
         }
         self.state = match left - 1 {
@@ -696,6 +725,7 @@ impl Link {
         self.refusal = Vec::new();
         self.abandoned = 0;
         self.answered = false;
+        self.was_lost_greeting = self.greeting.take().is_some() && self.handshake.is_empty();
         self.handshake.clear();
         self.handshake_refusal = Vec::new();
         self.input = Vec::new();

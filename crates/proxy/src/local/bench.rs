@@ -4,6 +4,7 @@ use super::{After, ClientEntry, ClientRegistry, Facts, LocalContext, answer};
 use crate::Identity;
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
 
 /// Facts that are known to the test.
 struct FixedFacts;
@@ -58,6 +59,7 @@ impl Bench {
             lib_name: String::new(),
             lib_ver: String::new(),
             database: 0,
+            protocol: Protocol::Resp2,
         };
         self.clients.insert(id, entry);
     }

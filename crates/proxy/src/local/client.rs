@@ -19,7 +19,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
         Verb::ClientId => reply::integer(out, context.identity.id as i64),
         Verb::ClientGetname => match context.clients.get(context.identity.id) {
             Some(entry) if !entry.name.is_empty() => reply::bulk(out, entry.name.as_bytes()),
-            _ => reply::null(out),
+            _ => context.identity.protocol.null(out),
         },
         Verb::ClientSetname => acknowledge(set_name(&args[2], context), out),
         Verb::ClientSetinfo => acknowledge(set_info(&args[2], &args[3], context), out),
@@ -108,7 +108,7 @@ fn info(context: &LocalContext, out: &mut Vec<u8>) {
     if let Some(entry) = context.clients.get(context.identity.id) {
         write_line(context.identity.id, &entry, "client|info", context, &mut text);
     }
-    reply::bulk(out, text.as_bytes());
+    context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// `CLIENT LIST [TYPE type] | [ID id ...]`.
@@ -139,7 +139,7 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     } else {
         return reply::error(out, SYNTAX);
     }
-    reply::bulk(out, text.as_bytes());
+    context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// One client as a line of `field=value`. What only its own worker knows
@@ -158,13 +158,14 @@ fn write_line(
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
     let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
     let touch = if is_self && context.identity.no_touch { "T" } else { "" };
-    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, .. } = entry;
-    let user = auth::USER;
+    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
+        entry;
+    let (user, resp) = (auth::USER, protocol.number());
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
          flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
-         user={user} redir=-1 resp=2 lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+         user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
 }
 

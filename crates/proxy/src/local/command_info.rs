@@ -6,25 +6,26 @@ use keyway_command::{
     Args, Argument, BeginSearch, COMMANDS, Categories, Command, FindKeys, Flags, KeyFlags, KeySpec,
     Refusal, Request, Verb, lookup,
 };
-use keyway_resp::reply::{array, bulk, error, integer, null, simple};
+use keyway_resp::Protocol;
+use keyway_resp::reply::{array, bulk, error, integer, simple};
 
 /// Appends the one reply to `args`, a COMMAND with or without a subcommand.
-pub fn reply(args: &Args, out: &mut Vec<u8>) {
+pub fn reply(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     let request = match Request::resolve(*args) {
         Ok(request) => request,
         Err(refusal) => return refusal.write_error(*args, out),
     };
     match request.command.verb {
         Verb::CommandCount => integer(out, COMMANDS.len() as i64),
-        Verb::CommandInfo if args.len() > 2 => infos(args, out),
-        Verb::Command | Verb::CommandInfo => every_info(out),
-        Verb::CommandDocs => docs(args, out),
+        Verb::CommandInfo if args.len() > 2 => infos(args, protocol, out),
+        Verb::Command | Verb::CommandInfo => every_info(protocol, out),
+        Verb::CommandDocs => docs(args, protocol, out),
         Verb::CommandList => list(args, out),
         Verb::CommandGetkeys => keys(args, out, |key, _, out| bulk(out, key)),
         Verb::CommandGetkeysandflags => keys(args, out, |key, flags, out| {
             array(out, 2);
             bulk(out, key);
-            words(flags.len(), flags.words(), out);
+            set(protocol, flags.len(), flags.words(), out);
         }),
         _ => help(request.command, out),
     }
@@ -38,41 +39,45 @@ fn find(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-fn every_info(out: &mut Vec<u8>) {
+fn every_info(protocol: Protocol, out: &mut Vec<u8>) {
     array(out, COMMANDS.len());
-    COMMANDS.iter().for_each(|command| info(command, out));
+    COMMANDS.iter().for_each(|command| info(command, protocol, out));
 }
 
-fn infos(args: &Args, out: &mut Vec<u8>) {
+fn infos(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     array(out, args.len() - 2);
     for name in args.from(2) {
         match find(name) {
-            Some(command) => info(command, out),
-            None => null(out),
+            Some(command) => info(command, protocol, out),
+            None => protocol.null(out),
         }
     }
 }
 
-fn info(command: &Command, out: &mut Vec<u8>) {
+fn info(command: &Command, protocol: Protocol, out: &mut Vec<u8>) {
     array(out, 10);
     bulk(out, command.name.as_bytes());
     integer(out, command.arity.into());
-    words(command.flags.len(), command.flags.words(), out);
+    set(protocol, command.flags.len(), command.flags.words(), out);
     integer(out, command.first_key.into());
     integer(out, command.last_key.into());
     integer(out, command.key_step.into());
-    array(out, command.acl.len());
+    protocol.set(out, command.acl.len());
     for category in command.acl.words() {
         out.extend_from_slice(b"+@");
         out.extend_from_slice(category.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    array(out, command.tips.len());
+    protocol.set(out, command.tips.len());
     command.tips.iter().for_each(|tip| bulk(out, tip.as_bytes()));
-    array(out, command.key_specs.len());
-    command.key_specs.iter().for_each(|spec| key_spec(spec, out));
-    array(out, command.subcommands.len());
-    command.subcommands.iter().for_each(|subcommand| info(subcommand, out));
+    protocol.set(out, command.key_specs.len());
+    command.key_specs.iter().for_each(|spec| key_spec(spec, protocol, out));
+    match command.subcommands.len() {
+        // Where there are none, Redis says so with a set.
+        0 => protocol.set(out, 0),
+        len => array(out, len),
+    }
+    command.subcommands.iter().for_each(|subcommand| info(subcommand, protocol, out));
 }
 
 /// An array of simple strings.
@@ -81,25 +86,36 @@ fn words(count: usize, words: impl Iterator<Item = &'static str>, out: &mut Vec<
     words.for_each(|word| simple(out, word));
 }
 
-fn key_spec(spec: &KeySpec, out: &mut Vec<u8>) {
-    let mut map = Map::begin(out);
+/// A set of simple strings.
+fn set(
+    protocol: Protocol,
+    count: usize,
+    words: impl Iterator<Item = &'static str>,
+    out: &mut Vec<u8>,
+) {
+    protocol.set(out, count);
+    words.for_each(|word| simple(out, word));
+}
+
+fn key_spec(spec: &KeySpec, protocol: Protocol, out: &mut Vec<u8>) {
+    let mut map = Map::begin(protocol, out);
     if !spec.notes.is_empty() {
         map.text("notes", spec.notes);
     }
-    words(spec.flags.len(), spec.flags.words(), map.value("flags"));
+    set(protocol, spec.flags.len(), spec.flags.words(), map.value("flags"));
     let out = map.value("begin_search");
     match spec.begin {
-        BeginSearch::Index(index) => variant("index", &[("index", index)], out),
+        BeginSearch::Index(index) => variant("index", &[("index", index)], protocol, out),
         BeginSearch::Keyword { keyword, start_from } => {
-            let mut begin = Map::begin(out);
+            let mut begin = Map::begin(protocol, out);
             begin.text("type", "keyword");
-            let mut fields = Map::begin(begin.value("spec"));
+            let mut fields = Map::begin(protocol, begin.value("spec"));
             fields.text("keyword", keyword);
             integer(fields.value("startfrom"), start_from.into());
             fields.end();
             begin.end();
         }
-        BeginSearch::Unknown => variant("unknown", &[], out),
+        BeginSearch::Unknown => variant("unknown", &[], protocol, out),
     }
     let out = map.value("find_keys");
     match spec.find {
@@ -107,24 +123,25 @@ fn key_spec(spec: &KeySpec, out: &mut Vec<u8>) {
             variant(
                 "range",
                 &[("lastkey", last_key), ("keystep", key_step), ("limit", limit)],
+                protocol,
                 out,
             );
         }
         FindKeys::KeyNum { key_num_index, first_key, key_step } => {
             let fields =
                 [("keynumidx", key_num_index), ("firstkey", first_key), ("keystep", key_step)];
-            variant("keynum", &fields, out);
+            variant("keynum", &fields, protocol, out);
         }
-        FindKeys::Unknown => variant("unknown", &[], out),
+        FindKeys::Unknown => variant("unknown", &[], protocol, out),
     }
     map.end();
 }
 
 /// A way to find keys: its type and the numbers that specify it.
-fn variant(kind: &str, fields: &[(&str, i16)], out: &mut Vec<u8>) {
-    let mut map = Map::begin(out);
+fn variant(kind: &str, fields: &[(&str, i16)], protocol: Protocol, out: &mut Vec<u8>) {
+    let mut map = Map::begin(protocol, out);
     map.text("type", kind);
-    let mut spec = Map::begin(map.value("spec"));
+    let mut spec = Map::begin(protocol, map.value("spec"));
     for (name, number) in fields {
         integer(spec.value(name), (*number).into());
     }
@@ -132,34 +149,35 @@ fn variant(kind: &str, fields: &[(&str, i16)], out: &mut Vec<u8>) {
     map.end();
 }
 
-fn docs(args: &Args, out: &mut Vec<u8>) {
+fn docs(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     let asked = || args.from(2).filter_map(find);
     if args.len() == 2 {
-        array(out, COMMANDS.len() * 2);
-        COMMANDS.iter().for_each(|command| documented(command, out));
+        protocol.map(out, COMMANDS.len());
+        COMMANDS.iter().for_each(|command| documented(command, protocol, out));
     } else {
-        array(out, asked().count() * 2);
-        asked().for_each(|command| documented(command, out));
+        protocol.map(out, asked().count());
+        asked().for_each(|command| documented(command, protocol, out));
     }
 }
 
 /// A command's name, and the map of what is told about it.
-fn documented(command: &Command, out: &mut Vec<u8>) {
+fn documented(command: &Command, protocol: Protocol, out: &mut Vec<u8>) {
     bulk(out, command.name.as_bytes());
     let docs = command.docs;
-    let mut map = Map::begin(out);
+    let mut map = Map::begin(protocol, out);
     map.text("summary", command.summary);
     map.text("since", command.since);
     map.text("group", command.group);
     map.text_if_any("complexity", command.complexity);
     if !docs.doc_flags.is_empty() {
-        words(docs.doc_flags.len(), docs.doc_flags.iter().copied(), map.value("doc_flags"));
+        let out = map.value("doc_flags");
+        set(protocol, docs.doc_flags.len(), docs.doc_flags.iter().copied(), out);
     }
     map.text_if_any("deprecated_since", docs.deprecated_since);
     map.text_if_any("replaced_by", docs.replaced_by);
     if !docs.history.is_empty() {
         let out = map.value("history");
-        array(out, docs.history.len());
+        protocol.set(out, docs.history.len());
         for (version, change) in docs.history {
             array(out, 2);
             bulk(out, version.as_bytes());
@@ -167,20 +185,20 @@ fn documented(command: &Command, out: &mut Vec<u8>) {
         }
     }
     if !docs.arguments.is_empty() {
-        arguments(docs.arguments, map.value("arguments"));
+        arguments(docs.arguments, protocol, map.value("arguments"));
     }
     if !command.subcommands.is_empty() {
         let out = map.value("subcommands");
-        array(out, command.subcommands.len() * 2);
-        command.subcommands.iter().for_each(|subcommand| documented(subcommand, out));
+        protocol.map(out, command.subcommands.len());
+        command.subcommands.iter().for_each(|subcommand| documented(subcommand, protocol, out));
     }
     map.end();
 }
 
-fn arguments(arguments: &[Argument], out: &mut Vec<u8>) {
+fn arguments(arguments: &[Argument], protocol: Protocol, out: &mut Vec<u8>) {
     array(out, arguments.len());
     for argument in arguments {
-        let mut map = Map::begin(out);
+        let mut map = Map::begin(protocol, out);
         map.text("name", argument.name);
         map.text("type", argument.kind);
         if let Some(index) = argument.key_spec_index {
@@ -192,33 +210,34 @@ fn arguments(arguments: &[Argument], out: &mut Vec<u8>) {
         map.text_if_any("since", argument.since);
         map.text_if_any("deprecated_since", argument.deprecated_since);
         if !argument.flags.is_empty() {
-            words(argument.flags.len(), argument.flags.iter().copied(), map.value("flags"));
+            let out = map.value("flags");
+            set(protocol, argument.flags.len(), argument.flags.iter().copied(), out);
         }
         if !argument.arguments.is_empty() {
-            self::arguments(argument.arguments, map.value("arguments"));
+            self::arguments(argument.arguments, protocol, map.value("arguments"));
         }
         map.end();
     }
 }
 
-/// A map in the making, as RESP2 knows it: an array of keys and values. Which
-/// fields there are depends on the command, so its length is put before it
-/// when all are there; none has so many that the length takes two digits.
+/// A map in the making. Which fields there are depends on the command, so its
+/// length is put before it when all are there.
 struct Map<'o> {
+    protocol: Protocol,
     out: &'o mut Vec<u8>,
     length_at: usize,
     length: usize,
 }
 
 impl<'o> Map<'o> {
-    fn begin(out: &'o mut Vec<u8>) -> Map<'o> {
-        Map { length_at: out.len(), length: 0, out }
+    fn begin(protocol: Protocol, out: &'o mut Vec<u8>) -> Map<'o> {
+        Map { protocol, length_at: out.len(), length: 0, out }
     }
 
     /// Appends `key`; the caller appends its value to what is returned.
     fn value(&mut self, key: &str) -> &mut Vec<u8> {
         bulk(self.out, key.as_bytes());
-        self.length += 2;
+        self.length += 1;
         self.out
     }
 
@@ -234,7 +253,7 @@ impl<'o> Map<'o> {
 
     fn end(self) {
         let mut head = Vec::new();
-        array(&mut head, self.length);
+        self.protocol.map(&mut head, self.length);
         self.out.splice(self.length_at..self.length_at, head);
     }
 }
@@ -316,6 +335,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn answer(line: &str) -> String {
+        answer_in(Protocol::Resp2, line)
+    }
+
+    fn answer_in(protocol: Protocol, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let mut end = 0;
         let range = |word: &&str| {
@@ -324,7 +347,7 @@ mod tests {
         };
         let ranges: Vec<_> = words.iter().map(range).collect();
         let mut out = Vec::new();
-        reply(&Args::new(words.concat().as_bytes(), &ranges), &mut out);
+        reply(&Args::new(words.concat().as_bytes(), &ranges), protocol, &mut out);
         String::from_utf8(out).expect("the table is text")
     }
 
@@ -337,7 +360,23 @@ mod tests {
     /// The reply with everything that Redis orders by hash ordered by name:
     /// commands with their subcommands.
     fn in_order(value: Value) -> Value {
-        let Value::Array(items) = value else { return value };
+        let is_about = |value: &Value| match value {
+            Value::Map(fields) => fields[0].0 == Value::bulk("summary"),
+            _ => false,
+        };
+        let items = match value {
+            Value::Array(items) => items,
+            Value::Set(items) => return Value::Set(items.into_iter().map(in_order).collect()),
+            Value::Map(pairs) => {
+                let pairs = pairs.into_iter().map(|(key, value)| (key, in_order(value)));
+                let mut pairs: Vec<_> = pairs.collect();
+                if pairs.iter().all(|(_, value)| is_about(value)) {
+                    pairs.sort();
+                }
+                return Value::Map(pairs);
+            }
+            other => return other,
+        };
         let mut items: Vec<_> = items.into_iter().map(in_order).collect();
         let names_command = |item: &Value| {
             let Value::Array(fields) = item else { return false };
@@ -364,12 +403,21 @@ mod tests {
             Value::Error(text) => error(out, std::str::from_utf8(text).expect("text")),
             Value::Integer(number) => integer(out, *number),
             Value::Bulk(bytes) => bulk(out, bytes),
-            Value::Nil => null(out),
-            Value::NilArray => keyway_resp::reply::null_array(out),
+            Value::Nil => Protocol::Resp2.null(out),
+            Value::Null => Protocol::Resp3.null(out),
             Value::Array(items) => {
                 array(out, items.len());
                 items.iter().for_each(|item| write(item, out));
             }
+            Value::Set(items) => {
+                Protocol::Resp3.set(out, items.len());
+                items.iter().for_each(|item| write(item, out));
+            }
+            Value::Map(pairs) => {
+                Protocol::Resp3.map(out, pairs.len());
+                pairs.iter().flat_map(|(key, value)| [key, value]).for_each(|it| write(it, out));
+            }
+            other => panic!("COMMAND answers with {other:?}"),
         }
     }
 
@@ -394,11 +442,15 @@ mod tests {
     #[test]
     fn info_and_docs_of_every_command_are_those_of_the_server() {
         let Some(server) = server() else { return };
-        let mut client = server.client();
-        for name in shared_names() {
-            for subcommand in ["INFO", "DOCS"] {
-                let line = format!("COMMAND {subcommand} {name}");
-                assert_eq!(answer(&line), server_answer(&mut client, &line), "{line}");
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut client = server.client();
+            client.words(&format!("HELLO {}", protocol.number()));
+            for name in shared_names() {
+                for subcommand in ["INFO", "DOCS"] {
+                    let line = format!("COMMAND {subcommand} {name}");
+                    let by_server = server_answer(&mut client, &line);
+                    assert_eq!(answer_in(protocol, &line), by_server, "{protocol:?} {line}");
+                }
             }
         }
     }
@@ -422,7 +474,9 @@ mod tests {
     #[test]
     fn particular_lines_are_answered_as_the_server_answers_them() {
         let Some(server) = server() else { return };
-        let mut client = server.client();
+        let mut old = server.client();
+        let mut new = server.client();
+        new.words("HELLO 3");
         for line in "\
             COMMAND HELP\n\
             command info get nosuch set\n\
@@ -462,7 +516,9 @@ mod tests {
             COMMAND GETKEYSANDFLAGS PUBLISH a b"
             .lines()
         {
-            assert_eq!(answer(line), server_answer(&mut client, line), "{line}");
+            assert_eq!(answer(line), server_answer(&mut old, line), "{line}");
+            let by_server = server_answer(&mut new, line);
+            assert_eq!(answer_in(Protocol::Resp3, line), by_server, "{line}");
         }
     }
 

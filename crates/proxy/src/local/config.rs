@@ -5,7 +5,7 @@ use keyway_base::glob;
 use keyway_command::Args;
 use keyway_resp::reply;
 
-/// `CONFIG GET pattern [pattern ...]`: names and values in one array. A name
+/// `CONFIG GET pattern [pattern ...]`: a map of names and values. A name
 /// spelt out comes back as the client spelt it.
 pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let settings = context.facts.settings(context.pool);
@@ -21,7 +21,7 @@ pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
             None => {}
         }
     }
-    reply::array(out, found.len() * 2);
+    context.identity.protocol.map(out, found.len());
     for (name, value) in found {
         reply::bulk(out, name);
         reply::bulk(out, value.as_bytes());

@@ -3,7 +3,7 @@
 use super::{LocalContext, REDIS_VERSION, auth, client};
 use crate::{Identity, ReplyMode};
 use keyway_command::Args;
-use keyway_resp::{parse_integer, reply};
+use keyway_resp::{Protocol, parse_integer, reply};
 
 const NOT_A_VERSION: &str = "ERR Protocol version is not an integer or out of range";
 const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
@@ -14,20 +14,24 @@ const NOT_AUTHENTICATED: &str = "NOAUTH HELLO must be called with the client alr
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
 pub(super) fn hello(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
     match greet(args, context) {
-        Ok(()) => describe(context.identity, out),
+        Ok(protocol) => {
+            speak(protocol, context);
+            describe(context.identity, out);
+        }
         Err(text) => reply::error(out, &text),
     }
 }
 
 /// Does what the options say, in their order, up to the first that is wrong.
-fn greet(args: &Args, context: &mut LocalContext) -> Result<(), String> {
-    if let Some(version) = args.get(1) {
-        match parse_integer(version) {
-            None => return Err(NOT_A_VERSION.to_owned()),
-            Some(2) => {}
-            Some(_) => return Err(NO_PROTOCOL.to_owned()),
+/// Returns what is spoken from now on.
+fn greet(args: &Args, context: &mut LocalContext) -> Result<Protocol, String> {
+    let protocol = match args.get(1) {
+        None => context.identity.protocol,
+        Some(version) => {
+            let number = parse_integer(version).ok_or(NOT_A_VERSION)?;
+            Protocol::from_number(number).ok_or(NO_PROTOCOL)?
         }
-    }
+    };
     let mut index = 2;
     while let Some(option) = args.get(index) {
         match (args.get(index + 1), args.get(index + 2)) {
@@ -45,18 +49,25 @@ fn greet(args: &Args, context: &mut LocalContext) -> Result<(), String> {
             }
         }
     }
-    if context.identity.authenticated { Ok(()) } else { Err(NOT_AUTHENTICATED.to_owned()) }
+    if context.identity.authenticated { Ok(protocol) } else { Err(NOT_AUTHENTICATED.to_owned()) }
 }
 
-/// The map of HELLO, as RESP2 spells it: names and values in one array.
+/// Answers in `protocol` from now on.
+fn speak(protocol: Protocol, context: &mut LocalContext) {
+    if context.identity.protocol != protocol {
+        context.identity.protocol = protocol;
+        context.clients.update(context.identity.id, |entry| entry.protocol = protocol);
+    }
+}
+
 fn describe(identity: &Identity, out: &mut Vec<u8>) {
-    reply::array(out, 14);
+    identity.protocol.map(out, 7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply::bulk(out, name.as_bytes());
         reply::bulk(out, value.as_bytes());
     }
     reply::bulk(out, b"proto");
-    reply::integer(out, 2);
+    reply::integer(out, identity.protocol.number());
     reply::bulk(out, b"id");
     reply::integer(out, identity.id as i64);
     for (name, value) in [("mode", "standalone"), ("role", "master")] {
@@ -76,9 +87,11 @@ pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     identity.reply_mode = ReplyMode::On;
     identity.no_evict = false;
     identity.no_touch = false;
+    identity.protocol = Protocol::Resp2;
     context.clients.update(identity.id, |entry| {
         entry.name = String::new();
         entry.database = 0;
+        entry.protocol = Protocol::Resp2;
     });
     reply::simple(out, "RESET");
 }
@@ -99,10 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn resp3_is_honestly_refused() {
+    fn a_greeting_decides_what_is_spoken_until_the_next() {
         let mut bench = Bench::new();
-        assert_eq!(bench.ask("HELLO 3"), "-NOPROTO unsupported protocol version\r\n");
-        assert_eq!(bench.ask("PING"), "+PONG\r\n");
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
+        assert!(bench.ask("HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n"));
+        assert_eq!(bench.ask("CLIENT GETNAME"), "_\r\n");
+        assert!(bench.ask("CLIENT INFO").contains(" resp=3 "));
+        assert!(bench.ask("HELLO").contains("$5\r\nproto\r\n:3\r\n"), "it stays");
+        for bad in ["HELLO 4", "HELLO 1", "HELLO 2 BAD", "HELLO 2 AUTH bob x"] {
+            assert!(bench.ask(bad).starts_with('-'), "{bad}");
+            assert_eq!(bench.ask("CLIENT GETNAME"), "_\r\n", "{bad} changes nothing");
+        }
+        assert!(bench.ask("HELLO 2").starts_with("*14\r\n"));
+        bench.ask("HELLO 3");
+        assert_eq!(bench.ask("RESET"), "+RESET\r\n");
+        assert!(bench.ask("CLIENT LIST").contains(" resp=2 "));
+        assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
     }
 
     #[test]

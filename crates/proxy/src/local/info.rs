@@ -2,7 +2,6 @@
 
 use super::{Facts, LocalContext};
 use keyway_command::Args;
-use keyway_resp::reply;
 
 /// `INFO [section ...]`.
 pub(super) fn info(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
@@ -13,7 +12,7 @@ pub(super) fn info(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     }
     let mut text = String::new();
     context.facts.info(context.pool, &sections, &mut text);
-    reply::bulk(out, text.as_bytes());
+    context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// A section of INFO, to look up fields in.

@@ -4,7 +4,7 @@ use super::After;
 use super::bench::Bench;
 use crate::ReplyMode;
 use keyway_command::{COMMANDS, Command, Handling, Verb};
-use keyway_resp::{Framing, frame_reply};
+use keyway_resp::{Framer, Framing, Protocol};
 use proptest::prelude::*;
 
 fn every_command() -> impl Iterator<Item = &'static Command> {
@@ -18,8 +18,8 @@ fn least_args(command: &Command) -> Vec<&str> {
     args
 }
 
-fn is_one_reply(bytes: &[u8]) -> bool {
-    match frame_reply(bytes, 1 << 30, 16) {
+fn is_one_reply(protocol: Protocol, bytes: &[u8]) -> bool {
+    match Framer::new(protocol).frame(bytes, 1 << 30, 16) {
         Ok(Framing::Ready { len, .. }) => len == bytes.len(),
         _ => false,
     }
@@ -35,7 +35,12 @@ fn every_local_command_has_one_answer_that_is_not_a_refusal() {
             assert!(!command.subcommands.is_empty(), "{} refuses its arity", command.name);
             continue;
         };
-        assert!(is_one_reply(&reply), "{}: {}", command.name, reply.escape_ascii());
+        assert!(
+            is_one_reply(Protocol::Resp2, &reply),
+            "{}: {}",
+            command.name,
+            reply.escape_ascii()
+        );
         let text = String::from_utf8_lossy(&reply);
         let is_answered = !text.contains("wrong number") && !text.contains("needs a server");
         assert!(is_answered, "{}: {text}", command.name);
@@ -51,7 +56,7 @@ fn commands_of_other_handling_are_answered_with_one_error() {
         let args = least_args(command);
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         let Some((reply, after)) = Bench::new().try_args(&args) else { continue };
-        assert!(is_one_reply(&reply), "{}", command.name);
+        assert!(is_one_reply(Protocol::Resp2, &reply), "{}", command.name);
         assert_eq!(after, After::Continue);
         assert_eq!(reply[0] == b'-', command.verb != Verb::ClientGetredir, "{}", command.name);
     }
@@ -120,12 +125,15 @@ proptest! {
         bench.add_client(8, 0, "10.0.0.8:8");
         for args in requests {
             let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            let before = bench.identity.protocol;
             let Some((reply, after)) = bench.try_args(&words) else { continue };
             let is_reply_mode = words.len() == 3 && words[1].eq_ignore_ascii_case(b"reply");
             if is_reply_mode && reply.is_empty() {
                 prop_assert!(bench.identity.reply_mode != ReplyMode::On);
             } else {
-                prop_assert!(is_one_reply(&reply), "{:?}: {}", args, reply.escape_ascii());
+                let protocol = bench.identity.protocol.max(before);
+                let is_one = is_one_reply(protocol, &reply);
+                prop_assert!(is_one, "{:?}: {}", args, reply.escape_ascii());
             }
             prop_assert!(after != After::Kill(vec![]));
             prop_assert!(bench.identity.database < 16);

@@ -12,8 +12,8 @@ const MALLOC_STATS: &str = "Stats not supported for the current allocator";
 pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8>) {
     match request.command.verb {
         Verb::MemoryPurge => reply::simple(out, "OK"),
-        Verb::MemoryDoctor => reply::bulk(out, DOCTOR.as_bytes()),
-        Verb::MemoryMallocStats => reply::bulk(out, MALLOC_STATS.as_bytes()),
+        Verb::MemoryDoctor => context.identity.protocol.text(out, DOCTOR.as_bytes()),
+        Verb::MemoryMallocStats => context.identity.protocol.text(out, MALLOC_STATS.as_bytes()),
         _ => stats(context, out),
     }
 }
@@ -32,7 +32,7 @@ fn stats(context: &LocalContext, out: &mut Vec<u8>) {
         ("keys.bytes-per-key", dataset.checked_div(keys).unwrap_or(0)),
         ("dataset.bytes", dataset),
     ];
-    reply::array(out, fields.len() * 2);
+    context.identity.protocol.map(out, fields.len());
     for (name, value) in fields {
         reply::bulk(out, name.as_bytes());
         reply::integer(out, value);

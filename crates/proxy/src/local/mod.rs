@@ -3,7 +3,7 @@
 //!
 //! [`answer`] is a function of the request, the client's [`Identity`] and what
 //! [`Facts`] tells; words and shapes of replies are those of redis-server 7.0
-//! in RESP2. A client sees and closes clients of its own pool alone: another
+//! in the client's protocol. A client sees and closes clients of its own pool alone: another
 //! pool may have another password.
 
 mod auth;
@@ -136,7 +136,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::LatencyHistogram
         | Verb::LatencyHistory
         | Verb::LatencyLatest
-        | Verb::LatencyReset => latency::answer(request, out),
+        | Verb::LatencyReset => latency::answer(request, context.identity.protocol, out),
         Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => slowlog::answer(request, out),
         Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
             memory::answer(request, context, out)
@@ -156,7 +156,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::CommandGetkeysandflags
         | Verb::CommandHelp
         | Verb::CommandInfo
-        | Verb::CommandList => command_info::reply(args, out),
+        | Verb::CommandList => command_info::reply(args, context.identity.protocol, out),
         _ => misc::refuse(request, out),
     }
     After::Continue

@@ -1,3 +1,4 @@
+use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,8 @@ pub struct ClientEntry {
     pub lib_ver: String,
     /// Database it last selected.
     pub database: u32,
+    /// What it speaks.
+    pub protocol: Protocol,
 }
 
 /// Every client of the process. Locked when clients come, go or name

@@ -1,4 +1,5 @@
 use keyway_base::Time;
+use keyway_resp::Protocol;
 
 /// What `CLIENT REPLY` set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Identity {
     pub id: u64,
     /// Whether it gave the password, or none is needed.
     pub authenticated: bool,
+    /// What it speaks since its last `HELLO`.
+    pub protocol: Protocol,
     /// The database it selected.
     pub database: u32,
     /// What `CLIENT REPLY` set.
@@ -39,6 +42,7 @@ impl Identity {
         Self {
             id,
             authenticated,
+            protocol: Protocol::Resp2,
             database: 0,
             reply_mode: ReplyMode::On,
             no_evict: false,

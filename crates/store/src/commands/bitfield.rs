@@ -182,13 +182,13 @@ pub(super) fn bitfield(call: &Call<'_>, read_only: bool, out: &mut Vec<u8>) -> O
         let len = entry.item().map_or(0, |item| item.value().len());
         entry.change_value(len.max(end), |value| {
             reply::array(out, steps.len());
-            steps.iter().for_each(|step| run(step, value, out));
+            steps.iter().for_each(|step| run(call, step, value, out));
         });
     });
     Ok(())
 }
 
-fn run(step: &Step, value: &mut [u8], out: &mut Vec<u8>) {
+fn run(call: &Call<'_>, step: &Step, value: &mut [u8], out: &mut Vec<u8>) {
     let Step { action, overflow, field } = *step;
     let old = field.get(value);
     let wanted = match action {
@@ -203,7 +203,7 @@ fn run(step: &Step, value: &mut [u8], out: &mut Vec<u8>) {
             field.set(value, new);
             reply::integer(out, if matches!(action, Action::Set(_)) { old } else { new });
         }
-        None => reply::null(out),
+        None => call.turn.protocol.null(out),
     }
 }
 

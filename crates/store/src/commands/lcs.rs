@@ -130,7 +130,7 @@ pub(super) fn lcs(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         return Ok(());
     }
     let long_enough = |run: &&Run| run.len as i64 >= options.match_len_min;
-    reply::array(out, 4);
+    call.turn.protocol.map(out, 2);
     reply::bulk(out, b"matches");
     reply::array(out, runs.iter().filter(long_enough).count());
     for run in runs.iter().filter(long_enough) {

@@ -31,7 +31,7 @@ fn encoding_name(item: &Item<'_>) -> &'static str {
 fn answer(call: &Call<'_>, out: &mut Vec<u8>, write: impl FnOnce(&Item<'_>, &mut Vec<u8>)) {
     call.store.with_key(call.turn, call.arg(2), |mut entry| match entry.item() {
         Some(item) => write(&item, out),
-        None => reply::null(out),
+        None => call.turn.protocol.null(out),
     });
 }
 
@@ -76,7 +76,7 @@ pub(super) fn freq(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         .store
         .with_key(call.turn, call.arg(2), |mut entry| entry.exists().then(|| entry.frequency()));
     match found {
-        None => reply::null(out),
+        None => call.turn.protocol.null(out),
         Some(uses) if lfu => reply::integer(out, i64::from(uses)),
         Some(_) => {
             return Err(Fault::Text(

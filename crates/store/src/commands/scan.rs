@@ -168,7 +168,7 @@ pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             return Ok(());
         }
     }
-    reply::null(out);
+    call.turn.protocol.null(out);
     Ok(())
 }
 

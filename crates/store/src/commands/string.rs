@@ -13,17 +13,17 @@ pub(super) use super::expire::Unit;
 pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.store.read(call.turn, call.arg(1), |value| match value {
         Some(value) => reply::bulk(out, value),
-        None => reply::null(out),
+        None => call.turn.protocol.null(out),
     });
     Ok(())
 }
 
 /// Reads the entry and appends its value, or null.
 #[inline]
-fn write_value(entry: &mut Entry<'_>, out: &mut Vec<u8>) {
+fn write_value(call: &Call<'_>, entry: &mut Entry<'_>, out: &mut Vec<u8>) {
     match entry.read() {
         Some(item) => reply::bulk(out, item.value()),
-        None => reply::null(out),
+        None => call.turn.protocol.null(out),
     }
 }
 
@@ -114,7 +114,7 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     };
     call.with_key(|mut entry| {
         if options.get {
-            write_value(&mut entry, out);
+            write_value(call, &mut entry, out);
         }
         let exists = entry.exists();
         let refused = options.if_missing && exists || options.if_present && !exists;
@@ -127,7 +127,7 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         }
         match (options.get, refused) {
             (true, _) => {}
-            (false, true) => reply::null(out),
+            (false, true) => call.turn.protocol.null(out),
             (false, false) => out.extend_from_slice(b"+OK\r\n"),
         }
     });
@@ -168,7 +168,7 @@ pub(super) fn setnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// GETSET.
 pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
-        write_value(&mut entry, out);
+        write_value(call, &mut entry, out);
         entry.set(call.arg(2), Encoding::Text, None);
     });
     Ok(())
@@ -177,7 +177,7 @@ pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// GETDEL.
 pub(super) fn getdel(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
-        write_value(&mut entry, out);
+        write_value(call, &mut entry, out);
         entry.remove();
     });
     Ok(())
@@ -199,7 +199,7 @@ pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         index += 1;
     }
     call.with_key(|mut entry| {
-        write_value(&mut entry, out);
+        write_value(call, &mut entry, out);
         if !entry.exists() {
             return Ok(());
         }
@@ -305,7 +305,7 @@ pub(super) fn mget(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     locked.prefetch(call.turn, keys.clone());
     reply::array(out, call.args.len() - 1);
     for key in keys {
-        write_value(&mut locked.entry(call.turn, key), out);
+        write_value(call, &mut locked.entry(call.turn, key), out);
     }
     Ok(())
 }

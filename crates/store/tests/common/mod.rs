@@ -3,6 +3,7 @@
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
 use keyway_store::{Context, Store};
 
 /// A reply as a value.
@@ -13,6 +14,10 @@ pub enum Reply {
     Integer(i64),
     Bulk(Option<Vec<u8>>),
     Array(Option<Vec<Reply>>),
+    /// RESP3's null.
+    Null,
+    /// RESP3's map: keys and values in turn.
+    Map(Vec<Reply>),
 }
 
 impl Reply {
@@ -37,6 +42,8 @@ impl Reply {
             }
             b'*' if number() < 0 => Reply::Array(None),
             b'*' => Reply::Array(Some((0..number()).map(|_| Reply::read(bytes)).collect())),
+            b'_' => Reply::Null,
+            b'%' => Reply::Map((0..2 * number()).map(|_| Reply::read(bytes)).collect()),
             other => panic!("not a reply: {other}"),
         }
     }
@@ -62,8 +69,13 @@ pub fn clock_at(millis: u64) -> Clock {
     Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 }
 }
 
-/// Appends the reply to `words` to `out`.
+/// Appends the RESP2 reply to `words` to `out`.
 pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out: &mut Vec<u8>) {
+    execute_in(store, Context { database, clock, protocol: Protocol::Resp2 }, words, out);
+}
+
+/// Appends the reply to `words`, asked in `context`, to `out`.
+pub fn execute_in(store: &Store, context: Context, words: &[&[u8]], out: &mut Vec<u8>) {
     let mut buf = Vec::new();
     let mut ranges = Vec::new();
     for word in words {
@@ -73,7 +85,7 @@ pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out:
     }
     let args = Args::new(&buf, &ranges);
     match Request::resolve(args) {
-        Ok(request) => store.execute(&request, Context { database, clock }, out),
+        Ok(request) => store.execute(&request, context, out),
         Err(refusal) => refusal.write_error(args, out),
     }
 }

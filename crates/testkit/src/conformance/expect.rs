@@ -68,6 +68,7 @@ impl Expect {
             (Expect::Either(choices), _) => choices.iter().any(|one| one.matches(value, tag)),
             (Expect::Nil, Value::Nil)
             | (Expect::NilArray, Value::NilArray)
+            | (Expect::Nil | Expect::NilArray, Value::Null)
             | (Expect::Any, _)
             | (Expect::AnyBulk, Value::Bulk(_))
             | (Expect::AnyInteger, Value::Integer(_))

@@ -6,8 +6,10 @@ use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
 use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
-use keyway_proxy::{Busy, Owner, ReplyMode, Session, write_crossslot, write_fault};
-use keyway_resp::reply;
+use keyway_proxy::{
+    Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
+};
+use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
 use keyway_store::Context;
 use std::sync::Arc;
@@ -56,7 +58,8 @@ impl Plane {
         self.batch += 1;
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
-                let context = Context { database: session.identity.database, clock: self.clock };
+                let Identity { database, protocol, .. } = session.identity;
+                let context = Context { database, clock: self.clock, protocol };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
                 let mut error = None;
@@ -94,7 +97,7 @@ impl Plane {
                 };
                 match route(&request, sharded, &state.ring, random, &mut self.keys) {
                     Route::One(server) => {
-                        let link = state.link(server, key);
+                        let link = state.link(server, key, session.identity.protocol);
                         self.forward(links, key, session, busy, &request, link)
                     }
                     Route::Split(split) => self.split(links, key, session, busy, &request, split),
@@ -108,6 +111,9 @@ impl Plane {
                     ),
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
+                    }
+                    Route::Local if is_greeting(session, &request) => {
+                        self.greet(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local => {
                         self.answer_without_server(session, busy, pool, &request);
@@ -168,6 +174,9 @@ impl Plane {
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
+        if slot.link.protocol() == Protocol::Resp3 {
+            slot.link.set_translation(Translation::of(request));
+        }
         self.note_unsent(index, slot);
         Step::Started
     }
@@ -203,7 +212,7 @@ impl Plane {
     }
 
     /// Answers what needs no server.
-    fn answer_without_server(
+    pub(super) fn answer_without_server(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -421,6 +430,15 @@ impl Plane {
             }
             PoolKind::Store(_) => "store".to_owned(),
         }
+    }
+}
+
+/// Whether a request may change the protocol that its session speaks.
+fn is_greeting(session: &Session, request: &Request) -> bool {
+    match request.command.verb {
+        Verb::Hello => request.args.len() > 1,
+        Verb::Reset => session.identity.protocol != Protocol::default(),
+        _ => false,
     }
 }
 

@@ -6,7 +6,7 @@ use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
-use keyway_resp::reply;
+use keyway_resp::{Protocol, reply};
 use keyway_topology::{FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,10 @@ impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
     pub(super) fn preconnect(&mut self) {
         for index in 0..self.links.len() {
-            let pool = &self.plane.plan.pools[self.links[index].pool as usize];
-            if matches!(&pool.kind, PoolKind::Sharded { pool, .. } if pool.preconnect) {
+            // Those for RESP3 wait until a client speaks it.
+            let slot = &self.links[index];
+            let is_first = slot.link.protocol() == Protocol::Resp2;
+            if is_first && is_preconnected(&self.plane, slot.pool) {
                 self.links[index].is_connecting = true;
                 self.plane.connects.push(index);
             }
@@ -231,6 +233,7 @@ impl Core {
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
             let is_due = now >= slot.next_try && slot.link.wants_connection(now);
+            let is_first = is_first && slot.link.protocol() == Protocol::Resp2;
             if is_first && is_due && !slot.is_connecting && is_failing() {
                 slot.next_try = now + plane.link_options(slot.pool).backoff_max;
                 slot.is_connecting = true;
@@ -347,7 +350,8 @@ impl Plane {
     #[cold]
     pub(super) fn after_handshake(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.state() != LinkState::Ready {
-            return;
+            // What was answered may have been the first part of it.
+            return self.mark_link_dirty(index, slot);
         }
         self.note_established(slot);
         let deadline = slot.link.deadline(self.link_options(slot.pool));

@@ -2,6 +2,7 @@ use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
+use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ShardedPool};
 
 /// What this worker knows of a pool.
@@ -16,9 +17,12 @@ pub(super) struct ShardedState {
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     health_epoch: u64,
-    /// First link of server 0; each server has `connections` in a row.
+    /// First link of server 0; each server has `connections` in a row. Behind
+    /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
     connections: usize,
+    /// From a link to the one for RESP3 in the same place.
+    to_resp3: usize,
     /// Idle private links of each server.
     pub(super) idle: Vec<Vec<LinkIndex>>,
 }
@@ -30,15 +34,25 @@ impl PoolState {
         };
         let first_link = links.len();
         let connections = usize::from(pool.server_connections.max(1));
-        for backend in 0..pool.servers.len() {
-            let id = plan.topology.backend_id(index, backend);
-            let slots = (0..connections).map(|_| LinkSlot::new(index as u16, backend as u16, id));
-            links.extend(slots);
+        let to_resp3 = pool.servers.len() * connections;
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            for backend in 0..pool.servers.len() {
+                let id = plan.topology.backend_id(index, backend);
+                let place = (index as u16, backend as u16);
+                links.extend((0..connections).map(|_| LinkSlot::new(place, id, protocol)));
+            }
         }
         let health_epoch = plan.health.pool_epoch(index);
         let ring = build_ring(plan, index, pool);
         let idle = vec![Vec::new(); pool.servers.len()];
-        PoolState::Sharded(ShardedState { ring, health_epoch, first_link, connections, idle })
+        PoolState::Sharded(ShardedState {
+            ring,
+            health_epoch,
+            first_link,
+            connections,
+            to_resp3,
+            idle,
+        })
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
@@ -61,13 +75,14 @@ fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
 }
 
 impl ShardedState {
-    /// The link of a server for a session: always the same one, so that a
-    /// client's requests to one server keep their order.
+    /// The link of a server for a session that speaks `protocol`: always the
+    /// same one, so that a client's requests to one server keep their order.
     #[inline]
-    pub(super) fn link(&self, server: u16, session: Key<Session>) -> LinkIndex {
+    pub(super) fn link(&self, server: u16, session: Key<Session>, protocol: Protocol) -> LinkIndex {
         let lane =
             if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
-        self.first_link + usize::from(server) * self.connections + lane
+        let index = self.first_link + usize::from(server) * self.connections + lane;
+        if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
     }
 
     /// The link that finds out whether a server answers again.
@@ -77,9 +92,9 @@ impl ShardedState {
 }
 
 impl LinkSlot {
-    pub(super) fn new(pool: u16, backend: u16, id: BackendId) -> Self {
+    pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
-            link: Link::default(),
+            link: Link::new(protocol),
             pool,
             backend,
             id,

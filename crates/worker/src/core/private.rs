@@ -15,7 +15,7 @@ use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_net::Socket;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
-use keyway_resp::reply;
+use keyway_resp::{Protocol, reply};
 
 /// Idle private links kept per server. Fewer connect again for every blocking
 /// command; more keep connections that a server counts.
@@ -35,17 +35,22 @@ pub(super) struct PrivateLinks {
 }
 
 impl Plane {
-    /// A link to `server` for `session` alone, connected or about to be; `None`
+    /// A link to `server` for `session` alone that speaks `protocol`, connected or about to be; `None`
     /// when there are too many. Follow with [`Plane::prepare_link`].
     pub(super) fn lease(
         &mut self,
         links: &mut Vec<LinkSlot>,
         session: Key<Session>,
         (pool, server): (u16, u16),
+        protocol: Protocol,
     ) -> Option<LinkIndex> {
         let PoolState::Sharded(state) = &mut self.pools[pool as usize] else { return None };
         let idle = &mut state.idle[usize::from(server)];
-        if let Some(place) = idle.iter().rposition(|&index| links[index].link.in_flight() == 0) {
+        let is_fit = |&index: &LinkIndex| {
+            let link = &links[index].link;
+            link.in_flight() == 0 && link.protocol() == protocol
+        };
+        if let Some(place) = idle.iter().rposition(is_fit) {
             let index = idle.swap_remove(place);
             links[index].lease = Some(session);
             return Some(index);
@@ -56,7 +61,7 @@ impl Plane {
         self.private.count += 1;
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
-        let mut slot = LinkSlot::new(pool, server, id);
+        let mut slot = LinkSlot::new((pool, server), id, protocol);
         slot.is_private = true;
         slot.lease = Some(session);
         if index == links.len() {
@@ -131,6 +136,15 @@ impl Plane {
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         }
         self.release(links, index);
+    }
+
+    /// Ends the watch of a session that changes its protocol, and so its links:
+    /// that counts as a change to the keys.
+    pub(super) fn lose_watch(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+        let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
+        if let Some(index) = watch.and_then(|watch| watch.link.take()) {
+            self.unwatch(links, index);
+        }
     }
 
     /// What a session had on a private link whose connection is lost.

@@ -95,7 +95,7 @@ impl Plane {
             unreachable!("the state of a pool is of its kind");
         };
         if used == 1 {
-            let link = state.link(scratch.servers[0], key);
+            let link = state.link(scratch.servers[0], key, session.identity.protocol);
             return self.forward(links, key, session, busy, request, link);
         }
         debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
@@ -175,7 +175,7 @@ impl Plane {
         work: Work<'_>,
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
-            let link = self.link_of(session.pool, server as u16, key);
+            let link = self.link_of(session, server as u16, key);
             if count > 0 && !links[link].link.has_room(self.link_options(session.pool)) {
                 return Step::Full(link);
             }
@@ -206,7 +206,7 @@ impl Plane {
                 continue;
             }
             let fragment = join.add_fragment(server as u16, count);
-            let index = self.link_of(session.pool, server as u16, key);
+            let index = self.link_of(session, server as u16, key);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
                 self.note_refused(index, slot);
@@ -227,13 +227,13 @@ impl Plane {
         }
         if let Cut::Keys { args_per_key } = work.cut {
             let keys = (request, args_per_key);
-            self.copy_keys(scratch, links, key, session.pool, keys, &mut join);
+            self.copy_keys(scratch, links, key, session, keys, &mut join);
         }
         let join_key = self.joins.insert(join);
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
-                let index = self.link_of(session.pool, server as u16, key);
+                let index = self.link_of(session, server as u16, key);
                 let slot = &mut links[index];
                 let len = slot.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Join { join: join_key, fragment };
@@ -257,7 +257,7 @@ impl Plane {
         scratch: &Scratch,
         links: &mut [LinkSlot],
         key: Key<Session>,
-        pool: u16,
+        session: &Session,
         (request, stride): (&Request, usize),
         join: &mut Join,
     ) {
@@ -273,14 +273,14 @@ impl Plane {
             // From behind the argument before to behind this one's line end.
             let start = ranges[first - 1].end as usize + 2;
             let end = ranges[first + stride - 1].end as usize + 2;
-            let index = self.link_of(pool, server, key);
+            let index = self.link_of(session, server, key);
             links[index].link.request_buf().extend_from_slice(&buf[start..end]);
         }
     }
 
-    fn link_of(&self, pool: u16, server: u16, session: Key<Session>) -> super::LinkIndex {
-        match &self.pools[pool as usize] {
-            PoolState::Sharded(state) => state.link(server, session),
+    fn link_of(&self, session: &Session, server: u16, key: Key<Session>) -> super::LinkIndex {
+        match &self.pools[session.pool as usize] {
+            PoolState::Sharded(state) => state.link(server, key, session.identity.protocol),
             PoolState::Store => unreachable!("the store has no links"),
         }
     }

@@ -13,8 +13,8 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{Busy, Owner, Session, Transaction, Watch, write_fault};
-use keyway_resp::reply;
+use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use std::sync::Arc;
 
@@ -172,6 +172,24 @@ impl Plane {
         session.tidy();
     }
 
+    /// Answers a request that may change the protocol and so the links of its
+    /// session, once those before it are answered.
+    #[cold]
+    pub(super) fn greet(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.barrier = true;
+            return Step::Wait;
+        }
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[asked.session.pool as usize];
+        let before = asked.session.identity.protocol;
+        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+        if asked.session.identity.protocol != before {
+            self.lose_watch(links, asked.session);
+        }
+        Step::Started
+    }
+
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
@@ -232,7 +250,8 @@ impl Plane {
         match watch {
             Some(Watch { link: None, .. }) => {
                 self.end_transaction(links, asked.session);
-                self.answer_locally(asked, reply::null_array);
+                let protocol = asked.session.identity.protocol;
+                self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
             }
             Some(_) if !asked.busy.order.is_empty() => {
@@ -287,7 +306,7 @@ impl Plane {
         };
         // Without keys any server will do; always the same one.
         let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, state.link(server, asked.key)))
+        Some((server, state.link(server, asked.key, asked.session.identity.protocol)))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
@@ -350,13 +369,14 @@ impl Plane {
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
-        let shared = state.link(server, asked.key);
+        let protocol = asked.session.identity.protocol;
+        let shared = state.link(server, asked.key, protocol);
         if links[shared].link.is_down(self.clock.now) {
             self.note_refused(shared, &mut links[shared]);
             self.answer_down(asked, server);
             return None;
         }
-        let leased = self.lease(links, asked.key, (pool, server));
+        let leased = self.lease(links, asked.key, (pool, server), protocol);
         if leased.is_none() {
             let text = "ERR too many clients watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -373,6 +393,7 @@ impl Plane {
         let owner = Self::owner(asked);
         let class = asked.request.command.class as u8;
         slot.link.enqueue(owner, class, frame.len(), self.clock.now);
+        slot.link.set_translation(Translation::of(asked.request));
     }
 
     /// Who waits for the reply to the request.
@@ -469,7 +490,7 @@ impl Core {
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(with_error) = slot.unblock else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
-        let index = state.link(slot.backend, session);
+        let index = state.link(slot.backend, session, Protocol::default());
         let slot = &mut links[index];
         if !slot.link.has_room(plane.link_options(slot.pool)) {
             return;
