@@ -22,7 +22,8 @@ const KEPT_MAX: usize = 5;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { replies, excused, faults, turns, virtual_time, commits, deliveries, .. } = self.total;
+        let Report { replies, excused, faults, turns, virtual_time, commits, deliveries, .. } =
+            self.total;
         write!(
             f,
             "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \

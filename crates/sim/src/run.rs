@@ -467,8 +467,8 @@ impl Sim {
         let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
         let links = links * self.seats.len();
         let figures = (0..self.seats.len()).filter_map(|i| self.figures(i));
-        let (private, leases) = figures
-            .fold((0, 0), |sum, one| (sum.0 + one.private_links, sum.1 + one.leases));
+        let (private, leases) =
+            figures.fold((0, 0), |sum, one| (sum.0 + one.private_links, sum.1 + one.leases));
         let blocked = self.plan.clients.blocked_len();
         if leases + blocked > 0 {
             return Err(format!("{leases} leases and {blocked} clients blocked at rest"));

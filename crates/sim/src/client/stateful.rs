@@ -18,20 +18,36 @@ pub(super) enum What {
     Multi,
     /// A command inside `MULTI`; whether its key is on another server than
     /// those before it, and whether the transaction is too long.
-    Queued { crosses: bool, is_long: bool },
+    Queued {
+        crosses: bool,
+        is_long: bool,
+    },
     /// The queued commands, and whether keys are watched.
-    Exec { parts: Vec<Expected>, watches: bool },
-    Discard { parts: Vec<Expected> },
+    Exec {
+        parts: Vec<Expected>,
+        watches: bool,
+    },
+    Discard {
+        parts: Vec<Expected>,
+    },
     /// A shared counter is raised, inside a transaction.
     WriteShared,
     /// A write to a key that nobody reads, inside a transaction.
-    Note { write: u64 },
+    Note {
+        write: u64,
+    },
     Push,
     /// `None`: it waits for ever, until the client leaves after `patience`.
-    Pop { timeout: Option<Nanos>, patience: Nanos, crosses: bool },
+    Pop {
+        timeout: Option<Nanos>,
+        patience: Nanos,
+        crosses: bool,
+    },
     Length,
     Id,
-    Unblock { id: i64 },
+    Unblock {
+        id: i64,
+    },
 }
 
 /// An attempt to raise a shared counter: from `WATCH` to `EXEC`.
@@ -158,7 +174,8 @@ impl Client {
             ledger.join_group(write, draft.group);
         }
         let home = names.first().and_then(|name| ledger.home(self.habits.pool, name));
-        let crosses = *draft.home.get_or_insert(home.unwrap_or_default()) != home.unwrap_or_default();
+        let crosses =
+            *draft.home.get_or_insert(home.unwrap_or_default()) != home.unwrap_or_default();
         // An inline command takes more room as an array.
         draft.len += self.output.len() - start + 64;
         let is_long = draft.len > self.habits.transaction_len_max;
@@ -387,7 +404,9 @@ impl Client {
                 for (part, item) in parts.iter().zip(items) {
                     match (&part.ask, item) {
                         (_, Value::Error(_)) => return Err("an error inside EXEC".into()),
-                        (Ask::Begun(begun), item) => self.check_begun(part, begun, item, 0, ledger)?,
+                        (Ask::Begun(begun), item) => {
+                            self.check_begun(part, begun, item, 0, ledger)?
+                        }
                         (_, item) => self.check_answer(part, item, ledger)?,
                     }
                 }

@@ -1,7 +1,7 @@
 //! What a client makes of the replies it gets.
 
-use super::*;
 use super::stateful::Begun;
+use super::*;
 
 impl Client {
     pub(super) fn take_replies(&mut self, network: &mut Network, ledger: &mut Ledger) {

@@ -143,9 +143,9 @@ impl Ledger {
     /// Whether a request to unblock a client explains that its wait, begun at
     /// `since`, was ended.
     pub fn may_be_unblocked(&self, id: i64, since: Nanos) -> bool {
-        self.unblocks.get(&id).is_some_and(|&(under_way, last)| {
-            under_way > 0 || last + SLACK >= since
-        })
+        self.unblocks
+            .get(&id)
+            .is_some_and(|&(under_way, last)| under_way > 0 || last + SLACK >= since)
     }
 
     /// Whether a client that has waited since `since` should have been

@@ -110,13 +110,16 @@ impl Server {
     pub(super) fn touch(&mut self, database: u32, key: &[u8]) {
         for conn in &mut self.conns {
             let watched = &conn.begun.watched;
-            conn.begun.is_changed |= watched.iter().any(|(at, name)| *at == database && name == key);
+            conn.begun.is_changed |=
+                watched.iter().any(|(at, name)| *at == database && name == key);
         }
     }
 
     /// Every key was changed.
     pub(super) fn touch_all(&mut self) {
-        self.conns.iter_mut().for_each(|conn| conn.begun.is_changed |= !conn.begun.watched.is_empty());
+        self.conns
+            .iter_mut()
+            .for_each(|conn| conn.begun.is_changed |= !conn.begun.watched.is_empty());
     }
 
     pub(super) fn push(
@@ -193,7 +196,9 @@ impl Server {
         let waits = |conn: &ServerConn| !conn.dead && !conn.closing && !conn.broken && !conn.ended;
         let mut order: Vec<_> = (0..self.conns.len())
             .filter(|&position| waits(&self.conns[position]))
-            .filter_map(|position| Some((self.conns[position].begun.blocked.as_ref()?.order, position)))
+            .filter_map(|position| {
+                Some((self.conns[position].begun.blocked.as_ref()?.order, position))
+            })
             .collect();
         order.sort_unstable();
         for (_, position) in order {
@@ -231,9 +236,10 @@ impl Server {
 
     fn unblock(&mut self, id: &[u8], reason: &[u8]) -> bool {
         let id = String::from_utf8_lossy(id);
-        let found = self.conns.iter_mut().find(|conn| {
-            !conn.dead && conn.id.to_string() == id && conn.begun.blocked.is_some()
-        });
+        let found = self
+            .conns
+            .iter_mut()
+            .find(|conn| !conn.dead && conn.id.to_string() == id && conn.begun.blocked.is_some());
         let Some(conn) = found else { return false };
         conn.begun.blocked = None;
         let text: &[u8] = match reason {

@@ -255,3 +255,6 @@ impl Core {
         self.plane.private.count
     }
 }
+
+#[cfg(test)]
+mod laws;
