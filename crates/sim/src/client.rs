@@ -151,6 +151,8 @@ pub struct Client {
     attempt: Option<Attempt>,
     /// A command of the transaction whose replies come in was refused.
     is_refused: bool,
+    /// A request of this connection may have been executed, or still be.
+    is_unsure: bool,
     /// Where the keys of the next requests are to live.
     home_wanted: Option<usize>,
     /// Since when it waits for the reply it waits for now; when that was asked
@@ -190,6 +192,7 @@ impl Client {
             id: None,
             attempt: None,
             is_refused: false,
+            is_unsure: false,
             home_wanted: None,
             front_since: 0,
             front_asked_at: 0,
@@ -308,7 +311,8 @@ impl Client {
         self.written = 0;
         self.output.clear();
         self.input.clear();
-        if !self.expected.is_empty() || self.databases.is_empty() {
+        let is_unsure = std::mem::take(&mut self.is_unsure);
+        if !self.expected.is_empty() || self.databases.is_empty() || is_unsure {
             // What was cut off may still be executed, in any order with what
             // comes now: go on with keys of new names.
             self.expected.clear();

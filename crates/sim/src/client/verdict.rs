@@ -204,6 +204,7 @@ impl Client {
 
     /// A request ended in an error: what that means for its keys.
     pub(super) fn settle(&mut self, expected: &Expected, fate: Fate, ledger: &mut Ledger) {
+        self.is_unsure |= fate == Fate::Maybe;
         if let Ask::Begun(begun) = &expected.ask {
             return self.settle_begun(begun, fate, ledger);
         }
