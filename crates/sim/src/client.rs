@@ -1,6 +1,7 @@
 //! A simulated client: a script by chance, sent in pieces, pipelined, read
 //! slowly, cut off; and a check of every reply against what it asked.
 
+mod stateful;
 mod verdict;
 
 use crate::ledger::{Circumstances, Ledger};
@@ -10,6 +11,7 @@ use crate::random::Random;
 use crate::server::key_name;
 use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
+use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 
 /// Which requests a client makes.
@@ -72,6 +74,10 @@ pub struct Habits {
     pub may_be_killed: bool,
     /// Whether it sometimes asks not to be answered.
     pub silences: bool,
+    /// Whether it runs transactions and waits in commands that block.
+    pub stateful: bool,
+    /// Bytes of commands that one transaction may hold.
+    pub transaction_len_max: usize,
 }
 
 enum Ask {
@@ -86,6 +92,7 @@ enum Ask {
     Refused { contains: Vec<u8> },
     AtMost(i64),
     Crossing { keys: Vec<usize> },
+    Begun(Begun),
     BrokenFrame,
 }
 
@@ -138,6 +145,20 @@ pub struct Client {
     database: usize,
     /// What is asked now is not to be answered.
     is_silent: bool,
+    /// What the proxy calls this connection.
+    id: Option<i64>,
+    /// The shared counter it is about to raise.
+    attempt: Option<Attempt>,
+    /// A command of the transaction whose replies come in was refused.
+    is_refused: bool,
+    /// A request of this connection may have been executed, or still be.
+    is_unsure: bool,
+    /// Where the keys of the next requests are to live.
+    home_wanted: Option<usize>,
+    /// Since when it waits for the reply it waits for now; when that was asked
+    /// for.
+    front_since: Nanos,
+    front_asked_at: Nanos,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
@@ -168,6 +189,13 @@ impl Client {
             databases: Vec::new(),
             database: 0,
             is_silent: false,
+            id: None,
+            attempt: None,
+            is_refused: false,
+            is_unsure: false,
+            home_wanted: None,
+            front_since: 0,
+            front_asked_at: 0,
             read_from: 0,
             write_from: 0,
             last_progress: 0,
@@ -191,7 +219,8 @@ impl Client {
     /// Since when nothing has moved although something should; `None` when
     /// nothing is awaited.
     pub fn waiting_since(&self) -> Option<Nanos> {
-        (self.conn.is_some() && !self.is_done()).then_some(self.last_progress)
+        let more = self.waits_for().unwrap_or(0);
+        (self.conn.is_some() && !self.is_done()).then_some(self.last_progress + more)
     }
 
     /// Workers are being stopped. What has reached them by now must still be
@@ -236,6 +265,7 @@ impl Client {
         if self.conn.is_some() && network.now >= self.write_from {
             self.act(network, ledger);
         }
+        self.leave_if_tired(network, ledger);
         if self.conn.is_none() && self.phase != Phase::Done {
             let pause = self.random.between(1, self.habits.pause.max(2));
             return network.wake_client(self.index, network.now + pause);
@@ -246,6 +276,17 @@ impl Client {
         if self.write_from > network.now {
             network.wake_client(self.index, self.write_from);
         }
+    }
+
+    /// Goes away when it has waited for elements for long enough.
+    fn leave_if_tired(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(at) = self.leaves_at().filter(|_| self.conn.is_some()) else { return };
+        if at > network.now {
+            return network.wake_client(self.index, at);
+        }
+        self.note_departure(network.now, ledger);
+        let reset = self.random.percent(50);
+        self.disconnect(network, reset);
     }
 
     fn connect(&mut self, network: &mut Network, ledger: &Ledger) -> bool {
@@ -270,7 +311,8 @@ impl Client {
         self.written = 0;
         self.output.clear();
         self.input.clear();
-        if !self.expected.is_empty() || self.databases.is_empty() {
+        let is_unsure = std::mem::take(&mut self.is_unsure);
+        if !self.expected.is_empty() || self.databases.is_empty() || is_unsure {
             // What was cut off may still be executed, in any order with what
             // comes now: go on with keys of new names.
             self.expected.clear();
@@ -279,6 +321,10 @@ impl Client {
         if let Some(password) = self.habits.password.clone() {
             write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
             self.expect(network.now, Ask::Exactly(ok()), Vec::new());
+        }
+        self.attempt = None;
+        if self.habits.stateful {
+            self.ask_id(network.now);
         }
         true
     }
@@ -312,6 +358,10 @@ impl Client {
         let database = self.database;
         let is_silent = self.is_silent;
         let end = self.written + self.output.len() as u64;
+        if self.expected.is_empty() {
+            self.front_since = now;
+            self.front_asked_at = now;
+        }
         let expected = Expected { ask, asked_at: now, database, circumstances, is_silent, end };
         self.expected.push_back(expected);
     }
@@ -354,6 +404,7 @@ impl Client {
             let owed = self.owed;
             ledger.fail(|| format!("stopped with {owed} replies owed: {}", self.describe()));
         }
+        self.note_departure(network.now, ledger);
         self.disconnect(network, false);
     }
 
@@ -372,7 +423,11 @@ impl Client {
         let Some(conn) = self.conn else { return };
         if self.phase == Phase::Running && self.cut_at.is_some_and(|at| self.requests_left <= at) {
             let reset = self.random.percent(50);
+            self.note_departure(network.now, ledger);
             return self.disconnect(network, reset);
+        }
+        if self.phase == Phase::Running {
+            self.go_on_with_attempt(network.now, ledger);
         }
         if self.phase == Phase::Running && self.output.len() < self.habits.write_len * 4 {
             let room = self.habits.depth.saturating_sub(self.expected.len());
@@ -404,7 +459,8 @@ impl Client {
             }
         }
         let is_out = self.output.is_empty();
-        if self.phase == Phase::Running && self.requests_left == 0 && is_out {
+        let is_out_of_requests = self.requests_left == 0 && self.attempt.is_none();
+        if self.phase == Phase::Running && is_out_of_requests && is_out {
             self.finish(network);
         }
         let idle = is_out && self.expected.len() >= self.habits.depth;
@@ -419,7 +475,11 @@ impl Client {
         match self.random.below(if self.habits.local_commands { 5 } else { 4 }) {
             0 => {
                 network.finish(conn, INITIATOR);
-                self.phase = Phase::HalfClosed;
+                // Who waits for elements and sends no more has gone.
+                self.phase = match self.waits_for_elements() {
+                    true => Phase::Leaving { may_lose: true },
+                    false => Phase::HalfClosed,
+                };
             }
             1 => {
                 // Long enough that the parser need not wait to be sure.
@@ -453,6 +513,9 @@ impl Client {
             Mix::Gets => return self.ask_get(now, ledger),
             Mix::Sets => return self.ask_set(now, ledger),
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+        }
+        if self.habits.stateful && !self.is_silent && self.random.percent(20) {
+            return self.ask_stateful(now, ledger);
         }
         match self.random.below(100) {
             0..25 => self.ask_get(now, ledger),
@@ -527,6 +590,10 @@ impl Client {
                 self.output.extend_from_slice(format!("ECHO \"{tag}\"\n").as_bytes());
                 self.expect(now, echo, Vec::new());
             }
+            _ if self.attempt.is_some() => {
+                write_request(&mut self.output, &[b"ECHO", tag.as_bytes()]);
+                self.expect(now, echo, Vec::new());
+            }
             _ => {
                 let database = self.random.index(self.databases.len());
                 let name = database.to_string();
@@ -539,6 +606,18 @@ impl Client {
 
     fn pick_key(&mut self) -> usize {
         self.random.index(self.habits.keys)
+    }
+
+    /// A key, on the server wanted if that is found at once.
+    fn pick_key_near(&mut self, ledger: &Ledger) -> usize {
+        let wanted = self.home_wanted;
+        for _ in 0..if wanted.is_some() { 8 } else { 0 } {
+            let key = self.pick_key();
+            if ledger.home(self.habits.pool, &self.name(key)) == wanted {
+                return key;
+            }
+        }
+        self.pick_key()
     }
 
     /// Some keys, each once.
@@ -563,7 +642,7 @@ impl Client {
     }
 
     fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {
-        let key = self.pick_key();
+        let key = self.pick_key_near(ledger);
         let name = self.name(key);
         if self.habits.mix == Mix::All && self.random.percent(10) {
             self.output.extend_from_slice(b"get ");
@@ -592,7 +671,7 @@ impl Client {
     }
 
     fn ask_set(&mut self, now: Nanos, ledger: &mut Ledger) {
-        let key = self.pick_key();
+        let key = self.pick_key_near(ledger);
         let circumstances = self.circumstances(ledger, &[key]);
         let (write, bytes) = self.new_value(key, ledger);
         let name = self.name(key);
@@ -668,6 +747,7 @@ impl Ask {
             Ask::Refused { .. } => "an unknown command",
             Ask::AtMost(_) => "CLIENT KILL",
             Ask::Crossing { .. } => "SDIFF",
+            Ask::Begun(_) => "a transaction or a list",
             Ask::BrokenFrame => "a broken frame",
         }
     }

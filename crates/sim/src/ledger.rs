@@ -1,6 +1,8 @@
 //! What really happened, as only the simulation can know it: which writes a
 //! server executed, where a key belongs, when a fault may excuse an error.
 
+mod stateful;
+
 use crate::network::Nanos;
 use crate::wire::clip;
 use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ShardedPool};
@@ -30,6 +32,24 @@ pub struct Circumstances {
     stragglers: u64,
 }
 
+/// The writes of one transaction.
+#[derive(Default)]
+struct Group {
+    writes: Vec<u64>,
+    /// `EXEC` was asked for.
+    is_closed: bool,
+}
+
+/// An element of a list, and what became of it.
+struct Element {
+    list: Vec<u8>,
+    is_pushed: bool,
+    /// Which server popped it, and when.
+    popped: Option<(usize, Nanos)>,
+    /// It reached its client, or cannot have.
+    is_settled: bool,
+}
+
 /// The book in which servers enter what they did and from which clients read
 /// what they may be told.
 pub struct Ledger {
@@ -47,6 +67,25 @@ pub struct Ledger {
     flushes: Vec<u64>,
     /// By server: when a fault may excuse an error.
     troubles: Vec<Vec<(Nanos, Nanos)>>,
+    /// By the number of the write: the transaction it belongs to.
+    group_of: BTreeMap<u64, usize>,
+    groups: Vec<Group>,
+    /// Writes executed by the request under way.
+    recent: Vec<u64>,
+    elements: Vec<Element>,
+    /// Clients that went away while they waited for elements: of which lists,
+    /// from when on, and until when an element may have been meant for them.
+    departures: Vec<(Vec<Vec<u8>>, Nanos, Nanos)>,
+    /// By client: requests to unblock it that are under way, and when the last
+    /// one was over.
+    unblocks: BTreeMap<i64, (u32, Nanos)>,
+    /// By client: from when on it was blocked for sure and to be unblocked,
+    /// and when that was known.
+    must_end: BTreeMap<i64, (Nanos, Nanos)>,
+    /// Transactions that were executed, with the keys they watched unchanged.
+    pub commits: u64,
+    /// Elements that reached their clients.
+    pub deliveries: u64,
     /// The first violation.
     pub violation: Option<String>,
     /// Replies checked.
@@ -74,6 +113,15 @@ impl Ledger {
             stragglers: BTreeMap::new(),
             flushes: vec![0; servers],
             troubles: vec![Vec::new(); servers],
+            group_of: BTreeMap::new(),
+            groups: Vec::new(),
+            recent: Vec::new(),
+            elements: Vec::new(),
+            departures: Vec::new(),
+            unblocks: BTreeMap::new(),
+            must_end: BTreeMap::new(),
+            commits: 0,
+            deliveries: 0,
             violation: None,
             replies: 0,
             excused: 0,
@@ -99,6 +147,7 @@ impl Ledger {
             return self.fail(|| format!("write {write} of {} was never asked for", clip(key)));
         };
         *count += 1;
+        self.recent.push(write);
         if *count > 1 {
             self.fail(|| format!("write {write} of {} was executed twice", clip(key)));
         }

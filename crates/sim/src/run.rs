@@ -36,6 +36,10 @@ pub struct Report {
     pub turns: u64,
     /// Virtual time that passed.
     pub virtual_time: Duration,
+    /// Transactions that were executed.
+    pub commits: u64,
+    /// Elements of lists that reached a client.
+    pub deliveries: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -182,6 +186,8 @@ impl Sim {
             faults: self.scenario.faults.len(),
             turns: self.turns,
             virtual_time: Duration::from_nanos(world.network.now),
+            commits: world.ledger.commits,
+            deliveries: world.ledger.deliveries,
             digest: world.network.digest,
         }
     }
@@ -336,12 +342,16 @@ impl Sim {
             (
                 "requests in flight on a link",
                 figures.link_in_flight_max,
-                limits.link_in_flight_max as usize + 2 + self.scenario.probes_max(),
+                limits.link_in_flight_max as usize
+                    + 2
+                    + self.scenario.probes_max()
+                    + self.scenario.clients.len() * 4,
             ),
             (
                 "unsent bytes on a link",
                 figures.link_output_max,
-                limits.link_output_len_max as usize + request,
+                // A transaction may have half of it.
+                limits.link_output_len_max as usize * 3 / 2 + request,
             ),
             ("bytes of a reply", figures.link_input_max, request + read),
         ];
@@ -377,6 +387,10 @@ impl Sim {
             if now > since.max(self.calm_from) + PATIENCE {
                 let figures: Vec<_> = (0..self.seats.len()).map(|i| self.figures(i)).collect();
                 return Err(format!("{} hangs; workers: {figures:?}", client.describe()));
+            }
+            let is_overdue = client.is_unblock_overdue(&world.ledger, now);
+            if is_overdue && now > self.calm_from + PATIENCE {
+                return Err(format!("{} was to be unblocked", client.describe()));
             }
         }
         Ok(())
@@ -432,6 +446,13 @@ impl Sim {
         }
         let sessions: usize =
             (0..self.seats.len()).filter_map(|i| self.figures(i)).map(|f| f.sessions).sum();
+        {
+            let ledger = &mut self.world.borrow_mut().ledger;
+            ledger.check_elements();
+            if let Some(text) = &ledger.violation {
+                return Err(text.clone());
+            }
+        }
         let world = self.world.borrow();
         let resting = world.clients.iter().filter(|client| client.is_connected()).count();
         if sessions != resting {
@@ -445,8 +466,19 @@ impl Sim {
         }
         let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
         let links = links * self.seats.len();
+        let figures = (0..self.seats.len()).filter_map(|i| self.figures(i));
+        let (private, leases) =
+            figures.fold((0, 0), |sum, one| (sum.0 + one.private_links, sum.1 + one.leases));
+        let blocked = self.plan.clients.blocked_len();
+        if leases + blocked > 0 {
+            return Err(format!("{leases} leases and {blocked} clients blocked at rest"));
+        }
+        let idle_max = 32 * self.seats.len() * self.scenario.topology.backend_count();
+        if private > idle_max {
+            return Err(format!("{private} private links at rest"));
+        }
         let sockets = world.network.worker_sockets;
-        if sockets > links + sessions {
+        if sockets > links + private + sessions {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
         Ok(())

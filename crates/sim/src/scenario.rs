@@ -187,6 +187,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: false,
+            stateful: false,
+            transaction_len_max: 0,
         };
         Self {
             limits: Limits::default(),
@@ -221,8 +223,11 @@ impl Scenario {
             // Alone and one at a time, or the next edge makes up for it.
             Options { dropped_edge: Some(_), .. } => 1,
             Options { defect: Some(_), .. } => 3,
+            // More than the private links that are kept for a server.
+            _ if random.percent(3) => random.between(40, 70),
             _ => random.between(1, 14),
         };
+        let shows_stateful = options.defect.is_some_and(Defect::is_stateful);
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
@@ -233,6 +238,7 @@ impl Scenario {
                 habits.requests = 200;
                 habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
                 habits.cut_percent = 0;
+                habits.stateful = shows_stateful;
             }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
@@ -240,6 +246,7 @@ impl Scenario {
         for pool in 0..self.topology.pools().len() {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
+            habits.stateful &= !options.is_defective() || shows_stateful;
             self.last_clients.push(habits);
         }
         self.value_len_max = large.max(4096) + 128;
@@ -262,10 +269,11 @@ impl Scenario {
         let lasts = random.scaled(10 * MILLI, 5 * SECOND);
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
+        let is_store = matches!(self.topology.pools()[pool].kind, PoolKind::Store);
         Habits {
             pool,
             listener: pool as u16,
-            is_store: matches!(self.topology.pools()[pool].kind, PoolKind::Store),
+            is_store,
             mix: Mix::All,
             requests,
             connections: random.between(1, 3) as u32,
@@ -285,6 +293,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: random.percent(20),
+            stateful: !is_store && random.percent(50),
+            transaction_len_max: self.limits.link_output_len_max as usize / 2,
         }
     }
 

@@ -1,11 +1,14 @@
 //! A simulated Redis: plain maps, one request at a time, and every way to
 //! misbehave.
 
+mod stateful;
+
 use crate::ledger::Ledger;
 use crate::network::{ACCEPTOR, ConnId, MICRO, MILLI, Nanos, Network, Received, Sent};
 use crate::random::Random;
 use crate::value;
 use crate::wire::{clip, parse_request, write_bulk};
+use stateful::{Begun, Lists};
 use std::collections::BTreeMap;
 
 /// What a server does wrong on purpose, for the oracles to find.
@@ -29,6 +32,19 @@ pub enum Defect {
     GroundlessError,
     /// A write is executed twice.
     DoubledWrite,
+    /// The last command of a transaction is acknowledged and left out.
+    TornTransaction,
+    /// A transaction is executed although a watched key was changed.
+    BlindWatch,
+    /// An element is popped and given to nobody.
+    LostElement,
+}
+
+impl Defect {
+    /// Whether only transactions and lists show it.
+    pub fn is_stateful(self) -> bool {
+        matches!(self, Defect::TornTransaction | Defect::BlindWatch | Defect::LostElement)
+    }
 }
 
 /// How a server behaves at the moment.
@@ -67,6 +83,9 @@ struct ServerConn {
     closing: bool,
     broken: bool,
     held_back: Option<Vec<u8>>,
+    /// What `CLIENT ID` answers.
+    id: u64,
+    begun: Begun,
 }
 
 /// One server.
@@ -78,6 +97,10 @@ pub struct Server {
     password: Option<Vec<u8>>,
     databases: BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>>,
     older: BTreeMap<Vec<u8>, Vec<u8>>,
+    lists: Lists,
+    /// Connections and waits so far.
+    accepted: u64,
+    blocked: u64,
     conns: Vec<ServerConn>,
     /// How it behaves.
     pub mood: Mood,
@@ -107,6 +130,9 @@ impl Server {
             password: password.map(|password| password.as_bytes().to_vec()),
             databases: BTreeMap::new(),
             older: BTreeMap::new(),
+            lists: Lists::new(),
+            accepted: 0,
+            blocked: 0,
             conns: Vec::new(),
             mood: Mood::default(),
             busy_until: 0,
@@ -126,6 +152,8 @@ impl Server {
     /// Forgets all it holds.
     pub fn lose_everything(&mut self, ledger: &mut Ledger) {
         self.databases.clear();
+        self.lists.clear();
+        self.touch_all();
         ledger.on_loss(self.pool);
     }
 
@@ -148,6 +176,7 @@ impl Server {
     /// Does what is due.
     pub fn step(&mut self, network: &mut Network, ledger: &mut Ledger) {
         while let Some(conn) = network.arrivals[self.index].pop_front() {
+            self.accepted += 1;
             self.conns.push(ServerConn {
                 conn,
                 input: Vec::new(),
@@ -160,6 +189,8 @@ impl Server {
                 closing: false,
                 broken: false,
                 held_back: None,
+                id: self.accepted,
+                begun: Begun::default(),
             });
         }
         if network.now < self.mood.stalled_until {
@@ -169,6 +200,7 @@ impl Server {
             self.read(position, network);
         }
         self.serve(network, ledger);
+        self.end_waits(network);
         for position in 0..self.conns.len() {
             self.write(position, network);
         }
@@ -217,6 +249,15 @@ impl Server {
         while idle < count && spent < 200 * MICRO {
             position = (position + 1) % count;
             if self.conns[position].dead || self.conns[position].closing {
+                idle += 1;
+                continue;
+            }
+            if self.conns[position].begun.blocked.is_some() {
+                let conn = &mut self.conns[position];
+                if conn.ended {
+                    conn.closing = true;
+                    conn.begun.blocked = None;
+                }
                 idle += 1;
                 continue;
             }
@@ -277,10 +318,16 @@ impl Server {
         let is_straggler = network.peer_closed(conn, ACCEPTOR);
         self.served += 1;
         self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
+        ledger.end_request();
+        self.serve_blocked(network, ledger);
         network.tell(|| {
             let words: Vec<_> = args.iter().map(|arg| clip(arg)).collect();
             format!("server {} on {conn}: {} -> {}", self.index, words.join(" "), clip(&reply))
         });
+        if reply.is_empty() {
+            // It waits.
+            return;
+        }
         if network.now < self.mood.garble_until {
             self.mood.garble_until = 0;
             const GARBAGE: [&[u8]; 7] = [
@@ -335,14 +382,19 @@ impl Server {
         if !self.conns[position].authenticated {
             return reply.extend_from_slice(b"-NOAUTH Authentication required.\r\n");
         }
+        if self.answer_stateful(position, &name, args, is_straggler, ledger, reply) {
+            return;
+        }
         let first_key = args.get(1).map(Vec::as_slice).unwrap_or_default();
         if now < self.mood.loading_until {
+            self.conns[position].begun.is_refused = true;
             reply.extend_from_slice(b"-LOADING for ");
             reply.extend_from_slice(first_key);
             return reply.extend_from_slice(b"\r\n");
         }
-        let is_write = matches!(&name[..], b"SET" | b"MSET" | b"INCR");
+        let is_write = matches!(&name[..], b"SET" | b"MSET" | b"INCR" | b"RPUSH");
         if is_write && now < self.mood.full_until {
+            self.conns[position].begun.is_refused = true;
             reply.extend_from_slice(b"-OOM no room for ");
             reply.extend_from_slice(first_key);
             return reply.extend_from_slice(b"\r\n");
@@ -350,6 +402,13 @@ impl Server {
         if self.defect == Some(Defect::GroundlessError) && self.served >= self.defect_after {
             self.defect = None;
             return reply.extend_from_slice(b"-ERR I do not feel like it\r\n");
+        }
+        if let Some(queued) = &mut self.conns[position].begun.queued {
+            queued.push(args.to_vec());
+            return reply.extend_from_slice(b"+QUEUED\r\n");
+        }
+        if name == b"BLPOP" {
+            return self.pop_or_block(position, args, (now, is_straggler), ledger, reply);
         }
         self.execute_data(position, &name, args, is_straggler, ledger, reply);
     }
@@ -432,6 +491,7 @@ impl Server {
                 if is_straggler {
                     ledger.on_straggler(&args[1]);
                 }
+                self.touch(database, &args[1]);
                 reply.extend_from_slice(format!(":{}\r\n", count + 1).as_bytes());
             }
             b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" => {
@@ -443,6 +503,7 @@ impl Server {
                     count += i64::from(data.contains_key(key));
                     if removes {
                         data.remove(key);
+                        self.touch(database, key);
                         if is_straggler {
                             ledger.on_straggler(key);
                         }
@@ -456,13 +517,25 @@ impl Server {
                 }
                 reply.extend_from_slice(b"-WRONGTYPE these are strings\r\n");
             }
+            b"RPUSH" if args.len() == 3 => {
+                let len = self.push(database, (&args[1], &args[2]), ledger);
+                reply.extend_from_slice(format!(":{len}\r\n").as_bytes());
+            }
+            b"LLEN" => {
+                let len = self.list_len(database, &args[1]);
+                reply.extend_from_slice(format!(":{len}\r\n").as_bytes());
+            }
             b"FLUSHDB" => {
                 self.databases.remove(&database);
+                self.lists.retain(|(at, _), _| *at != database);
+                self.touch_all();
                 ledger.on_flush(self.pool, self.index, is_straggler);
                 reply.extend_from_slice(b"+OK\r\n");
             }
             b"FLUSHALL" => {
                 self.databases.clear();
+                self.lists.clear();
+                self.touch_all();
                 ledger.on_flush(self.pool, self.index, is_straggler);
                 reply.extend_from_slice(b"+OK\r\n");
             }
@@ -479,6 +552,10 @@ impl Server {
         ledger: &mut Ledger,
     ) {
         self.check_place(database, key, ledger);
+        self.touch(database, key);
+        if is_shared_counter(key) {
+            return self.raise_shared(database, key, bytes, ledger);
+        }
         match value::check(key, bytes) {
             Ok(write) => {
                 ledger.on_executed(write, key, is_straggler);
@@ -523,6 +600,20 @@ impl Server {
         }
     }
 
+    /// Shared counters are raised by one from what their clients have read
+    /// under watch; nothing else may have come between.
+    fn raise_shared(&mut self, database: u32, key: &[u8], bytes: &[u8], ledger: &mut Ledger) {
+        let data = self.databases.entry(database).or_default();
+        let before = data.insert(key.to_vec(), bytes.to_vec());
+        let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse::<i64>().unwrap_or(-1);
+        let (before, after) = (before.map_or(0, |bytes| number(&bytes)), number(bytes));
+        // A key that moves between servers is not guarded by watching one.
+        let is_static = ledger.pools[self.pool].as_ref().is_some_and(|known| known.is_static);
+        if is_static && after != before + 1 {
+            ledger.fail(|| format!("lost update: {} goes from {before} to {after}", clip(key)));
+        }
+    }
+
     /// Every key says which database it is meant for, and hashing says which
     /// server.
     fn check_place(&self, database: u32, key: &[u8], ledger: &mut Ledger) {
@@ -535,6 +626,10 @@ impl Server {
             ledger.fail(|| format!("{} was sent to server {}", clip(key), self.index));
         }
     }
+}
+
+fn is_shared_counter(key: &[u8]) -> bool {
+    key.starts_with(b"w")
 }
 
 /// The name of a key: which database it is meant for, and whose it is. With a

@@ -87,6 +87,22 @@ fn a_write_executed_twice_is_found() {
 }
 
 #[test]
+fn a_torn_transaction_is_found() {
+    let texts = ["was torn", "never executed"];
+    assert_found("a torn transaction", with(Defect::TornTransaction), &texts);
+}
+
+#[test]
+fn an_update_lost_to_a_blind_watch_is_found() {
+    assert_found("a blind watch", with(Defect::BlindWatch), &["lost update"]);
+}
+
+#[test]
+fn an_element_given_to_nobody_is_found() {
+    assert_found("a lost element", with(Defect::LostElement), &["got lost"]);
+}
+
+#[test]
 fn an_edge_that_is_never_told_is_found_as_a_hang() {
     let options = |seed| Options { dropped_edge: Some(60 + seed * 7), ..Options::default() };
     assert_found("a dropped edge", options, &["hangs", "no reason", "holds something"]);

@@ -15,6 +15,8 @@ fn no_seed_breaks_a_law() {
     assert_eq!(summary.violation_count, 0);
     // A simulator in which nothing goes wrong proves nothing.
     assert!(summary.total.excused > 10 * summary.seeds);
+    assert!(summary.total.commits > 5 * summary.seeds);
+    assert!(summary.total.deliveries > summary.seeds);
 }
 
 #[test]

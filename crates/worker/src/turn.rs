@@ -489,11 +489,6 @@ impl<I: Io> Worker<I> {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
-        while let Some(key) = self.core.plane.hangups.pop() {
-            if self.core.note_hangup(key) {
-                self.close_client(key, CloseReason::Left);
-            }
-        }
         while let Some(index) = self.core.plane.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
@@ -526,6 +521,7 @@ impl<I: Io> Worker<I> {
         self.core.tend_health();
         self.tend_subscribers();
         self.core.end_pauses();
+        self.core.retry_unblocks();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {

@@ -67,6 +67,11 @@ impl ClientRegistry {
             && self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
     }
 
+    /// How many clients wait in commands that block.
+    pub fn blocked_len(&self) -> usize {
+        self.blocked.lock().len()
+    }
+
     /// Marks clients as to be closed: a worker that takes one over looks here,
     /// since while it was handed over no worker had it to close.
     pub fn mark_killed(&self, ids: &[u64]) {

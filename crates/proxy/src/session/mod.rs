@@ -51,7 +51,7 @@ pub struct Session {
     pub unread: bool,
     /// Unparsed input waits for room (own pipeline, own output or a link).
     pub paused: bool,
-    /// In the list of a link that it waits for.
+    /// In the list of a link that it waits for, or of those a pause holds back.
     pub waits_for_link: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
@@ -146,6 +146,8 @@ impl Session {
 
     /// Whether a paused session has room of its own again.
     pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.has_room(limits, self.reply_size))
+        let is_held = |busy: &Busy| self.barrier && !busy.order.is_empty();
+        let may_go_on = |busy: &Busy| !is_held(busy) && busy.has_room(limits, self.reply_size);
+        self.busy.as_ref().is_some_and(|busy| may_go_on(busy))
     }
 }

@@ -1,5 +1,6 @@
 //! What a client makes of the replies it gets.
 
+use super::stateful::Begun;
 use super::*;
 
 impl Client {
@@ -16,6 +17,7 @@ impl Client {
                         return;
                     };
                     ledger.replies += 1;
+                    self.front_asked_at = expected.asked_at;
                     network.tell(|| format!("client {} reads {}", self.index, value.show()));
                     let conn = self.conn;
                     if let Err(fault) = self.check(&expected, &value, network.now, ledger) {
@@ -26,6 +28,7 @@ impl Client {
                         return;
                     }
                     self.owed = self.owed.saturating_sub(1);
+                    self.front_since = network.now;
                     self.settle_silent(ledger);
                 }
                 Ok(None) => break,
@@ -59,13 +62,16 @@ impl Client {
         if let Ask::Exactly(wanted) = &expected.ask {
             return (value == wanted).then_some(()).ok_or_else(|| format!("not {}", wanted.show()));
         }
+        if let Ask::Begun(begun) = &expected.ask {
+            return self.check_begun(expected, begun, value, now, ledger);
+        }
         match value {
             Value::Error(text) => self.check_error(expected, text, now, ledger),
             _ => self.check_answer(expected, value, ledger),
         }
     }
 
-    fn check_answer(
+    pub(super) fn check_answer(
         &mut self,
         expected: &Expected,
         value: &Value,
@@ -181,7 +187,7 @@ impl Client {
         Some(fine.then_some(()).ok_or_else(|| format!("but the keys live on {homes:?}")))
     }
 
-    fn names_of(&self, expected: &Expected) -> Vec<Vec<u8>> {
+    pub(super) fn names_of(&self, expected: &Expected) -> Vec<Vec<u8>> {
         let Keys { strings, counters } = &self.databases[expected.database];
         match &expected.ask {
             Ask::Set { key, .. } | Ask::Get { key } => vec![strings[*key].name.clone()],
@@ -191,12 +197,17 @@ impl Client {
             | Ask::Delete { keys }
             | Ask::Exists { keys }
             | Ask::Crossing { keys } => keys.iter().map(|&key| strings[key].name.clone()).collect(),
+            Ask::Begun(Begun { names, .. }) => names.clone(),
             Ask::Exactly(_) | Ask::Refused { .. } | Ask::AtMost(_) | Ask::BrokenFrame => Vec::new(),
         }
     }
 
     /// A request ended in an error: what that means for its keys.
     pub(super) fn settle(&mut self, expected: &Expected, fate: Fate, ledger: &mut Ledger) {
+        self.is_unsure |= fate == Fate::Maybe;
+        if let Ask::Begun(begun) = &expected.ask {
+            return self.settle_begun(begun, fate, ledger);
+        }
         let Keys { strings, counters } = &mut self.databases[expected.database];
         let asked = &expected.circumstances;
         match &expected.ask {
@@ -230,7 +241,7 @@ impl Client {
 /// # Errors
 /// When it is none of the errors a fault may lead to, or tells of another
 /// request's key.
-fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
+pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.contains(" failed on ") && text.contains(" of the keys)") {
         return Ok(Fate::Maybe);
     }

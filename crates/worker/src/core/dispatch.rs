@@ -57,6 +57,7 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+            session.waits_for_link = true;
             return Step::Wait;
         }
         self.batch += 1;

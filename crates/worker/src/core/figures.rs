@@ -26,6 +26,10 @@ pub struct Figures {
     pub link_input_max: usize,
     /// Split requests that wait for fragments.
     pub joins: usize,
+    /// Links that one client at a time has for itself, in use or idle.
+    pub private_links: usize,
+    /// Of these, the ones in use.
+    pub leases: usize,
     /// How far past its deadline the most overdue link is.
     pub overdue: Duration,
 }
@@ -36,6 +40,8 @@ impl Core {
         let mut figures = Figures {
             sessions: self.sessions.len(),
             joins: self.plane.joins.len(),
+            private_links: self.private_links(),
+            leases: self.leases(),
             ..Figures::default()
         };
         for (_, session) in self.sessions.iter() {

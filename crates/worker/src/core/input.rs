@@ -48,6 +48,10 @@ impl Core {
                 // What it waited for came, and left, in the turn before.
                 session.barrier = false;
                 session.paused = false;
+                if session.ended {
+                    session.closing = true;
+                    plane.mark_session_dirty(key, session);
+                }
                 if session.unread {
                     reread.push(key);
                 }

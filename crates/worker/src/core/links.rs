@@ -173,6 +173,9 @@ impl Core {
                 plane.fail(sessions, (pool, backend), exchange, fault);
                 expired = true;
             });
+            if expired && slot.is_private {
+                plane.on_private_expired(sessions, index, slot);
+            }
             if expired {
                 plane.note_silence(index, slot, options.timeout);
             }

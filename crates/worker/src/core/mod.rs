@@ -88,11 +88,13 @@ pub(crate) struct LinkSlot {
     silent_since: Option<Time>,
     /// One session's alone, see [`private`].
     is_private: bool,
+    /// Nobody's: a place for another private link.
+    is_free: bool,
     /// The session that has it, of a private link.
     lease: Option<Key<Session>>,
     /// What `CLIENT ID` answered on it, of a private link.
     client_id: Option<i64>,
-    /// Its command is to be ended, with an error or not, once the id is known.
+    /// Its command is to be ended, with an error or not.
     unblock: Option<bool>,
 }
 
@@ -125,8 +127,9 @@ pub(crate) struct Plane {
     private: private::PrivateLinks,
     /// Blocking commands to be ended, of clients of any worker.
     pub(crate) unblocks: Vec<Unblock>,
-    /// Clients that began to wait although they are known to have gone.
-    pub(crate) hangups: Vec<Key<Session>>,
+    /// Private links whose command is to be ended, with their generation: they
+    /// are seen to again until it has.
+    unblocking: Vec<(LinkIndex, u32)>,
     /// Clients whose next request a pause holds back.
     held_back: Vec<Key<Session>>,
     /// Links that need a connection.
@@ -181,7 +184,7 @@ impl Core {
             discards: Vec::new(),
             private: private::PrivateLinks::default(),
             unblocks: Vec::new(),
-            hangups: Vec::new(),
+            unblocking: Vec::new(),
             held_back: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
@@ -369,7 +372,10 @@ impl Core {
             let end = plan.pools[session.pool as usize].pause.end(now);
             match end {
                 Some(end) => self.plane.note_deadline(Some(end)),
-                None => self.plane.mark_session_resuming(key, session),
+                None => {
+                    session.waits_for_link = false;
+                    self.plane.mark_session_resuming(key, session);
+                }
             }
             end.is_some()
         });

@@ -112,6 +112,7 @@ impl LinkSlot {
             scripts: BTreeSet::new(),
             silent_since: None,
             is_private: false,
+            is_free: false,
             lease: None,
             client_id: None,
             unblock: None,

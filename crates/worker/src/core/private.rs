@@ -10,6 +10,7 @@
 //! ```
 
 use super::pools::PoolState;
+use super::reply::release_all;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_net::Socket;
@@ -85,11 +86,24 @@ impl Plane {
         let slot = &mut links[index];
         slot.lease = None;
         slot.link.is_blocking = false;
+        // What is said to the server about the client of this connection may
+        // still be on its way, and must not meet another's command.
+        let is_spoilt = slot.unblock.take().is_some();
+        if is_spoilt || slot.link.state() != LinkState::Ready {
+            return self.discards.push(index);
+        }
+        let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
+        state.idle[usize::from(slot.backend)].push(index);
+        self.trim_idle(index, slot);
+    }
+
+    /// Ends an idle link if there are too many for its server, and nothing is
+    /// in flight on it: that may be an `EXEC`.
+    fn trim_idle(&mut self, index: LinkIndex, slot: &LinkSlot) {
         let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
         let idle = &mut state.idle[usize::from(slot.backend)];
-        if idle.len() < IDLE_MAX && slot.link.state() == LinkState::Ready {
-            idle.push(index);
-        } else {
+        if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
+            idle.retain(|&one| one != index);
             self.discards.push(index);
         }
     }
@@ -155,11 +169,30 @@ impl Plane {
         index: LinkIndex,
     ) {
         let slot = &mut links[index];
-        if !slot.link.is_blocking || slot.link.in_flight() > 0 {
+        if slot.link.in_flight() > 0 {
             return;
         }
-        self.end_lease(sessions, index, slot);
-        self.release(links, index);
+        if slot.lease.is_none() {
+            return self.trim_idle(index, slot);
+        }
+        if slot.link.is_blocking {
+            self.end_lease(sessions, index, slot);
+            self.release(links, index);
+        }
+    }
+
+    /// The request of a session on a private link has expired before it was
+    /// sent: what the session had there never began, or counts as ended.
+    pub(super) fn on_private_expired(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
+        if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
+            self.end_lease(sessions, index, slot);
+            self.discards.push(index);
+        }
     }
 }
 
@@ -193,13 +226,14 @@ impl Core {
             plane.note_failure(index, slot, super::links::failure_reason(fault));
         }
         plane.end_lease(sessions, index, slot);
+        release_all(sessions, plane, slot);
         let socket = slot.socket.take();
         slot.link = Link::default();
         slot.is_connecting = false;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
             state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }
-        slot.is_private = false;
+        slot.is_free = true;
         plane.private.places.push(index);
         plane.private.count -= 1;
         socket
@@ -208,7 +242,12 @@ impl Core {
     /// Whether a link that was to be ended still is: it may have ended by
     /// itself, and its place may be another's.
     pub(crate) fn is_to_be_discarded(&self, index: LinkIndex) -> bool {
-        self.links[index].is_private && self.links[index].lease.is_none()
+        !self.links[index].is_free && self.links[index].lease.is_none()
+    }
+
+    /// Private links that a session has, for tests.
+    pub fn leases(&self) -> usize {
+        self.links.iter().filter(|slot| slot.lease.is_some()).count()
     }
 
     /// Private links in use or idle, for tests.
@@ -216,3 +255,6 @@ impl Core {
         self.plane.private.count
     }
 }
+
+#[cfg(test)]
+mod laws;

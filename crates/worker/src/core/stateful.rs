@@ -217,6 +217,14 @@ impl Plane {
                 return Step::Started;
             }
             Some(Watch { link: Some(index), .. }) => index,
+            // Nothing says when a watch without a reply began, and what is read
+            // from then on comes by another link.
+            None if Self::is_silent(asked.session) => {
+                let stateful = asked.session.stateful.get_or_insert_default();
+                stateful.watch = Some(Watch { server, link: None });
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
             Some(Watch { link: None, .. }) => {
                 // EXEC will fail whatever happens to these keys.
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
@@ -341,15 +349,19 @@ impl Plane {
             asked.session.barrier = true;
             return Step::Wait;
         }
+        if asked.session.hung_up || asked.session.ended {
+            // Nobody may be there to take what it would be given.
+            let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
+                        more, or while Keyway stops";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
         links[index].link.is_blocking = true;
         self.send_private(links, asked, index);
         asked.session.stateful.get_or_insert_default().blocked_on = Some(index);
         asked.session.barrier = true;
         self.plan.clients.set_blocked(asked.session.identity.id, true);
-        if asked.session.hung_up {
-            self.hangups.push(asked.key);
-        }
         Step::Started
     }
 
@@ -453,9 +465,27 @@ impl Core {
         let Some(session) = self.sessions.get(key) else { return false };
         let index = session.stateful.as_ref().and_then(|stateful| stateful.blocked_on);
         let Some(index) = index else { return true };
-        self.links[index].unblock = Some(unblock.with_error);
+        let slot = &mut self.links[index];
+        if slot.unblock.replace(unblock.with_error).is_none() {
+            self.plane.unblocking.push((index, slot.generation));
+        }
         self.send_unblock(index);
         true
+    }
+
+    /// Asks again to end the commands that go on although they were to end: the
+    /// first request may have overtaken the command, or got lost.
+    pub(crate) fn retry_unblocks(&mut self) {
+        let mut unblocking = std::mem::take(&mut self.plane.unblocking);
+        unblocking.retain(|&(index, generation)| {
+            let slot = &self.links[index];
+            let goes_on = slot.generation == generation && slot.lease.is_some();
+            if goes_on && slot.unblock.is_some() {
+                self.send_unblock(index);
+            }
+            goes_on
+        });
+        self.plane.unblocking = unblocking;
     }
 
     /// Has the server end the command that waits on a private link: a reply
@@ -464,10 +494,13 @@ impl Core {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
-        let Some(with_error) = slot.unblock.take() else { return };
+        let Some(with_error) = slot.unblock else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
         let index = state.link(slot.backend, session, Protocol::default());
         let slot = &mut links[index];
+        if !slot.link.has_room(plane.link_options(slot.pool)) {
+            return;
+        }
         plane.prepare_link(index, slot, 0);
         let out = slot.link.request_buf();
         let start = out.len();

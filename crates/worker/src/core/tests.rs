@@ -22,11 +22,11 @@ impl Facts for NoFacts {
 }
 
 /// A core with one pool of one server, whose link stands.
-fn connected_core() -> Core {
+pub(super) fn connected_core() -> Core {
     connected_core_with(|_| ())
 }
 
-fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+pub(super) fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
     let mut core = core_with(change);
     core.on_connecting(0);
     core.on_connected(0, Socket(1));
@@ -34,7 +34,7 @@ fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
 }
 
 /// A core with one pool of one server, to which nobody connected yet.
-fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+pub(super) fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
     let (plan, cells) = plan_with(change);
     Core::new(plan, cells, 1)
 }
@@ -77,7 +77,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
 }
 
 /// Lets time pass to `millis` after zero, and its timeouts happen.
-fn pass_to(core: &mut Core, millis: u64) -> Vec<(LinkIndex, BackendFault)> {
+pub(super) fn pass_to(core: &mut Core, millis: u64) -> Vec<(LinkIndex, BackendFault)> {
     core.set_clock(Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 });
     let mut dead = Vec::new();
     if core.plane.next_deadline.is_some_and(|deadline| deadline <= core.clock().now) {
@@ -86,11 +86,11 @@ fn pass_to(core: &mut Core, millis: u64) -> Vec<(LinkIndex, BackendFault)> {
     dead
 }
 
-fn client(core: &mut Core) -> Key<Session> {
+pub(super) fn client(core: &mut Core) -> Key<Session> {
     core.add_session(0, 0, Identity::new(1, true, Time(0)))
 }
 
-fn output(core: &Core, client: Key<Session>) -> String {
+pub(super) fn output(core: &Core, client: Key<Session>) -> String {
     let busy = core.session(client).and_then(|session| session.busy.as_ref());
     busy.map_or(String::new(), |busy| busy.output.unsent().escape_ascii().to_string())
 }
@@ -146,7 +146,7 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
     }
 }
 
-fn with_ejection(pool: &mut ShardedPool) {
+pub(super) fn with_ejection(pool: &mut ShardedPool) {
     pool.timeout = Duration::from_millis(100);
     pool.ejection =
         Some(Ejection { after_failures: 3, for_: Duration::from_secs(30), rejoin: Rejoin::Serve });

@@ -1,0 +1,158 @@
+//! Transactions, and elements of lists.
+
+use super::*;
+use crate::network::{MILLI, SECOND};
+
+/// How long after a client has gone a server may still serve it, and how long
+/// before its reply is read a request to unblock may have had its effect.
+const SLACK: Nanos = SECOND;
+
+impl Ledger {
+    /// A client begins a transaction.
+    pub fn new_group(&mut self) -> usize {
+        self.groups.push(Group::default());
+        self.groups.len() - 1
+    }
+
+    /// A write is asked for inside a transaction.
+    pub fn join_group(&mut self, write: u64, group: usize) {
+        self.group_of.insert(write, group);
+        self.groups[group].writes.push(write);
+    }
+
+    /// A client asks for the execution of its transaction.
+    pub fn close_group(&mut self, group: usize) {
+        self.groups[group].is_closed = true;
+    }
+
+    /// A server has executed a request: the writes of a transaction all come
+    /// with it, in their order, or none.
+    pub fn end_request(&mut self) {
+        let recent = std::mem::take(&mut self.recent);
+        let mut groups = recent.iter().filter_map(|write| self.group_of.get(write));
+        let Some(&first) = groups.next() else { return };
+        let group = &self.groups[first];
+        if recent != group.writes || !group.is_closed {
+            let text = format!(
+                "a transaction of the writes {:?} was torn: {recent:?} were executed{}",
+                group.writes,
+                if group.is_closed { "" } else { ", without EXEC" }
+            );
+            self.fail(|| text);
+        }
+    }
+
+    /// An element for a list: its bytes.
+    pub fn new_element(&mut self, list: &[u8]) -> Vec<u8> {
+        let (list, number) = (list.to_vec(), self.elements.len());
+        let bytes = [&list[..], format!("#{number}").as_bytes()].concat();
+        self.elements.push(Element { list, is_pushed: false, popped: None, is_settled: false });
+        bytes
+    }
+
+    fn element(&mut self, bytes: &[u8]) -> Option<&mut Element> {
+        let text = String::from_utf8_lossy(bytes);
+        let (list, number) = text.rsplit_once('#')?;
+        let element = self.elements.get_mut(number.parse::<usize>().ok()?)?;
+        (element.list == list.as_bytes()).then_some(element)
+    }
+
+    /// A server put an element into a list.
+    pub fn on_pushed(&mut self, bytes: &[u8]) {
+        let is_first = match self.element(bytes) {
+            Some(element) => !std::mem::replace(&mut element.is_pushed, true),
+            None => false,
+        };
+        if !is_first {
+            self.fail(|| format!("the element {} was pushed twice, or is none", clip(bytes)));
+        }
+    }
+
+    /// A server took an element out of a list, for a connection.
+    pub fn on_popped(&mut self, bytes: &[u8], server: usize, now: Nanos, is_straggler: bool) {
+        if let Some(element) = self.element(bytes) {
+            element.popped = Some((server, now));
+            element.is_settled = is_straggler;
+        }
+    }
+
+    /// A client was given an element.
+    ///
+    /// # Errors
+    /// When it was not taken out of one of these lists, or given before.
+    pub fn on_delivered(
+        &mut self,
+        lists: &[Vec<u8>],
+        list: &[u8],
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        self.deliveries += 1;
+        let Some(element) = self.element(bytes) else { return Err("no element".into()) };
+        let is_asked = element.list == list && lists.iter().any(|asked| asked == list);
+        if !is_asked || element.popped.is_none() {
+            return Err("an element of another list, or one that was never popped".into());
+        }
+        match std::mem::replace(&mut element.is_settled, true) {
+            true => Err("an element that was given to somebody before".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// A client that has waited for elements since `from` goes away.
+    pub fn on_departure(&mut self, lists: &[Vec<u8>], from: Nanos, now: Nanos) {
+        self.departures.push((lists.to_vec(), from, now + SLACK));
+    }
+
+    /// Every element that was popped has reached its client, unless that had
+    /// gone or the connection broke.
+    pub fn check_elements(&mut self) {
+        let lost = self.elements.iter().find_map(|element| {
+            let (server, at) = element.popped.filter(|_| !element.is_settled)?;
+            let is_meant = |(lists, from, until): &(Vec<Vec<u8>>, Nanos, Nanos)| {
+                lists.contains(&element.list) && (*from..=*until).contains(&at)
+            };
+            let is_excused = self.departures.iter().any(is_meant)
+                || self.is_excused(&[server], at.saturating_sub(SLACK), at + SLACK);
+            (!is_excused).then(|| (clip(&element.list), server, at))
+        });
+        if let Some((list, server, at)) = lost {
+            self.fail(|| {
+                let at = at as f64 / SECOND as f64;
+                format!("an element of {list}, popped by server {server} at {at:.6}, got lost")
+            });
+        }
+    }
+
+    /// Somebody asks to unblock a client.
+    pub fn on_unblock_asked(&mut self, id: i64) {
+        self.unblocks.entry(id).or_default().0 += 1;
+    }
+
+    /// Such a request is over: it was answered, or whoever asked has gone.
+    /// `was_blocked_since`: it was asked for at that time and has been told
+    /// that the client was blocked.
+    pub fn on_unblock_over(&mut self, id: i64, now: Nanos, was_blocked_since: Option<Nanos>) {
+        let (under_way, last) = self.unblocks.entry(id).or_default();
+        *under_way = under_way.saturating_sub(1);
+        *last = now;
+        if let Some(asked_at) = was_blocked_since {
+            self.must_end.insert(id, (asked_at, now));
+        }
+    }
+
+    /// Whether a request to unblock a client explains that its wait, begun at
+    /// `since`, was ended.
+    pub fn may_be_unblocked(&self, id: i64, since: Nanos) -> bool {
+        self.unblocks
+            .get(&id)
+            .is_some_and(|&(under_way, last)| under_way > 0 || last + SLACK >= since)
+    }
+
+    /// Whether a client that has waited since `since` should have been
+    /// unblocked by now.
+    pub fn is_unblock_overdue(&self, id: i64, since: Nanos, now: Nanos) -> bool {
+        self.must_end.get(&id).is_some_and(|&(asked_at, known_at)| {
+            asked_at > since + 50 * MILLI && now > known_at + 3 * SECOND
+        })
+    }
+}

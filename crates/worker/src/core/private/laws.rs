@@ -1,0 +1,178 @@
+use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
+use super::*;
+use keyway_proxy::local::Unblock;
+use keyway_topology::ShardedPool;
+use std::time::Duration;
+
+/// The reply to `CLIENT ID`, which comes first on a private link.
+const ID: &[u8] = b":7\r\n";
+
+/// The first private link: each server has a shared one per protocol.
+const PRIVATE: LinkIndex = 2;
+
+/// Connects every private link that is about to be; returns how many stand.
+fn connect_all(core: &mut Core) -> usize {
+    let connects = std::mem::take(&mut core.plane.connects);
+    for &index in &connects {
+        core.on_connecting(index);
+        core.on_connected(index, Socket(index as i32 + 100));
+    }
+    connects.len()
+}
+
+/// Sends what a link has to say, and returns it.
+fn sent(core: &mut Core, index: LinkIndex) -> String {
+    let link = &mut core.links[index].link;
+    let text = link.unsent().escape_ascii().to_string();
+    link.advance(link.unsent().len());
+    text
+}
+
+/// What a worker's turn does once its requests and replies are handled.
+fn settle(core: &mut Core) {
+    core.resume_sessions(&mut Vec::new());
+    while let Some(index) = core.plane.discards.pop() {
+        if core.is_to_be_discarded(index) {
+            core.on_link_lost(index, BackendFault::Closed);
+        }
+    }
+}
+
+fn short_timeouts(pool: &mut ShardedPool) {
+    pool.timeout = Duration::from_millis(100);
+    pool.connect_timeout = Duration::from_secs(1);
+}
+
+#[test]
+fn an_exec_is_sent_however_many_links_are_idle() {
+    let mut core = connected_core();
+    let clients: Vec<_> = (0..IDLE_MAX + 8).map(|_| client(&mut core)).collect();
+    for &client in &clients {
+        core.on_client_bytes(client, b"WATCH k\r\nMULTI\r\nEXEC\r\n");
+    }
+    assert_eq!(connect_all(&mut core), clients.len());
+    for index in PRIVATE..PRIVATE + clients.len() {
+        sent(&mut core, index);
+        core.on_backend_bytes(index, &[ID, b"+OK\r\n"].concat()).unwrap();
+        settle(&mut core);
+    }
+    for index in PRIVATE..PRIVATE + clients.len() {
+        assert!(sent(&mut core, index).contains("EXEC"), "link {index}");
+        core.on_backend_bytes(index, b"+OK\r\n*0\r\n").unwrap();
+        settle(&mut core);
+    }
+    assert!(clients.iter().all(|&client| output(&core, client) == r"+OK\r\n+OK\r\n*0\r\n"));
+    assert_eq!((core.leases(), core.private_links()), (0, IDLE_MAX));
+}
+
+#[test]
+fn the_place_that_a_private_link_has_left_is_never_taken_for_a_shared_link() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"BLPOP k 0\r\n");
+    connect_all(&mut core);
+    core.on_private_lost(PRIVATE, BackendFault::Closed);
+    assert!(core.links[PRIVATE].is_private && !core.is_to_be_discarded(PRIVATE));
+    assert_eq!((core.private_links(), core.leases()), (0, 0));
+}
+
+#[test]
+fn a_client_is_unblocked_however_often_that_must_be_asked_for_and_its_link_is_not_used_again() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"BLPOP k 0\r\n");
+    connect_all(&mut core);
+    core.on_backend_bytes(PRIVATE, ID).unwrap();
+    core.unblock(Unblock { id: 1, with_error: false });
+    for _ in 0..2 {
+        // It came before the command did.
+        assert!(sent(&mut core, 0).contains("UNBLOCK"));
+        core.on_backend_bytes(0, b":0\r\n").unwrap();
+        core.retry_unblocks();
+    }
+    core.on_backend_bytes(PRIVATE, b"*-1\r\n").unwrap();
+    settle(&mut core);
+    assert_eq!(output(&core, client), r"*-1\r\n");
+    assert_eq!(core.private_links(), 0, "an UNBLOCK on its way is for nobody else");
+    sent(&mut core, 0);
+    core.retry_unblocks();
+    assert_eq!(sent(&mut core, 0), "");
+}
+
+#[test]
+fn what_expires_before_it_is_sent_has_not_begun() {
+    for (command, exec) in [("WATCH k", r"*-1\r\n"), ("BLPOP k 0", r"*0\r\n")] {
+        let mut core = connected_core_with(short_timeouts);
+        let client = client(&mut core);
+        core.on_client_bytes(client, format!("{command}\r\nMULTI\r\nEXEC\r\n").as_bytes());
+        core.on_connecting(PRIVATE);
+        pass_to(&mut core, 100);
+        assert!(!core.session(client).unwrap().is_blocked());
+        settle(&mut core);
+        assert!(output(&core, client).ends_with(exec), "{}", output(&core, client));
+        assert_eq!((core.private_links(), core.leases()), (0, 0));
+        assert_eq!(core.plane.plan.clients.blocked_len(), 0);
+    }
+}
+
+#[test]
+fn a_client_that_waits_for_a_private_link_goes_on_when_that_is_lost() {
+    let mut core = connected_core_with(short_timeouts);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"WATCH k\r\n");
+    connect_all(&mut core);
+    core.links[PRIVATE].waiting.push(client);
+    core.sessions.get_mut(client).unwrap().waits_for_link = true;
+    core.on_private_lost(PRIVATE, BackendFault::Closed);
+    assert!(!core.session(client).unwrap().waits_for_link);
+}
+
+#[test]
+fn a_watch_in_silence_guards_nothing_so_its_exec_is_refused() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    let lines = b"CLIENT REPLY SKIP\r\nWATCH k\r\nMULTI\r\nSET k 1\r\nEXEC\r\n";
+    core.on_client_bytes(client, lines);
+    assert_eq!(output(&core, client), r"+OK\r\n+QUEUED\r\n*-1\r\n");
+}
+
+#[test]
+fn nothing_blocks_for_a_client_that_sends_no_more() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    assert!(!core.note_hangup(client));
+    core.on_client_bytes(client, b"ECHO a\r\nBLPOP k 0\r\n");
+    assert!(output(&core, client).starts_with(r"$1\r\na\r\n-UNBLOCKED "));
+    assert_eq!(core.private_links(), 0);
+}
+
+#[test]
+fn a_held_client_is_looked_at_again_only_when_its_reply_is_here() {
+    for waits in ["BLPOP k 0", "CLIENT PAUSE 1000\r\nSET k 1"] {
+        let mut core = connected_core();
+        let client = client(&mut core);
+        core.on_client_bytes(client, format!("ECHO a\r\n{waits}\r\nECHO b\r\n").as_bytes());
+        for _ in 0..3 {
+            // Its socket takes nothing of what it is sent.
+            core.plane.resumes.clear();
+            assert_eq!(core.after_flush(client), None);
+            assert!(core.plane.resumes.is_empty(), "{waits}");
+        }
+    }
+}
+
+#[test]
+fn a_client_at_its_end_is_closed_when_the_reply_it_waited_for_has_left_already() {
+    let mut core = connected_core_with(short_timeouts);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"WATCH k\r\n");
+    connect_all(&mut core);
+    core.on_client_end(client);
+    // After the turn's sessions were resumed, and before they are sent to.
+    pass_to(&mut core, 100);
+    let session = core.sessions.get_mut(client).unwrap();
+    session.busy.as_mut().unwrap().output.clear();
+    assert_eq!(core.after_flush(client), None);
+    settle(&mut core);
+    assert!(core.after_flush(client).is_some());
+}
