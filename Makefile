@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench fuzz sim command-table
+.PHONY: help run test test-clients check bench fuzz sim command-table
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -16,6 +16,9 @@ run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml
 
 test: ## everything: checks, all suites against real servers, simulator, short fuzz
 	@scripts/test.sh
+
+test-clients: ## stock clients of five languages; writes docs/clients.md (ARGS=--accept, or ARGS=go)
+	@scripts/test_clients.sh $(ARGS)
 
 check: ## formatting, lints, and who may import whom
 	@cargo fmt --all --check

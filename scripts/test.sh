@@ -73,16 +73,23 @@ fuzz() {
   fi
 }
 
+# One stock client per language; what is left out is repeated at the end.
+stock_clients() {
+  KEYWAY="$CARGO_TARGET_DIR/debug/keyway" scripts/test_clients.sh --quick 2>&1 |
+    tee "$log/clients.log"
+}
+
 scripts/install_test_tools.sh
 step "python environment" scripts/python_venv.sh
 step "formatting" cargo fmt --all --check
 step "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layers" cargo run --quiet --locked --package keyway-testkit --bin layer_check
 suite tests cargo test --workspace --locked --no-fail-fast
+step "stock clients" stock_clients
 fuzz
 
 echo
-left_out=$(grep -ho 'SKIPPED: .*' "$log/tests.log" | sort -u || true)
+left_out=$(grep -ho 'SKIPPED: .*' "$log/tests.log" "$log/clients.log" | sort -u || true)
 if [ -n "$left_out" ]; then
   echo "Left out on this machine:"
   sed 's/^SKIPPED: /  /' <<<"$left_out"

@@ -75,6 +75,7 @@ impl Driver {
             backoff_max: Duration::from_secs(2),
             in_flight_max: Limits::default().link_in_flight_max,
             output_len_max: Limits::default().link_output_len_max,
+            slower_than: if choices.flip() { Duration::from_millis(5) } else { Duration::MAX },
         };
         let limits = Limits { reply_len_max: 64, reply_depth_max: 3, ..Limits::default() };
         Self {

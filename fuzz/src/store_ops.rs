@@ -125,6 +125,7 @@ fn store(choices: &mut Choices) -> Store {
         databases: DATABASES,
         shards: Some(choices.pick(&[1, 2, 16])),
         seed: 7,
+        ..StoreConfig::default()
     })
 }
 

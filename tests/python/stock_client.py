@@ -197,6 +197,30 @@ class Sharded(unittest.TestCase):
         r = connect()
         self.assertEqual(r.eval("return KEYS[1]", 1, "py:script"), b"py:script")
 
+    @unittest.skipIf(KIND == "store", "scripts")
+    def test_registered_scripts(self):
+        r = connect()
+        add = r.register_script("return redis.call('incrby', KEYS[1], ARGV[1])")
+        keys = ["py:%s:registered:%d" % (KIND, nth) for nth in range(50)]
+        r.delete(*keys)
+        with r.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                add(keys=[key], args=[2], client=pipeline)
+            self.assertEqual(pipeline.execute(), [2] * 50)
+        self.assertEqual(r.script_exists(add.sha), [True])
+        self.assertEqual([add(keys=[key], args=[1]) for key in keys], [3] * 50)
+        r.delete(*keys)
+
+    @unittest.skipIf(KIND == "store", "servers")
+    def test_scan_over_all_servers(self):
+        r = connect()
+        base = "py:%s:walk:" % KIND
+        keys = {(base + str(nth)).encode() for nth in range(500)}
+        r.mset({key: "1" for key in keys})
+        self.assertEqual(set(r.scan_iter(base + "*", count=50)), keys)
+        self.assertEqual(set(r.keys(base + "*")), keys)
+        r.delete(*keys)
+
     @unittest.skipUnless(KIND == "sharded", "keys on several servers")
     def test_across_servers_is_refused_with_a_hint(self):
         r = connect()

@@ -7,12 +7,14 @@
 
 pub mod glob;
 
+mod events;
 mod fault;
 mod limits;
 mod range;
 mod slab;
 mod time;
 
+pub use events::{KeyspaceEvents, UnknownLetter};
 pub use fault::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 pub use limits::Limits;
 pub use range::ByteRange;

@@ -36,6 +36,17 @@ pub struct Limits {
     pub link_output_len_max: u32,
     /// Bytes read from one connection in a turn before others get theirs.
     pub read_len_per_turn: u32,
+    /// Undelivered bytes of one subscriber above which it is disconnected; 0
+    /// for no such bound. Larger forgives longer pauses in reading and costs
+    /// memory for each subscriber that does not read.
+    pub pubsub_output_len_hard: u64,
+    /// Undelivered bytes of one subscriber above which it is disconnected once
+    /// they have been that many for `pubsub_output_soft_secs`; 0 for no such
+    /// bound.
+    pub pubsub_output_len_soft: u64,
+    /// How long a subscriber may stay above `pubsub_output_len_soft`, in
+    /// seconds.
+    pub pubsub_output_soft_secs: u32,
 }
 
 impl Default for Limits {
@@ -54,6 +65,9 @@ impl Default for Limits {
             link_in_flight_max: 64 << 10,
             link_output_len_max: 16 << 20,
             read_len_per_turn: 256 << 10,
+            pubsub_output_len_hard: 32 << 20,
+            pubsub_output_len_soft: 8 << 20,
+            pubsub_output_soft_secs: 60,
         }
     }
 }

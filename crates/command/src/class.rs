@@ -48,7 +48,8 @@ impl Class {
 
     /// The class of a command of these flags, categories and handling.
     pub(crate) const fn of(flags: Flags, acl: Categories, handling: Handling) -> Class {
-        let split = matches!(handling, Handling::Split(_) | Handling::Everywhere(_));
+        let split =
+            matches!(handling, Handling::Split(_) | Handling::Everywhere(_) | Handling::Across(_));
         if acl.contains(Categories::SCRIPTING) {
             Class::Script
         } else if acl.contains(Categories::CONNECTION)

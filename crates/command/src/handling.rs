@@ -14,6 +14,11 @@ pub enum Handling {
     Split(Split),
     /// Goes whole to every shard in use, and the replies are joined.
     Everywhere(Join),
+    /// Concerns all shards, or any, in a way of its own.
+    Across(Across),
+    /// Publishes, subscribes, or tells of subscriptions: goes to the servers
+    /// that the channels live on, or is answered by Keyway itself.
+    PubSub,
     /// Goes to the shard that holds all its keys, on a connection that the
     /// client has for itself while it waits.
     Block,
@@ -46,14 +51,57 @@ pub enum Join {
     Sum,
     /// OK when every fragment said OK.
     AllOk,
+    /// An array of the elements of every fragment's array.
+    Concat,
+    /// The one reply all fragments agree on. Shards that could not be asked
+    /// are made up for later, so one that answers is enough.
+    Same,
+    /// An array of ones and zeros: one where every fragment has a one.
+    AllOnes,
+    /// The largest of the integers.
+    Max,
+    /// One array of the elements of all arrays, each element once.
+    Union,
+    /// An array of names, each followed by the sum of the integers that follow
+    /// it in the arrays, which have the same names.
+    Counts,
+}
+
+/// What concerns the shards of a pool together, each in its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Across {
+    /// Walks over one shard after the other; the cursor names the shard.
+    Scan,
+    /// Asks a shard chosen by chance, and others while it has no key.
+    RandomKey,
+    /// Empties every shard in use, if the pool allows it.
+    Flush,
+    /// Is sent to every shard in use, and remembered for those that come.
+    Load(Loaded),
+    /// Asks whether every shard in use has these scripts.
+    ScriptExists,
+    /// Forgets scripts or functions on every shard in use.
+    Unload(Loaded),
+    /// Runs a script or function on the shard of its keys; without keys, on
+    /// the first one in use. What the shard lacks of it is loaded first.
+    Run,
+    /// Asks the first shard in use, for all have the same.
+    First,
+}
+
+/// What a server keeps for later calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    /// Scripts, called by the digest of their text.
+    Scripts,
+    /// Libraries of functions, called by name.
+    Functions,
 }
 
 /// What must hold of a command's arguments for its [`Handling`] to apply;
 /// otherwise it is [`Condition::otherwise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The count of keys is not zero (EVAL and its kin).
-    HasKeys,
     /// No BLOCK option (XREAD, XREADGROUP). With it, the handling is
     /// [`Handling::Block`].
     NotBlocking,
@@ -64,15 +112,9 @@ pub enum Condition {
     NoDatabase,
 }
 
-const PUBSUB: &str =
-    "publish and subscribe are not supported by a sharded pool; connect to one of its servers";
-const ALL_KEYS: &str =
-    "a sharded pool has no one server with all keys; run it on each server of the pool";
 const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
-const SCRIPT_CACHE: &str = "every server of a sharded pool has its own script cache; use EVAL with at least one key, or run it on each server";
-const FUNCTIONS: &str =
-    "every server of a sharded pool has its own functions; run it on each server";
-const NO_KEYS: &str = "a script without keys has no server in a sharded pool; name the keys it uses, or run it on each server";
+const SCRIPT_CONTROL: &str =
+    "it concerns the script that runs on one server of a sharded pool; run it on that server";
 const PATTERNS: &str = "BY and GET patterns read keys that may be on other servers of a sharded pool; sort in the client";
 const DB_OPTION: &str = "the DB option counts the databases of a server, not those of a sharded pool; copy without it, or run it on the server that holds the keys";
 const CLUSTER: &str =
@@ -104,7 +146,8 @@ impl Handling {
 
     /// What a sharded pool does with `verb`.
     pub(crate) const fn of(verb: Verb) -> Handling {
-        use Handling::{Block, Everywhere, Forward, Local, Refused};
+        use self::Across as A;
+        use Handling::{Across, Block, Everywhere, Forward, Local, Refused};
         use Verb::*;
         match verb {
             Append | Decr | Decrby | Get | Getdel | Getex | Getrange | Getset | Incr | Incrby
@@ -121,7 +164,10 @@ impl Handling {
                 Forward
             }
             Object | ObjectHelp => Local,
-            Keys | Scan | Randomkey | Flushall | Flushdb => Refused(ALL_KEYS),
+            Keys => Everywhere(Join::Concat),
+            Scan => Across(A::Scan),
+            Randomkey => Across(A::RandomKey),
+            Flushall | Flushdb => Across(A::Flush),
             Move | Swapdb => Refused(ONE_DATABASE),
             Migrate | RestoreAsking | Pfdebug | Pfselftest | Debug | Sync | Psync | Replconf => {
                 Refused(INTERNAL)
@@ -151,16 +197,20 @@ impl Handling {
             Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin => Block,
             Multi | Exec | Discard | Watch | Unwatch => Handling::Transaction,
             Publish | Subscribe | Psubscribe | Unsubscribe | Punsubscribe | Spublish
-            | Ssubscribe | Sunsubscribe | Pubsub | PubsubChannels | PubsubHelp | PubsubNumpat
-            | PubsubNumsub | PubsubShardchannels | PubsubShardnumsub => Refused(PUBSUB),
+            | Ssubscribe | Sunsubscribe | PubsubChannels | PubsubNumpat | PubsubNumsub
+            | PubsubShardchannels | PubsubShardnumsub => Handling::PubSub,
+            Pubsub | PubsubHelp => Local,
 
-            Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => Forward,
-            Script | ScriptDebug | ScriptExists | ScriptFlush | ScriptHelp | ScriptKill
-            | ScriptLoad => Refused(SCRIPT_CACHE),
-            Function | FunctionDelete | FunctionDump | FunctionFlush | FunctionHelp
-            | FunctionKill | FunctionList | FunctionLoad | FunctionRestore | FunctionStats => {
-                Refused(FUNCTIONS)
-            }
+            Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => Across(A::Run),
+            ScriptLoad => Across(A::Load(Loaded::Scripts)),
+            ScriptExists => Across(A::ScriptExists),
+            ScriptFlush => Across(A::Unload(Loaded::Scripts)),
+            FunctionLoad => Across(A::Load(Loaded::Functions)),
+            FunctionDelete | FunctionFlush => Across(A::Unload(Loaded::Functions)),
+            FunctionRestore => Everywhere(Join::AllOk),
+            FunctionDump | FunctionList | FunctionStats => Across(A::First),
+            Script | ScriptHelp | Function | FunctionHelp => Local,
+            ScriptDebug | ScriptKill | FunctionKill => Refused(SCRIPT_CONTROL),
 
             Auth | Echo | Hello | Ping | Quit | Reset | Select => Local,
             Client | ClientGetname | ClientHelp | ClientId | ClientInfo | ClientKill
@@ -234,12 +284,6 @@ impl Condition {
     /// The condition on `verb`'s handling, if it has one.
     pub(crate) const fn of(verb: Verb) -> Option<Condition> {
         match verb {
-            Verb::Eval
-            | Verb::EvalRo
-            | Verb::Evalsha
-            | Verb::EvalshaRo
-            | Verb::Fcall
-            | Verb::FcallRo => Some(Condition::HasKeys),
             Verb::Xread | Verb::Xreadgroup => Some(Condition::NotBlocking),
             Verb::Sort | Verb::SortRo => Some(Condition::NoPatterns),
             Verb::Copy => Some(Condition::NoDatabase),
@@ -251,7 +295,6 @@ impl Condition {
     pub const fn otherwise(self) -> Handling {
         Handling::Refused(match self {
             Condition::NotBlocking => return Handling::Block,
-            Condition::HasKeys => NO_KEYS,
             Condition::NoPatterns => PATTERNS,
             Condition::NoDatabase => DB_OPTION,
         })
@@ -357,9 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_may_lack_keys_goes_to_servers_only_with_keys() {
+    fn a_command_that_may_lack_keys_has_a_shard_without() {
         for command in all().filter(|command| command.flags.contains(Flags::NO_MANDATORY_KEYS)) {
-            assert_eq!(command.condition, Some(Condition::HasKeys), "{}", command.name);
+            assert_eq!(command.handling, Handling::Across(Across::Run), "{}", command.name);
         }
     }
 
@@ -388,7 +431,7 @@ mod tests {
             all().filter_map(|command| command.handling.refused_everywhere()).collect();
         assert!(everywhere.len() > 20);
         assert!(everywhere.into_iter().all(|reason| !reason.contains("pool")));
-        let scripts = Handling::of(Verb::Script);
+        let scripts = Handling::of(Verb::ScriptLoad);
         assert_eq!(scripts.refused_everywhere(), None, "scripts may come");
     }
 

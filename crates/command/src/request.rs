@@ -111,7 +111,6 @@ impl<'a> Request<'a> {
     #[cold]
     fn holds(&self, condition: Condition) -> bool {
         match condition {
-            Condition::HasKeys => self.args.get(2) != Some(b"0"),
             Condition::NotBlocking => !self.blocks(),
             Condition::NoPatterns => !self.reads_by_pattern(),
             Condition::NoDatabase => !self.args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"db")),
@@ -313,8 +312,6 @@ mod tests {
     #[test]
     fn a_condition_on_the_arguments_decides_between_forward_and_refused() {
         let refused = Condition::otherwise;
-        assert_eq!(handling_of("EVAL s 1 k"), Handling::Forward);
-        assert_eq!(handling_of("EVAL s 0 k"), refused(Condition::HasKeys));
         assert_eq!(handling_of("XREAD COUNT 1 STREAMS block 0"), Handling::Forward);
         assert_eq!(handling_of("XREAD block 0 STREAMS s 0"), refused(Condition::NotBlocking));
         assert_eq!(handling_of("XREADGROUP GROUP block c STREAMS s >"), Handling::Forward);

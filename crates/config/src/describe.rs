@@ -11,6 +11,7 @@ use keyway_base::Limits;
 use keyway_topology::{Ejection, HashTag, Password, Rejoin};
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// The configuration as TOML with every default filled in, headed by the
 /// memory it implies. Reading it gives the same configuration, except for
@@ -38,7 +39,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
-    /// Connections to backends, per worker.
+    /// Connections to backends, per worker: as many for clients that speak RESP3
+    /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
     /// Unsent requests on all these connections, per worker.
     pub link_bytes: u64,
@@ -46,6 +48,9 @@ pub struct MemoryBound {
     /// being handled for it.
     pub session_bytes: u64,
 }
+
+/// RESP2 and RESP3: the clients of each have links of their own.
+const PROTOCOLS: usize = 2;
 
 impl Config {
     /// What this configuration can make the process hold.
@@ -59,7 +64,8 @@ impl Config {
         let links = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(_) => 0,
             PoolKindConfig::Sharded(sharded) => {
-                sharded.pool.servers.len() * usize::from(sharded.pool.server_connections)
+                let connections = usize::from(sharded.pool.server_connections);
+                PROTOCOLS * sharded.pool.servers.len() * connections
             }
         });
         let links = links.sum();
@@ -171,6 +177,14 @@ fn limits(limits: &Limits, out: &mut Out) {
     size("session_output_len_hard", limits.session_output_len_hard);
     size("link_output_len_max", limits.link_output_len_max.into());
     size("read_len_per_turn", limits.read_len_per_turn.into());
+    let mut size_or_off = |name, value: u64| {
+        let text = if value == 0 { "off".to_owned() } else { format_size(value) };
+        out.entry(&schema::LIMITS, name, &string(&text));
+    };
+    size_or_off("pubsub_output_len_hard", limits.pubsub_output_len_hard);
+    size_or_off("pubsub_output_len_soft", limits.pubsub_output_len_soft);
+    let patience = std::time::Duration::from_secs(limits.pubsub_output_soft_secs.into());
+    out.entry(&schema::LIMITS, "pubsub_output_soft_for", &string(&format_duration(patience)));
 }
 
 fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
@@ -221,6 +235,8 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "memory_max", &string(&memory_max));
     out.entry(table, "eviction", &string(store.eviction.name()));
     out.entry(table, "databases", &store.databases.to_string());
+    let events = store.notify_keyspace_events.to_string();
+    out.entry(table, "notify_keyspace_events", &string(&events));
 }
 
 fn sharded(config: &ShardedConfig, out: &mut Out) {
@@ -240,6 +256,13 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
     out.entry(table, "database", &pool.database.to_string());
     out.entry(table, "databases", &pool.databases_allowed.to_string());
+    out.entry(table, "allow_flush", &pool.allow_flush.to_string());
+    let slower_than = match pool.slower_than {
+        Duration::MAX => "off".to_owned(),
+        slower_than => format_duration(slower_than),
+    };
+    out.entry(table, "slowlog_log_slower_than", &string(&slower_than));
+    out.entry(table, "slowlog_max_len", &pool.slow_log_len_max.to_string());
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }
@@ -290,8 +313,8 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
-                links: 4 * 2 + 2,
-                link_bytes: 10 * (4 << 20),
+                links: 2 * (4 * 2 + 2),
+                link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
             }
         );

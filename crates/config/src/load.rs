@@ -131,6 +131,7 @@ mod tests {
                 memory_max: None,
                 eviction: Eviction::AllKeysS3Fifo,
                 databases: 16,
+                notify_keyspace_events: keyway_base::KeyspaceEvents::NONE,
             })
         );
         assert_eq!(config.warnings, []);

@@ -1,6 +1,6 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
-use keyway_base::Limits;
+use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Epoch, Password, Pool, PoolKind, ShardedPool, Topology};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -170,6 +170,8 @@ pub struct StoreConfig {
     pub eviction: Eviction,
     /// Databases clients may SELECT, from 0.
     pub databases: u32,
+    /// Which changes of keys are published.
+    pub notify_keyspace_events: KeyspaceEvents,
 }
 
 /// What gives way when the embedded store is full, by Redis's

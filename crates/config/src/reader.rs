@@ -7,6 +7,7 @@ use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
 use crate::syntax;
 use crate::value::{format_duration, format_size, parse_duration, parse_size};
+use keyway_base::KeyspaceEvents;
 use keyway_topology::{HashTag, Password, Rejoin, Server};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub(crate) enum Value {
     Servers(Vec<(usize, Server)>),
     Rejoin(Rejoin),
     HashTag(Option<HashTag>),
+    KeyspaceEvents(KeyspaceEvents),
     Secret(Password),
     Path(PathBuf),
     /// The key's word, such as `"off"`.
@@ -493,6 +495,9 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Admin => parse_admin(text).map(Value::Listen),
         Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
         Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
+        Kind::KeyspaceEvents => KeyspaceEvents::parse(text)
+            .map(Value::KeyspaceEvents)
+            .map_err(|unknown| Problem::new(unknown_letter(unknown.0), KEYSPACE_EVENTS_HINT)),
         Kind::Path => parse_path(text).map(Value::Path),
         _ => Ok(Value::Text(text.to_owned())),
     }
@@ -532,6 +537,7 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
             }
             Kind::Choice(choices) => format!("write {}", any_of(choices.now.iter().copied())),
             Kind::HashTag => HASH_TAG_HINT.to_owned(),
+            Kind::KeyspaceEvents => KEYSPACE_EVENTS_HINT.to_owned(),
             Kind::Rejoin => REJOIN_HINT.to_owned(),
             Kind::PoolName => "write the name of a pool in double quotes".to_owned(),
             _ => "write text in double quotes".to_owned(),
@@ -628,6 +634,16 @@ fn parse_rejoin(text: &str) -> Result<Rejoin, Problem> {
                 Ok(Rejoin::Quarantine(Some(time)))
             }
         },
+    }
+}
+
+const KEYSPACE_EVENTS_HINT: &str = "write letters of \"KEg$lshzxetdA\", such as \"Ex\", or \"\" \
+     for none";
+
+fn unknown_letter(letter: char) -> String {
+    match letter {
+        'm' | 'n' => format!("\"{letter}\": misses and new keys are not published"),
+        _ => format!("{} is no letter for events", quoted(&letter.to_string())),
     }
 }
 

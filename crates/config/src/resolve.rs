@@ -8,9 +8,10 @@ use crate::model::{
     Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::reader::{NamedPool, Section, Value, check_password};
-use keyway_base::Limits;
+use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How a password file is read: its text, or why not.
 pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
@@ -52,15 +53,19 @@ pub(crate) fn resolve(
 }
 
 /// Stands for a pool that was refused, so that indices stay right.
-const STORE_PLACEHOLDER: StoreConfig =
-    StoreConfig { memory_max: None, eviction: Eviction::AllKeysS3Fifo, databases: 1 };
+const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
+    memory_max: None,
+    eviction: Eviction::AllKeysS3Fifo,
+    databases: 1,
+    notify_keyspace_events: KeyspaceEvents::NONE,
+};
 
 fn server_defaults() -> ServerConfig {
     ServerConfig {
         workers: Workers::Auto,
         admin: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
-        drain_timeout: std::time::Duration::ZERO,
+        drain_timeout: Duration::ZERO,
     }
 }
 
@@ -108,6 +113,11 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         link_in_flight_max: section.number_u32("link_in_flight_max"),
         link_output_len_max: section.number_u32("link_output_len_max"),
         read_len_per_turn: section.number_u32("read_len_per_turn"),
+        pubsub_output_len_hard: section.number("pubsub_output_len_hard").unwrap_or_default(),
+        pubsub_output_len_soft: section.number("pubsub_output_len_soft").unwrap_or_default(),
+        pubsub_output_soft_secs: section
+            .duration("pubsub_output_soft_for")
+            .map_or(0, |time| time.as_secs() as u32),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {
@@ -136,6 +146,10 @@ fn store(section: &Section) -> StoreConfig {
         memory_max: section.number("memory_max"),
         eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),
         databases: section.number_u32("databases"),
+        notify_keyspace_events: match section.value("notify_keyspace_events") {
+            Some(Value::KeyspaceEvents(events)) => *events,
+            _ => KeyspaceEvents::NONE,
+        },
     }
 }
 
@@ -172,6 +186,9 @@ fn sharded(
         password,
         database: section.number_u32("database"),
         databases_allowed: section.number_u32("databases"),
+        allow_flush: section.bool("allow_flush"),
+        slower_than: section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX),
+        slow_log_len_max: section.number_u32("slowlog_max_len"),
         ejection,
         reconnect_min,
         reconnect_max,
@@ -214,10 +231,7 @@ fn ejection(section: &Section) -> Ejection {
     }
 }
 
-fn reconnect(
-    section: &Section,
-    report: &mut Report<'_>,
-) -> (std::time::Duration, std::time::Duration) {
+fn reconnect(section: &Section, report: &mut Report<'_>) -> (Duration, Duration) {
     let Some(reconnect) = section.section("reconnect") else { return Default::default() };
     let (Some(min), Some(max)) = (reconnect.duration("min"), reconnect.duration("max")) else {
         return Default::default();

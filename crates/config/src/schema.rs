@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Rejoin,
     /// Two characters, or none.
     HashTag,
+    /// Letters for classes of keyspace events.
+    KeyspaceEvents,
     /// The name of a pool.
     PoolName,
     /// Permission bits of a unix socket: `"0660"`.
@@ -278,6 +280,26 @@ pub(crate) static LIMITS: Table = Table {
             Is("\"256KiB\""),
             "Bytes read from one connection before the others get their turn.",
         ),
+        key(
+            "pubsub_output_len_hard",
+            Size { min: 64 * KIB, max: TIB },
+            Is("\"32MiB\""),
+            "Messages a subscriber has not read above which it is disconnected (the hard limit of Redis's `client-output-buffer-limit pubsub`).",
+        )
+        .or_word("off"),
+        key(
+            "pubsub_output_len_soft",
+            Size { min: 4 * KIB, max: TIB },
+            Is("\"8MiB\""),
+            "Messages a subscriber has not read above which it is disconnected once it has been above for `pubsub_output_soft_for`.",
+        )
+        .or_word("off"),
+        key(
+            "pubsub_output_soft_for",
+            Kind::Duration { min: ms(1000), max: hours(24) },
+            Is("\"60s\""),
+            "How long a subscriber may stay above `pubsub_output_len_soft`; whole seconds count.",
+        ),
     ],
 };
 
@@ -380,6 +402,13 @@ pub(crate) static STORE: Table = Table {
             Is("16"),
             "Databases clients may SELECT, numbered from 0.",
         ),
+        key(
+            "notify_keyspace_events",
+            Kind::KeyspaceEvents,
+            Is("\"\""),
+            "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all. Empty for none: each event costs as much as a PUBLISH.",
+        )
+        .known_elsewhere_as(&["notify-keyspace-events"]),
     ],
 };
 
@@ -487,6 +516,27 @@ pub(crate) static SHARDED: Table = Table {
             Is("1"),
             "Databases clients may SELECT, numbered from 0; database N is the servers' `database` + N.",
         ),
+        key(
+            "allow_flush",
+            Bool,
+            Is("false"),
+            "Let clients empty every server in use with FLUSHDB and FLUSHALL. Otherwise both are refused. With `databases = 1`, FLUSHALL empties the pool's one database and leaves the servers' others alone.",
+        ),
+        key(
+            "slowlog_log_slower_than",
+            Kind::Duration { min: ms(0), max: hours(1) },
+            Is("\"10ms\""),
+            "A request that its server takes this long for, or longer, is kept for SLOWLOG. The time is from when the server had nothing else to do for that connection to the first bytes of its reply, so those who waited behind a slow one are not slow.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),
+        key(
+            "slowlog_max_len",
+            Count { min: 0, max: 10_000 },
+            Is("128"),
+            "Slow requests kept: the latest.",
+        )
+        .known_elsewhere_as(&["slowlog-max-len"]),
         key(
             "ejection",
             Kind::Table(&EJECTION),

@@ -14,6 +14,7 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
+use keyway_proxy::SlowLog;
 use keyway_proxy::local::{Facts, REDIS_VERSION};
 use keyway_store::StoreStats;
 use keyway_worker::{PoolKind, PoolPlan};
@@ -46,6 +47,7 @@ impl Listening {
 /// An embedded store, as far as INFO is concerned.
 struct StoreFacts {
     policy: &'static str,
+    notify: String,
     read: Box<dyn Fn() -> StoreStats + Send + Sync>,
 }
 
@@ -58,8 +60,11 @@ struct PoolFacts {
     clients_max: u32,
     bulk_len_max: u32,
     request_len_max: u32,
+    output_limits: String,
     listening: Listening,
     rates: Rates,
+    /// Absent where there are no servers.
+    slow_log: Option<Arc<SlowLog>>,
 }
 
 /// The process, as INFO and CONFIG GET tell of it.
@@ -85,8 +90,9 @@ impl ProcessFacts {
             name: pool.name.clone(),
             store: match &pool.kind {
                 PoolKind::Store(store) => {
+                    let notify = store.config().notify.to_string();
                     let (policy, store) = (store.config().policy.name(), Arc::clone(store));
-                    Some(StoreFacts { policy, read: Box::new(move || store.stats()) })
+                    Some(StoreFacts { policy, notify, read: Box::new(move || store.stats()) })
                 }
                 PoolKind::Sharded { .. } => None,
             },
@@ -97,8 +103,13 @@ impl ProcessFacts {
             },
             bulk_len_max: config.limits.bulk_len_max,
             request_len_max: config.limits.request_len_max,
+            output_limits: settings::output_limits(&config.limits),
             listening: listening(config, listeners, index),
             rates: Rates::default(),
+            slow_log: match &pool.kind {
+                PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
+                PoolKind::Store(_) => None,
+            },
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -195,6 +206,10 @@ impl Facts for ProcessFacts {
                 report.write(section, &mut Fields(out));
             }
         }
+    }
+
+    fn slow_log(&self, pool: u16) -> Option<&SlowLog> {
+        self.pools.get(usize::from(pool))?.slow_log.as_deref()
     }
 
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)> {

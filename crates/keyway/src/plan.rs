@@ -124,6 +124,7 @@ pub fn plan(
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
+        channels: keyway_worker::Channels::default(),
     })
 }
 
@@ -153,6 +154,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
         databases: config.databases,
         shards: None,
         seed,
+        notify: config.notify_keyspace_events,
     })
 }
 

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, wait_until, watchdog,
+    Action, Client, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, Value, encode,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -381,6 +382,135 @@ fn a_lost_link_fails_its_requests_and_the_next_works_again() {
         let (new, old) = (new.words(keys), old.words(keys));
         new == Value::Array(vec![Value::Null; 8]) && old == Value::Array(vec![Value::Nil; 8])
     });
+}
+
+#[test]
+fn transactions_and_blocking_commands_answer_in_the_clients_protocol() {
+    let _watch = watchdog(Duration::from_secs(60), "transactions in RESP3");
+    let systems = Systems::start();
+    let text = "
+        MULTI
+        HSET Kh f 1
+        GET Knone
+        EXEC
+        WATCH Kh
+        MULTI
+        HLEN Kh
+        EXEC
+        MULTI
+        DISCARD
+        EXEC
+        BLPOP Knone 0.01
+        BRPOPLPUSH Knone Knone2 0.01
+        BLMOVE Knone Knone2 LEFT LEFT 0.01
+        BZPOPMIN Knone 0.01
+        BZMPOP 0.01 1 Knone MIN
+        XREAD BLOCK 10 STREAMS Knone 0
+        ZADD Kz 1.5 a 2 b
+        BZPOPMIN Kz 0
+        BZMPOP 0 1 Kz MIN COUNT 5
+        XADD Kx 1-1 f v
+        XREAD BLOCK 0 STREAMS Kx 0
+        GET Knone
+        DEL Kh Kx
+    ";
+    for (pool, name) in [(ONE, "one server"), (FOUR, "four servers"), (OLD, "old servers")] {
+        for version in ["3", "2"] {
+            systems.bare.client().words("FLUSHALL");
+            let mut ours = greet(systems.keyway.client(pool), version);
+            let mut bare = greet(systems.bare.client(), version);
+            let what = format!("{name}, RESP{version}");
+            compare(&mut ours, &mut bare, &what, text);
+            if pool != OLD {
+                let text = "
+                    HSET Kh f 1
+                    MULTI
+                    HGETALL Kh
+                    ZADD Kz INCR 1 a
+                    EXEC
+                    DEL Kh Kz
+                ";
+                compare(&mut ours, &mut bare, &what, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watch_does_not_outlive_a_change_of_protocol() {
+    let _watch = watchdog(Duration::from_secs(60), "WATCH, HELLO, EXEC");
+    let systems = Systems::start();
+    let mut client = systems.keyway.client(FOUR);
+    let lines = ["WATCH a", "HELLO 3", "MULTI", "SET a 1", "EXEC", "GET a", "EXEC"];
+    let replies = client.pipeline(&lines);
+    assert_eq!(replies[4], Value::Null, "as if the key had been changed");
+    assert_eq!(replies[5], Value::Null);
+    assert!(replies[6].is_error());
+    let replies = client.pipeline(&["WATCH a", "HELLO 3", "MULTI", "SET a 1", "EXEC", "GET a"]);
+    assert_eq!(replies[4], Value::Array(vec![Value::simple("OK")]), "it has not changed here");
+    assert_eq!(replies[5], Value::bulk("1"));
+}
+
+#[test]
+fn a_server_that_closes_at_hello_is_used_all_the_same() {
+    let _watch = watchdog(Duration::from_secs(60), "a server that closes at HELLO");
+    let backend = ScriptedBackend::start(|arguments| match arguments[0].as_slice() {
+        b"HELLO" => Action::Close(Vec::new()),
+        b"HGETALL" => Action::Reply(b"*2\r\n$1\r\nf\r\n$-1\r\n".to_vec()),
+        _ => Action::echo_key(arguments),
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())])
+        .with("reconnect", "{ min = \"10ms\", max = \"50ms\" }");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = greet(keyway.client(0), "3");
+    wait_until("it is spoken to without HELLO", SOON, || !client.words("GET a").is_error());
+    assert_eq!(client.words("GET a"), Value::bulk("a"));
+    let field = (Value::bulk("f"), Value::Null);
+    assert_eq!(client.words("HGETALL a"), Value::Map(vec![field]));
+}
+
+#[test]
+fn a_server_that_breaks_resp3_loses_its_link_and_nothing_else() {
+    let _watch = watchdog(Duration::from_secs(60), "broken RESP3");
+    let backend = ScriptedBackend::start(|arguments| match arguments {
+        [verb, ..] if verb == b"HELLO" => Action::Reply(b"%1\r\n+proto\r\n:3\r\n".to_vec()),
+        [_, key] if key == b"broken" => Action::Reply(b"#maybe\r\n".to_vec()),
+        [_, key] if key == b"pushed" => Action::Reply(b">1\r\n+x\r\n#t\r\n".to_vec()),
+        _ => Action::echo_key(arguments),
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())])
+        .with("reconnect", "{ min = \"10ms\", max = \"50ms\" }");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let (mut new, mut old) = (greet(keyway.client(0), "3"), keyway.client(0));
+    assert_eq!(new.words("GET pushed"), Value::Boolean(true));
+    assert_eq!(old.words("GET fine"), Value::bulk("fine"));
+    assert!(new.words("GET broken").is_error());
+    assert_eq!(old.words("GET fine"), Value::bulk("fine"));
+    wait_until("it is connected to again", SOON, || new.words("GET fine") == Value::bulk("fine"));
+    // A client of RESP2 is never told what it does not understand.
+    assert!(old.words("GET pushed").is_error());
+}
+
+#[test]
+fn links_of_resp3_are_made_when_the_first_client_needs_them() {
+    let _watch = watchdog(Duration::from_secs(60), "lazy links");
+    let servers = RedisServer::start_many(1);
+    let pool = Pool::over("main", &servers).with("preconnect", "true");
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let links = |version: &str| {
+        let list = servers[0].client().words("CLIENT LIST").text();
+        // Our own look speaks RESP2 and says CLIENT.
+        let is_link = |line: &&str| line.contains(version) && !line.contains("cmd=client|list");
+        list.lines().filter(is_link).count()
+    };
+    let mut old = keyway.client(0);
+    assert_eq!(old.words("SET a 1"), Value::simple("OK"));
+    assert_eq!((links("resp=2"), links("resp=3")), (1, 0));
+    let mut new = greet(keyway.client(0), "3");
+    assert_eq!(links("resp=3"), 0, "a greeting asks no server");
+    assert_eq!(new.words("GET a"), Value::bulk("1"));
+    assert_eq!((links("resp=2"), links("resp=3")), (1, 1));
 }
 
 #[test]

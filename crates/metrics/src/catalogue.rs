@@ -126,6 +126,24 @@ catalogue! {
     CLIENT_PAUSES: Counter "keyway_client_pauses_total" in "pauses" by [Pool]
         measures "Times a client's input was left unread because its own queue of replies or the queue of a backend was full."
         leaves_out "Leaves out how long each pause lasted."
+    PUBSUB_CHANNELS: Gauge "keyway_pubsub_active_channels" in "channels" by [Pool]
+        measures "Channels and shard channels that clients have subscribed to, now; one counts for each worker with such clients."
+        leaves_out "Leaves out what clients of the servers themselves have subscribed to."
+    PUBSUB_PATTERNS: Gauge "keyway_pubsub_active_patterns" in "patterns" by [Pool]
+        measures "Patterns that clients have subscribed to, now; one counts for each worker with such clients."
+        leaves_out "Leaves out what clients of the servers themselves have subscribed to."
+    PUBSUB_CLIENTS: Gauge "keyway_pubsub_subscribed_clients" in "clients" by [Pool]
+        measures "Clients that have subscribed to something, now."
+        leaves_out "Leaves out clients whose first subscription is not confirmed yet."
+    PUBSUB_UPSTREAM: Gauge "keyway_pubsub_upstream_subscriptions" in "subscriptions" by [Pool]
+        measures "Channels and patterns subscribed at servers, now: one for each worker, server and name, however many clients want it."
+        leaves_out "Always 0 on the embedded store, which has no servers."
+    PUBSUB_DELIVERED: Counter "keyway_pubsub_delivered_messages_total" in "messages" by [Pool]
+        measures "Messages written into the outputs of subscribers, one for each subscriber and subscription it came by."
+        leaves_out "Leaves out messages that nobody had subscribed to, and the time a subscriber takes to read."
+    PUBSUB_DROPPED: Counter "keyway_pubsub_dropped_clients_total" in "clients" by [Pool]
+        measures "Subscribers disconnected because more than pubsub_output_len_hard, or for too long more than pubsub_output_len_soft, was undelivered, or because their worker had no room for a message."
+        leaves_out "Leaves out other reasons to close a client: keyway_client_closed_connections_total."
     BACKEND_REQUESTS: Counter "keyway_backend_requests_total" in "requests" by [Pool Backend]
         measures "Requests and fragments of split requests queued for the backend, each repetition included."
         leaves_out "Leaves out the handshake and health probes of a link."

@@ -228,6 +228,31 @@ pub struct ClientCells {
     pub pauses: Counter,
 }
 
+/// Publish and subscribe in one pool.
+#[derive(Debug, Default)]
+pub struct PubSubCells {
+    /// Channels and shard channels with subscribers.
+    pub channels: Gauge,
+    /// Patterns with subscribers.
+    pub patterns: Gauge,
+    /// Clients that have subscribed to something.
+    pub clients: Gauge,
+    /// Names subscribed at servers.
+    pub upstream: Gauge,
+    /// Messages written to subscribers.
+    pub delivered: Counter,
+    /// Subscribers closed because they did not keep up.
+    pub dropped: Counter,
+}
+
+impl PubSubCells {
+    fn clear_levels(&self) {
+        for level in [&self.channels, &self.patterns, &self.clients, &self.upstream] {
+            level.set(0);
+        }
+    }
+}
+
 /// One backend of one pool.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -317,6 +342,8 @@ impl BackendCells {
 pub struct PoolCells {
     /// The pool's clients.
     pub clients: ClientCells,
+    /// Subscriptions and messages.
+    pub pubsub: PubSubCells,
     /// Requests refused before a command class was known or routing began.
     pub refused: FaultCounters,
     classes: Box<[ClassCells]>,
@@ -327,6 +354,7 @@ impl PoolCells {
     fn new(class_count: usize, layout: &PoolLayout) -> Self {
         Self {
             clients: ClientCells::default(),
+            pubsub: PubSubCells::default(),
             refused: FaultCounters::default(),
             classes: (0..class_count).map(|_| ClassCells::new()).collect(),
             backends: layout.backends.iter().map(|_| BackendCells::new()).collect(),
@@ -407,6 +435,7 @@ impl Cells {
     pub(crate) fn clear_levels(&self) {
         for pool in &self.pools {
             pool.clients.connected.set(0);
+            pool.pubsub.clear_levels();
             pool.backends.iter().for_each(BackendCells::clear_levels);
         }
     }

@@ -28,7 +28,7 @@ pub use catalogue::{CATALOGUE, Kind, Label, Metric, catalogue_markdown};
 pub use cell::{Counter, Gauge};
 pub use cells::{
     BackendCells, BackendFaultCounters, ClassCells, ClientCells, CloseCounters, CloseReason,
-    FaultCounters, HealthLevel, PoolCells, TurnCells,
+    FaultCounters, HealthLevel, PoolCells, PubSubCells, TurnCells,
 };
 pub use histogram::{LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{

@@ -2,8 +2,8 @@
 
 use crate::catalogue::{self as c, Metric};
 use crate::cells::{
-    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, REFUSALS, REQUEST_FAULTS, TurnCells,
-    backend_fault,
+    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, PubSubCells, REFUSALS, REQUEST_FAULTS,
+    TurnCells, backend_fault,
 };
 use crate::exposition::family;
 use crate::histogram::Snapshot;
@@ -18,6 +18,15 @@ const OF_CLIENTS: &[Reader<ClientCells>] = &[
     (&c::CLIENT_RECEIVED, |clients| clients.received_bytes.get()),
     (&c::CLIENT_SENT, |clients| clients.sent_bytes.get()),
     (&c::CLIENT_PAUSES, |clients| clients.pauses.get()),
+];
+
+const OF_PUBSUB: &[Reader<PubSubCells>] = &[
+    (&c::PUBSUB_CHANNELS, |pubsub| pubsub.channels.get()),
+    (&c::PUBSUB_PATTERNS, |pubsub| pubsub.patterns.get()),
+    (&c::PUBSUB_CLIENTS, |pubsub| pubsub.clients.get()),
+    (&c::PUBSUB_UPSTREAM, |pubsub| pubsub.upstream.get()),
+    (&c::PUBSUB_DELIVERED, |pubsub| pubsub.delivered.get()),
+    (&c::PUBSUB_DROPPED, |pubsub| pubsub.dropped.get()),
 ];
 
 /// Summed over workers.
@@ -60,6 +69,7 @@ impl Registry {
     pub fn write_prometheus(&self, out: &mut String) {
         self.write_pools(out);
         self.write_clients(out);
+        self.write_pubsub(out);
         self.write_backends(out);
         self.write_workers(out);
         self.write_stores(out);
@@ -137,6 +147,16 @@ impl Registry {
                 closed.sample(&[name, reason.label()], of_reason.sum::<u64>());
             }
         });
+    }
+
+    fn write_pubsub(&self, out: &mut String) {
+        for (metric, read) in OF_PUBSUB {
+            let mut samples = family(out, metric);
+            self.each_pool(|pool, name| {
+                let sum: u64 = self.cells().map(|cells| read(&cells.pools[pool].pubsub)).sum();
+                samples.sample(&[name], sum);
+            });
+        }
     }
 
     fn write_backends(&self, out: &mut String) {

@@ -55,7 +55,10 @@ pub struct Join {
     /// Fragment of each key, in the order of the request; for arrays only.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
-    /// Array replies of the fragments.
+    /// Which elements of the reply to [`Rule::AllOnes`] are one whatever the
+    /// servers say; fewer than elements when the rest is not.
+    pub certain: Vec<bool>,
+    /// Array replies of the fragments, or the reply they agree on.
     bytes: Vec<u8>,
     /// Where each of their elements ends.
     ends: Vec<usize>,
@@ -77,6 +80,7 @@ impl Default for Join {
             sum: 0,
             owners: Vec::new(),
             fragments: Vec::new(),
+            certain: Vec::new(),
             bytes: Vec::new(),
             ends: Vec::new(),
             errors: Vec::new(),
@@ -129,6 +133,7 @@ impl Join {
         self.sum = 0;
         self.owners.clear();
         self.fragments.clear();
+        self.certain.clear();
         self.bytes.clear();
         self.ends.clear();
         self.errors.clear();
@@ -143,6 +148,7 @@ impl Join {
         }
         trim(&mut self.owners);
         trim(&mut self.fragments);
+        trim(&mut self.certain);
         trim(&mut self.bytes);
         trim(&mut self.ends);
         trim(&mut self.errors);
@@ -156,6 +162,7 @@ impl Join {
         size_of::<Join>()
             + held(&self.owners)
             + held(&self.fragments)
+            + held(&self.certain)
             + held(&self.bytes)
             + held(&self.ends)
             + held(&self.errors)
@@ -193,14 +200,65 @@ impl Join {
                 }
                 None => protocol_fault(),
             },
+            (Kind::Integer, Rule::Max) => match parse_integer(body) {
+                Some(count) => {
+                    self.sum = self.sum.max(count);
+                    Outcome::Fine
+                }
+                None => protocol_fault(),
+            },
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
+            (Kind::Array, Rule::Union | Rule::Counts) => match self.take_all(fragment, bytes) {
+                Some(()) => Outcome::Fine,
+                None => protocol_fault(),
+            },
             (Kind::Array, Rule::Array) => match self.take_elements(fragment, bytes, keys) {
                 Some(()) => Outcome::Fine,
                 None => protocol_fault(),
             },
+            (Kind::Array, Rule::Concat) => self.take_array(bytes).unwrap_or_else(protocol_fault),
+            (Kind::Array, Rule::AllOnes) => self.take_ones(bytes).unwrap_or_else(protocol_fault),
+            (Kind::Bulk | Kind::Simple, Rule::Same) => {
+                if self.bytes.is_empty() {
+                    self.bytes.extend_from_slice(bytes);
+                }
+                if self.bytes == bytes { Outcome::Fine } else { protocol_fault() }
+            }
             _ => protocol_fault(),
         };
         self.settle(fragment, outcome)
+    }
+
+    /// Takes an array as it is, behind those before it.
+    fn take_array(&mut self, bytes: &[u8]) -> Option<Outcome> {
+        let (count, start) = array_head(bytes)?;
+        self.sum += i64::try_from(count).ok()?;
+        self.bytes.extend_from_slice(&bytes[start..]);
+        Some(Outcome::Fine)
+    }
+
+    /// Takes an array of integers; one byte for each is kept, which is zero
+    /// once any server said so.
+    fn take_ones(&mut self, bytes: &[u8]) -> Option<Outcome> {
+        let (count, start) = array_head(bytes)?;
+        let elements = bytes[start..].chunks_exact(4);
+        if !elements.remainder().is_empty() || elements.len() != count {
+            return None;
+        }
+        if self.bytes.is_empty() {
+            self.bytes.resize(count, 1);
+        }
+        if self.bytes.len() != count {
+            return None;
+        }
+        for (all, element) in self.bytes.iter_mut().zip(elements) {
+            match element {
+                b":0\r\n" => *all = 0,
+                b":1\r\n" => {}
+                _ => return None,
+            }
+        }
+        Some(Outcome::Fine)
     }
 
     /// Takes the elements of an array reply; `None` when they are not one for
@@ -225,6 +283,60 @@ impl Join {
         let fragment = &mut self.fragments[fragment as usize];
         (fragment.start, fragment.element) = (base + start, element);
         Some(())
+    }
+
+    /// Takes the elements of an array reply, however many they are, behind
+    /// those of the others.
+    fn take_all(&mut self, fragment: u16, bytes: &[u8]) -> Option<()> {
+        let line = bytes.iter().position(|&byte| byte == b'\r')?;
+        let count = parse_integer(&bytes[1..line])?;
+        let elements = &bytes[line + 2..];
+        let base = self.bytes.len();
+        let mut pos = 0;
+        let mut framer = Framer::new(Protocol::Resp3);
+        for _ in 0..count {
+            match framer.frame(&elements[pos..], u32::MAX, u32::MAX) {
+                Ok(Framing::Ready { len, .. }) => pos += len,
+                _ => return None,
+            }
+            self.ends.push(base + pos);
+        }
+        self.bytes.extend_from_slice(elements);
+        self.fragments[fragment as usize].element = count.max(0) as usize;
+        Some(())
+    }
+
+    /// The elements taken by [`Join::take_all`].
+    fn elements(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.ends.len()).map(|index| {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            &self.bytes[start..self.ends[index]]
+        })
+    }
+
+    fn write_union(&self, out: &mut Vec<u8>) {
+        let mut elements: Vec<&[u8]> = self.elements().collect();
+        elements.sort_unstable();
+        elements.dedup();
+        reply::array(out, elements.len());
+        elements.iter().for_each(|element| out.extend_from_slice(element));
+    }
+
+    fn write_counts(&self, out: &mut Vec<u8>) {
+        let len = self.fragments.iter().map(|fragment| fragment.element).min().unwrap_or(0);
+        reply::array(out, len);
+        for index in 0..len {
+            let mut same = self.elements().skip(index).step_by(len);
+            let first = same.next().unwrap_or_default();
+            if index % 2 == 0 {
+                out.extend_from_slice(first);
+                continue;
+            }
+            let number = |element: &[u8]| {
+                element.get(1..element.len() - 2).and_then(parse_integer).unwrap_or(0)
+            };
+            reply::integer(out, number(first) + same.map(number).sum::<i64>());
+        }
     }
 
     /// Notes that a fragment gets no reply. Returns whether it was the last.
@@ -264,14 +376,47 @@ impl Join {
         describe: impl Fn(u16, Fault) -> String,
     ) {
         let failed = self.fragments.iter().filter(|part| part.outcome != Outcome::Fine).count();
-        if failed > 0 {
+        if failed > 0 && !self.is_agreed() {
             return self.write_error(failed, out, name, describe);
         }
         match self.rule {
-            Rule::Sum => reply::integer(out, self.sum),
+            Rule::Same => out.extend_from_slice(&self.bytes),
+            Rule::Concat => {
+                reply::array(out, self.sum as usize);
+                out.extend_from_slice(&self.bytes);
+            }
+            Rule::AllOnes => {
+                reply::array(out, self.bytes.len());
+                for (index, &all) in self.bytes.iter().enumerate() {
+                    let is_one = all == 1 || self.certain.get(index) == Some(&true);
+                    reply::integer(out, i64::from(is_one));
+                }
+            }
+            Rule::Sum | Rule::Max => reply::integer(out, self.sum),
+            Rule::Union => self.write_union(out),
+            Rule::Counts => self.write_counts(out),
             Rule::AllOk => reply::simple(out, "OK"),
             Rule::Array => self.write_array(out),
         }
+    }
+
+    /// Whether every server that could be asked gave the same reply, and one
+    /// at least could: what [`Rule::Same`] asks for.
+    fn is_agreed(&self) -> bool {
+        let counts = |part: &Fragment| match part.outcome {
+            Outcome::Fine => true,
+            Outcome::Failed(fault) => !is_protocol(fault),
+            Outcome::Refused { .. } | Outcome::Waiting => false,
+        };
+        self.rule == Rule::Same && !self.bytes.is_empty() && self.fragments.iter().all(counts)
+    }
+
+    /// What the servers agree on, without type and line ends; `None` when they
+    /// do not, or another rule than [`Rule::Same`] applies.
+    pub fn agreed(&self) -> Option<&[u8]> {
+        let line = self.is_agreed().then(|| self.bytes.strip_suffix(b"\r\n"))??;
+        let start = line.iter().rposition(|&byte| byte == b'\n').map_or(1, |end| end + 1);
+        line.get(start..)
     }
 
     fn write_array(&mut self, out: &mut Vec<u8>) {
@@ -323,9 +468,9 @@ impl Join {
             _ if failed == self.fragments.len() => "",
             (Rule::AllOk, false) => "; the other keys were written",
             (Rule::Sum, false) => "; done for the other keys",
-            (Rule::Array, false) => "; nothing is returned for the other keys",
-            (Rule::AllOk, true) => "; done on the other servers",
-            (Rule::Sum | Rule::Array, true) => "; nothing is returned for the other servers",
+            (Rule::AllOk | Rule::Same, true) => "; done on the other servers",
+            (_, false) => "; nothing is returned for the other keys",
+            (_, true) => "; nothing is returned for the other servers",
         };
         let command = self.command.to_ascii_uppercase();
         let total = self.fragments.len();
@@ -334,6 +479,10 @@ impl Join {
             &format!("{code} {command} failed on {failed} of {total} servers: {parts}{rest}"),
         );
     }
+}
+
+fn is_protocol(fault: Fault) -> bool {
+    matches!(fault, Fault::Backend { fault: keyway_base::BackendFault::Protocol, .. })
 }
 
 fn protocol_fault() -> Outcome {
@@ -345,11 +494,14 @@ fn protocol_fault() -> Outcome {
 
 /// Where the first element of an array reply of `keys` elements starts.
 fn array_start(bytes: &[u8], keys: u32) -> Option<usize> {
+    let (count, start) = array_head(bytes)?;
+    (count == keys as usize).then_some(start)
+}
+
+/// How many elements an array reply has, and where the first starts.
+fn array_head(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\r')?;
-    if parse_integer(&bytes[1..end])? != i64::from(keys) {
-        return None;
-    }
-    Some(end + 2)
+    Some((usize::try_from(parse_integer(&bytes[1..end])?).ok()?, end + 2))
 }
 
 #[cfg(test)]
@@ -364,6 +516,26 @@ mod tests {
             join.add_fragment(backend as u16, keys);
         }
         join
+    }
+
+    #[test]
+    fn names_of_all_servers_come_once_and_their_counts_are_added_up() {
+        let mut union = join(Rule::Union, &[1, 1]);
+        union.on_reply(1, Kind::Array, b"*2\r\n$1\r\nb\r\n$1\r\na\r\n");
+        assert!(union.on_reply(0, Kind::Array, b"*2\r\n$1\r\nc\r\n$1\r\nb\r\n"));
+        assert_eq!(written(&mut union), "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n");
+        let mut counts = join(Rule::Counts, &[1, 1]);
+        counts.on_reply(0, Kind::Array, b"*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:0\r\n");
+        counts.on_reply(1, Kind::Array, b"*4\r\n$1\r\na\r\n:2\r\n$1\r\nb\r\n:5\r\n");
+        assert_eq!(written(&mut counts), "*4\r\n$1\r\na\r\n:3\r\n$1\r\nb\r\n:5\r\n");
+        let mut none = join(Rule::Counts, &[1, 1]);
+        none.on_reply(0, Kind::Array, b"*0\r\n");
+        none.on_reply(1, Kind::Array, b"*0\r\n");
+        assert_eq!(written(&mut none), "*0\r\n");
+        let mut most = join(Rule::Max, &[1, 1]);
+        most.on_reply(0, Kind::Integer, b":3\r\n");
+        most.on_reply(1, Kind::Integer, b":2\r\n");
+        assert_eq!(written(&mut most), ":3\r\n");
     }
 
     fn written(join: &mut Join) -> String {
@@ -467,6 +639,42 @@ mod tests {
             let text = written(&mut join);
             assert!(text.starts_with("-ERR MSET failed on 1 of 2 servers: alpha"), "{text}");
         }
+    }
+
+    #[test]
+    fn arrays_of_all_servers_make_one() {
+        let mut join = join(Rule::Concat, &[1, 1, 1]);
+        join.on_reply(2, Kind::Array, b"*1\r\n$1\r\nc\r\n");
+        join.on_reply(0, Kind::Array, b"*0\r\n");
+        join.on_reply(1, Kind::Array, b"*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+        assert_eq!(written(&mut join), "*3\r\n$1\r\nc\r\n$1\r\na\r\n$1\r\nb\r\n");
+    }
+
+    #[test]
+    fn what_any_server_lacks_is_lacking_unless_it_is_certain() {
+        let mut join = join(Rule::AllOnes, &[1, 1]);
+        join.certain = vec![false, true];
+        join.on_reply(0, Kind::Array, b"*3\r\n:1\r\n:0\r\n:1\r\n");
+        join.on_reply(1, Kind::Array, b"*3\r\n:0\r\n:0\r\n:1\r\n");
+        assert_eq!(written(&mut join), "*3\r\n:0\r\n:1\r\n:1\r\n");
+    }
+
+    #[test]
+    fn a_server_out_of_reach_keeps_nobody_from_agreeing_but_an_error_does() {
+        let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+        let mut agreed = join(Rule::Same, &[1, 1]);
+        agreed.on_reply(0, Kind::Bulk, b"$1\r\na\r\n");
+        agreed.on_fault(1, fault);
+        assert_eq!(written(&mut agreed), "$1\r\na\r\n");
+        for (kind, other) in [(Kind::Error, &b"-ERR no\r\n"[..]), (Kind::Bulk, b"$1\r\nb\r\n")] {
+            let mut join = join(Rule::Same, &[1, 1]);
+            join.on_reply(0, Kind::Bulk, b"$1\r\na\r\n");
+            join.on_reply(1, kind, other);
+            assert!(written(&mut join).starts_with("-ERR MSET failed on 1 of 2 servers: beta"));
+        }
+        let mut none = join(Rule::Same, &[1]);
+        none.on_fault(0, fault);
+        assert!(written(&mut none).starts_with("-ERR"));
     }
 
     #[test]

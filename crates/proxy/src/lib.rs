@@ -9,18 +9,25 @@
 //! (first in, first out, and what happens when the backend does not answer).
 #![forbid(unsafe_code)]
 
+mod errand;
 mod fault_reply;
 mod join;
 mod link;
 pub mod local;
 mod order;
 mod output;
+pub mod pubsub;
+mod scripts;
 mod session;
+mod slow_log;
 
+pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use join::{Fragment, Join, JoinPool};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Translation};
+pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation};
 pub use order::ReplyOrder;
 pub use output::Output;
+pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
 pub use session::{PrivateLink, Stateful, Transaction, Watch};
+pub use slow_log::{SlowEntry, SlowLog, shown_args};

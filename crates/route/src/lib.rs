@@ -4,7 +4,11 @@
 //! Never does I/O, keeps nothing. Read first: [`Route`] and [`route`].
 #![forbid(unsafe_code)]
 
-use keyway_command::{Handling, Join, KeysFault, Request, Split};
+mod scan_cursor;
+
+pub use scan_cursor::{CursorFault, ScanCursor, ServersInUse};
+
+use keyway_command::{Across, Handling, Join, KeysFault, Request, Split};
 use keyway_topology::{Ring, ShardedPool};
 
 /// What is to be done with a request to a sharded pool.
@@ -16,6 +20,11 @@ pub enum Route {
     Split(Split),
     /// Send it whole to every server in use, and join the replies.
     Everywhere(Join),
+    /// It concerns the servers together, in a way of its own; [`route_script`]
+    /// tells where [`Across::Run`] goes.
+    Across(Across),
+    /// It is about channels, which live where a key of their name would.
+    PubSub,
     /// Send it whole to the server at this position, where it may wait.
     Block(u16),
     /// It begins, ends or guards a transaction.
@@ -58,6 +67,8 @@ pub fn route(
         Handling::Forward => route_whole(request, pool, ring, random, keys),
         Handling::Split(split) => Route::Split(split),
         Handling::Everywhere(join) => Route::Everywhere(join),
+        Handling::Across(across) => Route::Across(across),
+        Handling::PubSub => Route::PubSub,
         Handling::Block => match route_whole(request, pool, ring, random, keys) {
             Route::One(server) => Route::Block(server),
             other => other,
@@ -66,6 +77,21 @@ pub fn route(
         Handling::Local => Route::Local,
         Handling::Refused(reason) => Route::Refused(reason),
     }
+}
+
+/// Where a script or function runs: on the server of its keys, or, without
+/// any, on the first one in use. `keys` is room for the positions of its keys.
+pub fn route_script(
+    request: &Request,
+    pool: &ShardedPool,
+    ring: &Ring,
+    first_in_use: Option<u16>,
+    keys: &mut Vec<u32>,
+) -> Route {
+    if request.args.get(2) == Some(b"0") {
+        return first_in_use.map_or(Route::Unrouted, Route::One);
+    }
+    route_whole(request, pool, ring, 0, keys)
 }
 
 /// Decides where a request goes that is not to be cut: the one server that
@@ -163,7 +189,7 @@ mod tests {
         assert_eq!(routed("xread block 0 streams k 0", None, |_| true), Route::Block(server));
         assert_eq!(routed("xread streams k 0", None, |_| true), Route::One(server));
         assert!(matches!(
-            routed("blpop k1 k2 k3 k4 k5 k6 k7 k8 k9 0", None, |_| true),
+            routed("blpop k1 k2 k3 k4 k5 k6 k7 k8 k9 k10 k11 k12 0", None, |_| true),
             Route::CrossSlot { .. }
         ));
     }
@@ -181,6 +207,6 @@ mod tests {
         assert!(matches!(routed("mget a b", None, |_| true), Route::Split(_)));
         assert_eq!(routed("dbsize", None, |_| true), Route::Everywhere(Join::Sum));
         assert_eq!(routed("multi", None, |_| true), Route::Transaction);
-        assert!(matches!(routed("eval return1 0", None, |_| true), Route::Refused(_)));
+        assert_eq!(routed("eval return1 0", None, |_| true), Route::Across(Across::Run));
     }
 }

@@ -546,6 +546,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 databases: 4,
                 shards: Some(4),
                 seed,
+                ..StoreConfig::default()
             });
             let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
             PoolPlan {
@@ -581,6 +582,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        channels: keyway_worker::Channels::default(),
     })
 }
 

@@ -4,6 +4,7 @@ use crate::shard::Shard;
 use crate::space::Space;
 use crate::store::Store;
 use crate::table::{Marks, Position, SlotMut};
+use keyway_base::KeyspaceEvents;
 use keyway_resp::Protocol;
 
 /// What holds for the whole of one request.
@@ -151,6 +152,13 @@ impl<'a> Entry<'a> {
     fn expire(&mut self) {
         self.remove();
         self.shard.counts.expired += 1;
+        self.notify(KeyspaceEvents::EXPIRED, "expired");
+    }
+
+    /// Notes what became of the key, for whoever wants to know.
+    #[inline]
+    pub(crate) fn notify(&self, class: KeyspaceEvents, name: &'static str) {
+        self.store.note_event(self.turn, class, name, self.key);
     }
 
     #[inline]

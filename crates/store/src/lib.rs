@@ -19,6 +19,7 @@ mod ahead;
 mod arena;
 mod commands;
 mod entry;
+mod events;
 mod evict;
 mod expiry;
 mod extended;
@@ -34,6 +35,7 @@ mod store;
 mod table;
 
 pub use ahead::KeyHint;
+pub use events::KeyEvent;
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};

@@ -105,11 +105,13 @@ impl Shard {
 
     /// Frees what expired or was flushed, in up to `steps` steps; the bytes
     /// freed. Sets `due` to the second at which to come again, 0 for at once.
+    /// `gone` is told of each key that expired, with its database's place.
     pub(crate) fn tidy<H: Fn(&[u8]) -> u32>(
         &mut self,
         upkeep: &Upkeep<'_, H>,
         steps: &mut u32,
         due: &AtomicU32,
+        gone: impl Fn(usize, &[u8]),
     ) -> i64 {
         let mut freed = 0;
         while *steps > 0 && !self.garbage.is_empty() {
@@ -122,8 +124,9 @@ impl Shard {
             let mut expired = 0;
             while let Some(found) = space.next_due(upkeep, steps) {
                 if let Due::Expired(position) = found {
-                    freed +=
-                        space.remove(upkeep.memory, position).release(upkeep.memory.heap) as i64;
+                    let item = space.remove(upkeep.memory, position);
+                    gone(database, item.item().key());
+                    freed += item.release(upkeep.memory.heap) as i64;
                     expired += 1;
                 }
             }
@@ -138,12 +141,14 @@ impl Shard {
     }
 
     /// Evicts items until `wanted` bytes are free or other shards should have
-    /// their turn; the bytes freed.
+    /// their turn; the bytes freed. `gone` is told of each key evicted, with its
+    /// database's place.
     pub(crate) fn evict<H: Fn(&[u8]) -> u32>(
         &mut self,
         upkeep: &Upkeep<'_, H>,
         policy: EvictionPolicy,
         wanted: i64,
+        gone: impl Fn(usize, &[u8]),
     ) -> i64 {
         let mut freed = self.free_garbage(upkeep.memory);
         if policy == EvictionPolicy::NoEviction {
@@ -156,11 +161,12 @@ impl Shard {
                 break;
             }
             let random = self.random();
-            let Some(space) = self.existing_space((start + turn) % database_count) else {
-                continue;
-            };
+            let database = (start + turn) % database_count;
+            let Some(space) = self.existing_space(database) else { continue };
             let Some(victim) = space.victim(policy, random, upkeep) else { continue };
-            freed += space.remove(upkeep.memory, victim).release(upkeep.memory.heap) as i64;
+            let item = space.remove(upkeep.memory, victim);
+            gone(database, item.item().key());
+            freed += item.release(upkeep.memory.heap) as i64;
             freed -= space.growth();
             self.counts.evicted += 1;
         }

@@ -1,12 +1,13 @@
 use crate::arena::Heap;
 use crate::commands;
 use crate::entry::{Entry, Turn};
+use crate::events::KeyEvent;
 use crate::evict::EvictionPolicy;
 use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
-use keyway_base::Clock;
+use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
@@ -53,6 +54,8 @@ pub struct StoreConfig {
     /// Secret that decides which keys share a table bucket: random in
     /// production, fixed in a test.
     pub seed: u64,
+    /// Which changes of keys [`Store::take_events`] tells of.
+    pub notify: KeyspaceEvents,
 }
 
 impl Default for StoreConfig {
@@ -63,6 +66,7 @@ impl Default for StoreConfig {
             databases: 16,
             shards: None,
             seed: 0,
+            notify: KeyspaceEvents::NONE,
         }
     }
 }
@@ -137,6 +141,10 @@ pub struct Store {
     tick_turn: AtomicUsize,
     /// The shard whose turn it is to evict.
     evict_turn: AtomicUsize,
+    /// Classes of events that are told of; none when nothing is published.
+    pub(crate) notify: KeyspaceEvents,
+    /// Events nobody took yet.
+    pub(crate) events: Lock<Vec<KeyEvent>>,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -171,6 +179,8 @@ impl Store {
             unreported_max: unreported_max.min(UNREPORTED_MAX),
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
+            notify: if config.notify.is_off() { KeyspaceEvents::NONE } else { config.notify },
+            events: Lock::new(Vec::new()),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
         store.used.store(store.own_bytes(), Ordering::Relaxed);
@@ -404,7 +414,11 @@ impl Store {
 
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
-        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, &self.due[shard_index]);
+        let gone = |place: usize, key: &[u8]| {
+            self.note_event_at(place, KeyspaceEvents::EXPIRED, "expired", key);
+        };
+        let due = &self.due[shard_index];
+        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
         self.charge(shard, -freed);
     }
 
@@ -452,7 +466,10 @@ impl Store {
                 continue;
             }
             let mut shard = self.shard(index);
-            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted);
+            let gone = |place: usize, key: &[u8]| {
+                self.note_event_at(place, KeyspaceEvents::EVICTED, "evicted", key);
+            };
+            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);
             fruitless = if freed > 0 { 0 } else { fruitless + 1 };
         }

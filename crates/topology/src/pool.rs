@@ -101,6 +101,13 @@ pub struct ShardedPool {
     /// How many databases a client may `SELECT`, from 0 on; 1 allows only
     /// database 0.
     pub databases_allowed: u32,
+    /// Whether clients may empty every server with `FLUSHDB` and `FLUSHALL`.
+    pub allow_flush: bool,
+    /// How long a server may take for a request that is not slow;
+    /// `Duration::MAX` when none is.
+    pub slower_than: Duration,
+    /// Slow requests kept.
+    pub slow_log_len_max: u32,
     /// When servers are ejected; never when `None`.
     pub ejection: Option<Ejection>,
     /// Wait before the first attempt to reconnect; doubles with each failure.
@@ -133,6 +140,9 @@ impl ShardedPool {
             password: None,
             database: 0,
             databases_allowed: 1,
+            allow_flush: false,
+            slower_than: Duration::from_millis(10),
+            slow_log_len_max: 128,
             ejection: None,
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(5),

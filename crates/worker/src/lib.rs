@@ -8,6 +8,7 @@
 //! [`Plan`] (what all workers share).
 #![forbid(unsafe_code)]
 
+mod channels;
 mod core;
 mod mail;
 mod notices;
@@ -16,6 +17,7 @@ mod plan;
 mod turn;
 
 pub use crate::core::{Core, Figures};
+pub use channels::Channels;
 pub use mail::{Adopted, Mail};
 pub use notices::{Notice, Notices};
 pub use pause::Pause;

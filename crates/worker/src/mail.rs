@@ -30,6 +30,8 @@ pub enum Mail {
         /// To whom.
         to: Mailer<Mail>,
     },
+    /// Messages wait for this worker's subscribers.
+    Published,
     /// Close these clients, if they are here.
     Kill(Vec<u64>),
     /// End this client's blocking command, if the client is here.

@@ -1,8 +1,8 @@
-use crate::{Mail, Notices, Pause};
+use crate::{Channels, Mail, Notices, Pause};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
-use keyway_proxy::LinkOptions;
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
+use keyway_proxy::{LinkOptions, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -35,9 +35,19 @@ pub struct Plan {
     pub drain_timeout: Duration,
     /// Lines of the log of which there are few.
     pub notices: Notices,
+    /// Who listens to the channels of the embedded stores.
+    pub channels: Channels,
 }
 
 impl Plan {
+    /// Tells a worker that messages wait for its subscribers. Where its mailbox
+    /// is full it wakes anyway, and looks after reading its mail.
+    pub(crate) fn post_published(&self, worker: u16) {
+        if let Some(mailer) = self.mailers.lock().get(usize::from(worker)) {
+            let _ = mailer.post(Mail::Published);
+        }
+    }
+
     /// Asks every worker but `from` to close these clients. A mailbox that is
     /// full misses it: `CLIENT KILL` is best effort across workers then.
     pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {
@@ -84,6 +94,7 @@ pub struct PoolPlan {
 }
 
 /// What serves a pool.
+#[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 pub enum PoolKind {
     /// The embedded store.
     Store(Arc<Store>),
@@ -95,6 +106,10 @@ pub enum PoolKind {
         addresses: Vec<Address>,
         /// How links connect and wait.
         options: Arc<LinkOptions>,
+        /// What its clients have loaded.
+        scripts: Arc<ScriptCache>,
+        /// What its servers took long for.
+        slow_log: Arc<SlowLog>,
     },
 }
 
@@ -119,7 +134,9 @@ impl PoolKind {
             backoff_max: pool.reconnect_max,
             in_flight_max: pool.link_in_flight_max,
             output_len_max: pool.link_output_len_max,
+            slower_than: pool.slower_than,
         });
-        PoolKind::Sharded { pool, addresses, options }
+        let slow_log = Arc::new(SlowLog::new(pool.slower_than, pool.slow_log_len_max));
+        PoolKind::Sharded { pool, addresses, options, scripts: Arc::default(), slow_log }
     }
 }

@@ -8,8 +8,9 @@
 //! most of the cost is segments and wake-ups, and batching saves both.
 
 mod flush;
+mod subscribers;
 
-use crate::core::{Core, LinkIndex};
+use crate::core::{Core, LinkIndex, SubscriberIndex};
 use crate::{Adopted, Mail, Plan, PoolKind};
 use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
@@ -66,6 +67,8 @@ pub struct Worker<I: Io> {
     rereads: Vec<Key<Session>>,
     /// Links to read on in the next turn, to be fair to others.
     link_rereads: Vec<LinkIndex>,
+    /// The same for the links that messages come on.
+    subscriber_rereads: Vec<SubscriberIndex>,
     dead_links: Vec<(LinkIndex, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
@@ -98,6 +101,7 @@ impl<I: Io> Worker<I> {
             held_until: Time(0),
             rereads: Vec::new(),
             link_rereads: Vec::new(),
+            subscriber_rereads: Vec::new(),
             dead_links: Vec::new(),
             accept_paused_until: None,
             next_upkeep: Time(0),
@@ -142,6 +146,12 @@ impl<I: Io> Worker<I> {
             self.core.record_served(now);
         }
         self.handle_timeouts();
+        if self.core.has_errands_due() {
+            self.core.continue_errands();
+        }
+        if self.core.plane.pubsub.has_work() {
+            self.serve_subscribers();
+        }
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();
@@ -174,6 +184,8 @@ impl<I: Io> Worker<I> {
         let work = !plane.resumes.is_empty()
             || !self.rereads.is_empty()
             || !self.link_rereads.is_empty()
+            || !self.subscriber_rereads.is_empty()
+            || plane.pubsub.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -206,7 +218,10 @@ impl<I: Io> Worker<I> {
                     }
                 }
                 Event::Ready { token, readable, writable, hangup } => {
-                    let Some(index) = self.link_of(token) else { continue };
+                    let Some(index) = self.link_of(token) else {
+                        self.on_subscriber_ready(token, writable, readable || hangup);
+                        continue;
+                    };
                     let slot = &mut self.core.links[index];
                     if writable && slot.link.send_blocked {
                         slot.link.send_blocked = false;
@@ -221,6 +236,8 @@ impl<I: Io> Worker<I> {
                 Event::ConnectFailed { token, fault } => {
                     if let Some(index) = self.link_of(token) {
                         self.core.on_connect_failed(index, fault);
+                    } else {
+                        self.on_subscriber_connect_failed(token, fault);
                     }
                 }
                 Event::Mail => self.read_mail(),
@@ -421,6 +438,7 @@ impl<I: Io> Worker<I> {
     fn on_connected(&mut self, token: Token, socket: Socket) {
         match self.link_of(token) {
             Some(index) => self.core.on_connected(index, socket),
+            None if self.on_subscriber_connected(token, socket) => {}
             // Given up in the meantime.
             None => self.io.close(socket),
         }
@@ -443,6 +461,9 @@ impl<I: Io> Worker<I> {
         }
         if self.link_rereads.is_empty() {
             self.link_rereads = links;
+        }
+        if !self.subscriber_rereads.is_empty() {
+            self.read_subscribers_again();
         }
         let mut keys = std::mem::take(&mut self.rereads);
         for key in keys.drain(..) {
@@ -498,6 +519,7 @@ impl<I: Io> Worker<I> {
 
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
+        self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
         self.core.publish_gauges();
@@ -547,11 +569,14 @@ impl<I: Io> Worker<I> {
                 Mail::Adopt(client) => self.install(*client),
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
+                Mail::Published => {}
                 Mail::Unblock(unblock) => {
                     self.core.unblock(unblock);
                 }
             }
         }
+        // Who found this mailbox full has told nothing.
+        self.core.plane.pubsub.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are
@@ -599,7 +624,8 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let is_bound = session.closing || session.unread || session.stateful.is_some();
+            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
+            let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;
             }

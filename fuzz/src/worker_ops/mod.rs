@@ -349,6 +349,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         databases: DATABASES,
         shards: Some(2),
         seed: 7,
+        ..StoreConfig::default()
     });
     let pools = vec![
         Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool.clone()) },
@@ -381,6 +382,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        channels: keyway_worker::Channels::default(),
     })
 }
 

@@ -3,7 +3,9 @@
 //! holds here (nothing is saved, nobody is timed out, nothing is notified).
 
 use super::PoolFacts;
+use keyway_base::Limits;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The pool's settings by Redis's names, in the order of the alphabet.
 pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
@@ -14,10 +16,13 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     let sockets = join(listening.unix.iter().map(|path| path.display().to_string()).collect());
     let keepalive = listening.keepalive.map_or(0, |silence| silence.as_secs());
     let memory_max = pool.store.as_ref().map_or(0, |store| (store.read)().memory_max);
+    let slow_log_len_max = pool.slow_log.as_ref().map_or(0, |log| log.len_max());
+    let notify = pool.store.as_ref().map_or(String::new(), |store| store.notify.clone());
     let text = |text: &str| text.to_owned();
     vec![
         ("appendonly", text("no")),
         ("bind", bind),
+        ("client-output-buffer-limit", pool.output_limits.clone()),
         ("client-query-buffer-limit", pool.request_len_max.to_string()),
         ("cluster-enabled", text("no")),
         ("databases", pool.databases.to_string()),
@@ -25,17 +30,38 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
         ("maxclients", pool.clients_max.to_string()),
         ("maxmemory", memory_max.to_string()),
         ("maxmemory-policy", text(policy(pool))),
-        ("notify-keyspace-events", String::new()),
+        ("notify-keyspace-events", notify),
         ("port", listening.port().to_string()),
         ("proto-max-bulk-len", pool.bulk_len_max.to_string()),
         ("save", String::new()),
-        ("slowlog-log-slower-than", text("-1")),
-        ("slowlog-max-len", text("0")),
+        ("slowlog-log-slower-than", slower_than(pool)),
+        ("slowlog-max-len", slow_log_len_max.to_string()),
         ("tcp-backlog", listening.backlog.to_string()),
         ("tcp-keepalive", keepalive.to_string()),
         ("timeout", text("0")),
         ("unixsocket", sockets),
     ]
+}
+
+/// In microseconds, as Redis tells it; -1 when no request is slow.
+fn slower_than(pool: &PoolFacts) -> String {
+    let slower_than = pool.slow_log.as_ref().map_or(Duration::MAX, |log| log.slower_than());
+    match slower_than {
+        Duration::MAX => "-1".to_owned(),
+        slower_than => slower_than.as_micros().to_string(),
+    }
+}
+
+/// Undelivered bytes by kind of client: the hard bound, the soft one and how
+/// long it may be passed, in seconds; 0 for none. There are no replicas.
+pub(super) fn output_limits(limits: &Limits) -> String {
+    format!(
+        "normal {} 0 0 slave 0 0 0 pubsub {} {} {}",
+        limits.session_output_len_hard,
+        limits.pubsub_output_len_hard,
+        limits.pubsub_output_len_soft,
+        limits.pubsub_output_soft_secs
+    )
 }
 
 /// What gives way when memory is full; nothing does where there is no store.

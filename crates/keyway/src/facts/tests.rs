@@ -17,6 +17,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         clients_max: 500,
         bulk_len_max: 512 << 20,
         request_len_max: 600 << 20,
+        output_limits: settings::output_limits(&keyway_base::Limits::default()),
         listening: Listening {
             tcp: vec![SocketAddr::from(([127, 0, 0, 1], port))],
             unix: vec![],
@@ -24,6 +25,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
             keepalive: Some(Duration::from_secs(300)),
         },
         rates: Rates::default(),
+        slow_log: None,
     }
 }
 
@@ -53,7 +55,8 @@ fn facts() -> ProcessFacts {
         version: "9.9.9",
         start_unix_micros: START,
     });
-    let store = StoreFacts { policy: "allkeys-lru", read: Box::new(stats) };
+    let store =
+        StoreFacts { policy: "allkeys-lru", notify: "xE".to_owned(), read: Box::new(stats) };
     ProcessFacts {
         start_unix_micros: START,
         run_id: run_id(an_hour_later()),

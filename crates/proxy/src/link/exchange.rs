@@ -1,5 +1,5 @@
 use super::Translation;
-use crate::{Join, Session};
+use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
 
 /// Requests of the worker's own.
@@ -11,6 +11,8 @@ pub enum Internal {
     Probe,
     /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
     Flush,
+    /// `SCRIPT LOAD` or `FUNCTION LOAD`, sent before a request that needs it.
+    Load,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
 }
@@ -32,6 +34,8 @@ pub enum Owner {
         /// Which of its fragments.
         fragment: u16,
     },
+    /// A request in several steps; stale once it was answered.
+    Errand(Key<Box<Errand>>),
     /// The worker itself.
     Internal(Internal),
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`).
@@ -51,6 +55,8 @@ pub struct Exchange {
     pub(crate) len: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
+    /// The server took long for it.
+    pub is_slow: bool,
     /// What a reply in RESP2 is in RESP3.
     pub(crate) translation: Translation,
     /// Replies that come before the one its owner waits for: those to `MULTI`

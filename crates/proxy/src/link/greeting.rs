@@ -36,6 +36,7 @@ impl Link {
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         let deadline = now + options.connect_timeout;
         let greeting = Greeting { auth: auth(options), selects: selects(options) };
+        self.trace.slower_than = options.slower_than;
         self.progress = now;
         self.answered = false;
         self.translates = self.protocol == Protocol::Resp3;
@@ -107,4 +108,165 @@ fn selects(options: &LinkOptions) -> (Vec<u8>, u8) {
         count += 1;
     }
     (out, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Translation;
+    use super::*;
+    use crate::Owner;
+    use keyway_base::{BackendFault, Key, Limits};
+    use std::time::Duration;
+
+    fn options(password: Option<&str>) -> LinkOptions {
+        LinkOptions {
+            slower_than: Duration::MAX,
+            password: password.map(str::to_owned),
+            database: 2,
+            databases: 1,
+            timeout: Some(Duration::from_millis(400)),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            in_flight_max: 64,
+            output_len_max: 1 << 20,
+        }
+    }
+
+    fn connected(link: &mut Link, password: Option<&str>) {
+        link.on_connecting(&options(password), Time(0));
+        link.on_connected(&options(password), Time(0));
+    }
+
+    fn link(password: Option<&str>) -> Link {
+        let mut link = Link::new(Protocol::Resp3);
+        connected(&mut link, password);
+        link
+    }
+
+    /// What the link sends now, its arguments between blanks.
+    fn sent(link: &mut Link) -> String {
+        let bytes = link.unsent().to_vec();
+        link.advance(bytes.len());
+        let text = String::from_utf8(bytes).unwrap();
+        let is_word = |line: &&str| !line.starts_with(['$', '*']) && !line.is_empty();
+        text.split("\r\n").filter(is_word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The replies that the link hands over, or why it is to be lost.
+    fn hear(link: &mut Link, bytes: &str) -> Result<Vec<String>, BackendFault> {
+        let mut got = Vec::new();
+        link.handle_input(bytes.as_bytes(), &Limits::default(), Time(0), |_, kind, reply| {
+            assert_eq!(Kind::of(reply), Some(kind));
+            got.push(String::from_utf8(reply.to_vec()).unwrap());
+        })?;
+        Ok(got)
+    }
+
+    fn ask(link: &mut Link, translation: Translation) {
+        let owner = Owner::Session { session: Key::NONE, sequence: 0 };
+        link.request_buf().extend_from_slice(b"*1\r\n$3\r\nASK\r\n");
+        link.enqueue(owner, 0, 13, Time(0));
+        link.set_translation(translation);
+    }
+
+    const UNKNOWN: &str = "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
+
+    #[test]
+    fn a_server_that_speaks_resp3_is_greeted_and_then_told_the_database() {
+        let mut link = link(Some("secret"));
+        assert_eq!(sent(&mut link), "HELLO 3 AUTH default secret");
+        assert_eq!(hear(&mut link, "%1\r\n+proto\r\n:3\r\n"), Ok(vec![]));
+        assert_eq!(sent(&mut link), "SELECT 2");
+        assert!(matches!(link.state(), LinkState::Handshaking { left: 1, .. }));
+        hear(&mut link, "+OK\r\n").unwrap();
+        assert_eq!(link.state(), LinkState::Ready);
+        ask(&mut link, Translation::Map);
+        assert_eq!(hear(&mut link, "%0\r\n"), Ok(vec!["%0\r\n".to_owned()]));
+    }
+
+    #[test]
+    fn a_server_that_does_not_is_spoken_to_in_resp2_and_translated() {
+        for said in [UNKNOWN, "-NOPROTO sorry\r\n", "-NOAUTH HELLO must be called\r\n", "*0\r\n"] {
+            let mut link = link(Some("secret"));
+            sent(&mut link);
+            assert_eq!(hear(&mut link, said), Ok(vec![]), "{said}");
+            assert_eq!(sent(&mut link), "AUTH secret SELECT 2");
+            hear(&mut link, "+OK\r\n+OK\r\n").unwrap();
+            assert_eq!(link.state(), LinkState::Ready);
+            ask(&mut link, Translation::Map);
+            ask(&mut link, Translation::Nulls);
+            let got = hear(&mut link, "*2\r\n+a\r\n$-1\r\n*-1\r\n");
+            assert_eq!(got.unwrap(), ["%1\r\n+a\r\n_\r\n", "_\r\n"], "{said}");
+            ask(&mut link, Translation::Nulls);
+            let fault = hear(&mut link, "%0\r\n");
+            assert_eq!(fault, Err(BackendFault::Protocol), "RESP3 was not agreed on");
+        }
+    }
+
+    #[test]
+    fn a_wrong_password_is_refused_in_the_words_of_either_version() {
+        let mut link = link(Some("wrong"));
+        sent(&mut link);
+        hear(&mut link, "-WRONGPASS invalid\r\n").unwrap();
+        assert_eq!(sent(&mut link), "AUTH wrong SELECT 2");
+        assert_eq!(hear(&mut link, "-WRONGPASS invalid\r\n"), Err(BackendFault::Handshake));
+        assert_eq!(link.handshake_refusal(), b"-WRONGPASS invalid");
+    }
+
+    #[test]
+    fn a_server_that_is_loading_is_not_taken_for_an_old_one() {
+        let mut link = link(None);
+        assert_eq!(sent(&mut link), "HELLO 3");
+        assert_eq!(hear(&mut link, "-LOADING soon\r\n"), Err(BackendFault::NotReady));
+        link.on_lost(false, |_| ());
+        connected(&mut link, None);
+        assert_eq!(sent(&mut link), "HELLO 3");
+    }
+
+    #[test]
+    fn after_one_that_closes_at_the_greeting_the_next_connection_does_without() {
+        let mut link = link(None);
+        assert_eq!(sent(&mut link), "HELLO 3");
+        link.on_lost(false, |_| ());
+        connected(&mut link, None);
+        assert_eq!(sent(&mut link), "SELECT 2");
+        hear(&mut link, "+OK\r\n").unwrap();
+        ask(&mut link, Translation::Nulls);
+        assert_eq!(hear(&mut link, "$-1\r\n").unwrap(), ["_\r\n"]);
+        link.on_lost(false, |_| ());
+        connected(&mut link, None);
+        assert_eq!(sent(&mut link), "HELLO 3", "it may know it by now");
+        // One that never heard the greeting says nothing by closing.
+        link.on_lost(false, |_| ());
+        connected(&mut link, None);
+        link.on_lost(false, |_| ());
+        connected(&mut link, None);
+        assert_eq!(sent(&mut link), "HELLO 3");
+    }
+
+    #[test]
+    fn a_push_is_no_reply() {
+        let mut link = link(None);
+        sent(&mut link);
+        hear(&mut link, ">1\r\n+x\r\n%0\r\n").unwrap();
+        hear(&mut link, "+OK\r\n").unwrap();
+        ask(&mut link, Translation::Nulls);
+        let got = hear(&mut link, ">2\r\n+invalidate\r\n_\r\n:1\r\n>1\r\n+x\r\n");
+        assert_eq!(got.unwrap(), [":1\r\n"]);
+        assert_eq!(link.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_refused_select_answers_in_place_of_what_is_translated() {
+        let mut link = link(None);
+        sent(&mut link);
+        hear(&mut link, UNKNOWN).unwrap();
+        hear(&mut link, "+OK\r\n").unwrap();
+        link.select(5, &options(None), Time(0));
+        ask(&mut link, Translation::Map);
+        let got = hear(&mut link, "-ERR DB index is out of range\r\n*0\r\n").unwrap();
+        assert_eq!(got.len(), 2);
+        assert!(got[1].starts_with("-ERR DB index is out of range (said to SELECT"), "{got:?}");
+    }
 }

@@ -14,9 +14,11 @@
 
 mod exchange;
 mod greeting;
+mod trace;
 mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
+pub use trace::Slow;
 pub use translate::Translation;
 
 use crate::Output;
@@ -24,6 +26,7 @@ use keyway_base::{BackendFault, Limits, ReplyBound, Sent, Time};
 use keyway_resp::{Framer, Framing, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
+use trace::Trace;
 
 /// What a link needs to know of its pool.
 #[derive(Clone, Debug)]
@@ -48,6 +51,9 @@ pub struct LinkOptions {
     pub in_flight_max: u32,
     /// Unsent bytes from which a link takes no other request.
     pub output_len_max: u32,
+    /// Silence of a server that makes the request it is about slow;
+    /// `Duration::MAX`: none is.
+    pub slower_than: Duration,
 }
 
 /// Where a link is in its life.
@@ -115,6 +121,7 @@ pub struct Link {
     /// The error that answers the requests on their way, because the `SELECT`
     /// before them was refused; empty when it was not.
     refusal: Vec<u8>,
+    trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// Attempts to connect since the backend last answered a request.
@@ -186,6 +193,7 @@ impl Default for Link {
             framer: Framer::default(),
             database: Database::Own,
             refusal: Vec::new(),
+            trace: Trace::default(),
             progress: Time(0),
             failures: 0,
             answered: false,
@@ -328,6 +336,12 @@ impl Link {
         );
     }
 
+    /// The slow request among those answered since the last call: the last that
+    /// was handed on as such.
+    pub fn take_slow(&mut self) -> Option<Slow> {
+        self.trace.take_slow()
+    }
+
     /// Puts an exchange behind the others, for the request whose `len` bytes
     /// were just appended to [`Link::request_buf`].
     #[inline]
@@ -350,8 +364,16 @@ impl Link {
             self.progress = now;
         }
         let (len, translation) = (len as u32, Translation::Nulls);
-        let started = now;
-        self.fifo.push_back(Exchange { owner, started, len, class, translation, replies_before });
+        let (started, is_slow) = (now, false);
+        self.fifo.push_back(Exchange {
+            owner,
+            started,
+            len,
+            class,
+            is_slow,
+            translation,
+            replies_before,
+        });
     }
 
     /// Tells how the reply to the request that was enqueued last is translated,
@@ -376,7 +398,10 @@ impl Link {
     #[inline]
     pub fn advance(&mut self, len: usize) {
         match self.state {
-            LinkState::Ready => self.output.advance(len),
+            LinkState::Ready => {
+                self.trace.on_sent(&self.output.unsent()[..len]);
+                self.output.advance(len);
+            }
             _ => self.handshake.advance(len),
         }
     }
@@ -396,7 +421,11 @@ impl Link {
         now: Time,
         mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
-        self.progress = now;
+        let silent_since = std::mem::replace(&mut self.progress, now);
+        if self.state == LinkState::Ready {
+            let oldest = self.fifo.front().map(|exchange| exchange.started);
+            self.trace.on_bytes(now, silent_since, oldest);
+        }
         let outcome = self.frame_input(bytes, limits, &mut deliver);
         self.trim();
         outcome
@@ -457,9 +486,10 @@ impl Link {
                         self.fifo[0].replies_before -= 1;
                         continue;
                     }
-                    let Some(exchange) = self.fifo.pop_front() else {
+                    let Some(mut exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
+                    exchange.is_slow = self.trace.on_answered(exchange.len);
                     if !self.answered {
                         self.answered = true;
                         self.failures = 0;
@@ -534,7 +564,8 @@ impl Link {
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
-        if !is_early && let Some(greeting) = self.greeting.take() {
+        let greeting = self.greeting.take();
+        if !is_early && let Some(greeting) = greeting {
             self.on_greeted(*greeting, kind, deadline);
             return Ok(());
         }
@@ -723,6 +754,7 @@ impl Link {
         self.output.keep_last(kept_len);
         self.database = Database::Own;
         self.refusal = Vec::new();
+        self.trace.restart();
         self.abandoned = 0;
         self.answered = false;
         self.was_lost_greeting = self.greeting.take().is_some() && self.handshake.is_empty();
@@ -767,6 +799,7 @@ mod tests {
             backoff_max: Duration::from_secs(2),
             in_flight_max: 64 << 10,
             output_len_max: 16 << 20,
+            slower_than: Duration::MAX,
         }
     }
 

@@ -65,8 +65,10 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
         Handling::Forward
         | Handling::Split(_)
         | Handling::Everywhere(_)
+        | Handling::Across(_)
         | Handling::Block
-        | Handling::Transaction => {
+        | Handling::Transaction
+        | Handling::PubSub => {
             let name = request.command.name.replace('|', " ");
             reply::error(out, &format!("ERR '{name}' needs a server or the embedded store"));
         }

@@ -26,7 +26,7 @@ mod slowlog;
 
 pub use registry::{ClientEntry, ClientRegistry};
 
-use crate::Identity;
+use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
@@ -55,6 +55,10 @@ pub trait Facts: Send + Sync {
     /// or names such as `server`, in any case), as lines of `field:value\r\n`
     /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
+    /// The slow requests of a pool, where there are servers to be slow.
+    fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
+        None
+    }
     /// Names and values that `CONFIG GET` may show, in Redis's words.
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
 }
@@ -137,15 +141,20 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::LatencyHistory
         | Verb::LatencyLatest
         | Verb::LatencyReset => latency::answer(request, context.identity.protocol, out),
-        Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => slowlog::answer(request, out),
+        Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => {
+            slowlog::answer(request, context, out)
+        }
         Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
             memory::answer(request, context, out)
         }
         Verb::ClientHelp
         | Verb::ConfigHelp
+        | Verb::FunctionHelp
         | Verb::LatencyHelp
         | Verb::MemoryHelp
         | Verb::ObjectHelp
+        | Verb::PubsubHelp
+        | Verb::ScriptHelp
         | Verb::SlowlogHelp
         | Verb::XgroupHelp
         | Verb::XinfoHelp => misc::help(request, out),

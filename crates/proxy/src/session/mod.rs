@@ -17,6 +17,7 @@ pub use identity::{Identity, ReplyMode};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
+use crate::pubsub::Subscriptions;
 use keyway_base::{Limits, Time};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct Session {
     pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
+    /// What it has subscribed to; none for nearly all.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// Who the client is, and what it has set on its connection.
     pub identity: Identity,
 }
@@ -92,6 +95,7 @@ impl Session {
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
+            subscriptions: None,
             identity,
         }
     }

@@ -3,6 +3,7 @@
 use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
 use crate::item::Encoding;
 use crate::number::parse_integer;
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::RangeInclusive;
 
@@ -43,11 +44,13 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.make_room_for(byte as u64 + 1)?;
     let was = call.with_key(|mut entry| {
         let len = entry.item().map_or(0, |item| item.value().len());
-        entry.change_value(len.max(byte + 1), |value| {
+        let was = entry.change_value(len.max(byte + 1), |value| {
             let was = value[byte] & mask != 0;
             value[byte] = value[byte] & !mask | if on { mask } else { 0 };
             was
-        })
+        });
+        entry.notify(KeyspaceEvents::STRING, "setbit");
+        was
     });
     reply::integer(out, i64::from(was));
     Ok(())
@@ -205,9 +208,12 @@ pub(super) fn bitop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     }
     let mut target = locked.entry(call.turn, call.arg(2));
     if len == 0 {
-        target.remove();
+        if target.remove() {
+            target.notify(KeyspaceEvents::GENERIC, "del");
+        }
     } else {
         target.set(&result, Encoding::Raw, None);
+        target.notify(KeyspaceEvents::STRING, "set");
     }
     reply::integer(out, len as i64);
     Ok(())

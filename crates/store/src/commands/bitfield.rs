@@ -3,6 +3,7 @@
 use super::bit::parse_offset;
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::number::parse_integer;
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use smallvec::SmallVec;
 
@@ -184,6 +185,7 @@ pub(super) fn bitfield(call: &Call<'_>, read_only: bool, out: &mut Vec<u8>) -> O
             reply::array(out, steps.len());
             steps.iter().for_each(|step| run(call, step, value, out));
         });
+        entry.notify(KeyspaceEvents::STRING, "setbit");
     });
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use crate::number::parse_integer;
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
 /// What a time counts.
@@ -103,9 +104,13 @@ pub(super) fn expire(call: &Call<'_>, base: Base, unit: Unit, out: &mut Vec<u8>)
             return false;
         }
         match u64::try_from(wanted) {
-            Ok(millis) if millis > call.turn.now_millis => entry.set_expiry(Some(millis)),
+            Ok(millis) if millis > call.turn.now_millis => {
+                entry.set_expiry(Some(millis));
+                entry.notify(KeyspaceEvents::GENERIC, "expire");
+            }
             _ => {
                 entry.remove();
+                entry.notify(KeyspaceEvents::GENERIC, "del");
             }
         }
         true
@@ -136,6 +141,9 @@ pub(super) fn persist(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let done = call.with_key(|mut entry| {
         let volatile = entry.item().is_some_and(|item| item.expiry().is_some());
         entry.set_expiry(None);
+        if volatile {
+            entry.notify(KeyspaceEvents::GENERIC, "persist");
+        }
         volatile
     });
     reply::integer(out, i64::from(done));

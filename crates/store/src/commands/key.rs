@@ -2,6 +2,7 @@
 
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::{Entry, Turn};
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
 const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
@@ -23,7 +24,13 @@ fn count(call: &Call<'_>, out: &mut Vec<u8>, holds: impl Fn(&mut Entry<'_>) -> b
 
 /// DEL and UNLINK.
 pub(super) fn del(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    count(call, out, |entry| entry.remove())
+    count(call, out, |entry| {
+        let was_there = entry.remove();
+        if was_there {
+            entry.notify(KeyspaceEvents::GENERIC, "del");
+        }
+        was_there
+    })
 }
 
 /// EXISTS.
@@ -75,6 +82,8 @@ fn rename_unless(call: &Call<'_>, if_missing: bool) -> Result<bool, Fault> {
         locked.entry(call.turn, target).adopt(copy);
     }
     locked.entry(call.turn, source).remove();
+    call.notify(KeyspaceEvents::GENERIC, "rename_from", source);
+    call.notify(KeyspaceEvents::GENERIC, "rename_to", target);
     Ok(true)
 }
 
@@ -106,6 +115,7 @@ pub(super) fn copy(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         if let Some(copy) = copy {
             locked.entry(there, target).adopt(copy);
         }
+        call.store.note_event(there, KeyspaceEvents::GENERIC, "copy_to", target);
     }
     reply::integer(out, i64::from(done));
     Ok(())
@@ -126,6 +136,8 @@ pub(super) fn move_key(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let done = item.is_some();
     if let Some(item) = item {
         locked.entry(there, key).adopt(item);
+        call.notify(KeyspaceEvents::GENERIC, "move_from", key);
+        call.store.note_event(there, KeyspaceEvents::GENERIC, "move_to", key);
     }
     reply::integer(out, i64::from(done));
     Ok(())

@@ -15,6 +15,7 @@ mod string;
 use crate::entry::{Entry, Turn};
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
+use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;
 
@@ -74,6 +75,12 @@ impl<'a> Call<'a> {
     #[inline]
     fn with_key<R>(&self, work: impl FnOnce(Entry<'_>) -> R) -> R {
         self.store.with_key(self.turn, self.arg(1), work)
+    }
+
+    /// Notes what became of a key of the client's database.
+    #[inline]
+    fn notify(&self, class: KeyspaceEvents, name: &'static str, key: &[u8]) {
+        self.store.note_event(self.turn, class, name, key);
     }
 
     /// Argument `index` as the number of a database.

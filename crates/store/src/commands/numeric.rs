@@ -4,6 +4,7 @@ use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use crate::extended::{Extended, Fault as NumberFault};
 use crate::item::Encoding;
 use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
 const NOT_A_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
@@ -21,6 +22,7 @@ pub(super) fn increment(call: &Call<'_>, by: i64, out: &mut Vec<u8>) -> Outcome 
             .ok_or(Fault::Text("ERR increment or decrement would overflow"))?;
         let mut buffer = [0; INTEGER_LEN_MAX];
         entry.set(format_integer(sum, &mut buffer), Encoding::Text, expiry);
+        entry.notify(KeyspaceEvents::STRING, "incrby");
         Ok(sum)
     })?;
     reply::integer(out, sum);
@@ -53,6 +55,7 @@ pub(super) fn incrbyfloat(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         };
         let text = sum.format();
         entry.set(&text, Encoding::Plain, expiry);
+        entry.notify(KeyspaceEvents::STRING, "incrbyfloat");
         Ok(text)
     })?;
     reply::bulk(out, &text);

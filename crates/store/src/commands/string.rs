@@ -4,6 +4,7 @@ use super::expire::{Base, Deadline};
 use super::{Call, Outcome, STRING_LEN_MAX, SYNTAX, TOO_LONG};
 use crate::entry::Entry;
 use crate::item::Encoding;
+use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
 pub(super) use super::expire::Unit;
@@ -100,6 +101,7 @@ impl<'a> SetOptions<'a> {
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if call.args.len() == 3 {
         call.store.set(call.turn, call.arg(1), call.arg(2));
+        call.notify(KeyspaceEvents::STRING, "set", call.arg(1));
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
     }
@@ -123,7 +125,8 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 Keep::Retain => entry.item().and_then(|item| item.expiry()),
                 _ => expiry,
             };
-            set_until(call, &mut entry, call.arg(2), expiry);
+            let sets_expiry = matches!(options.keep, Keep::Set(_));
+            set_until(call, &mut entry, call.arg(2), (expiry, sets_expiry));
         }
         match (options.get, refused) {
             (true, _) => {}
@@ -135,11 +138,24 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Sets a value that may have expired already: then it is gone at once.
-fn set_until(call: &Call<'_>, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
-    if expiry.is_some_and(|expiry| expiry <= call.turn.now_millis) {
+fn set_until(
+    call: &Call<'_>,
+    entry: &mut Entry<'_>,
+    value: &[u8],
+    (expiry, sets_expiry): (Option<u64>, bool),
+) {
+    let is_past = expiry.is_some_and(|expiry| expiry <= call.turn.now_millis);
+    if is_past {
         entry.remove();
     } else {
         entry.set(value, Encoding::Text, expiry);
+    }
+    entry.notify(KeyspaceEvents::STRING, "set");
+    if sets_expiry {
+        entry.notify(KeyspaceEvents::GENERIC, "expire");
+    }
+    if is_past {
+        entry.notify(KeyspaceEvents::EXPIRED, "expired");
     }
 }
 
@@ -147,7 +163,11 @@ fn set_until(call: &Call<'_>, entry: &mut Entry<'_>, value: &[u8], expiry: Optio
 pub(super) fn setex(call: &Call<'_>, unit: Unit, out: &mut Vec<u8>) -> Outcome {
     let deadline = Deadline { text: call.arg(2), unit, base: Base::Now };
     let expiry = deadline.positive_millis(call)?;
-    call.with_key(|mut entry| entry.set(call.arg(3), Encoding::Text, Some(expiry)));
+    call.with_key(|mut entry| {
+        entry.set(call.arg(3), Encoding::Text, Some(expiry));
+        entry.notify(KeyspaceEvents::STRING, "set");
+        entry.notify(KeyspaceEvents::GENERIC, "expire");
+    });
     out.extend_from_slice(b"+OK\r\n");
     Ok(())
 }
@@ -158,6 +178,7 @@ pub(super) fn setnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         let missing = !entry.exists();
         if missing {
             entry.set(call.arg(2), Encoding::Text, None);
+            entry.notify(KeyspaceEvents::STRING, "set");
         }
         missing
     });
@@ -170,6 +191,7 @@ pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
         write_value(call, &mut entry, out);
         entry.set(call.arg(2), Encoding::Text, None);
+        entry.notify(KeyspaceEvents::STRING, "set");
     });
     Ok(())
 }
@@ -178,7 +200,9 @@ pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 pub(super) fn getdel(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
         write_value(call, &mut entry, out);
-        entry.remove();
+        if entry.remove() {
+            entry.notify(KeyspaceEvents::GENERIC, "del");
+        }
     });
     Ok(())
 }
@@ -205,13 +229,21 @@ pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         }
         match keep {
             Keep::Default | Keep::Retain => {}
-            Keep::Drop => entry.set_expiry(None),
+            Keep::Drop => {
+                let was_volatile = entry.item().is_some_and(|item| item.expiry().is_some());
+                entry.set_expiry(None);
+                if was_volatile {
+                    entry.notify(KeyspaceEvents::GENERIC, "persist");
+                }
+            }
             Keep::Set(deadline) => {
                 let expiry = deadline.positive_millis(call)?;
                 if expiry <= call.turn.now_millis {
                     entry.remove();
+                    entry.notify(KeyspaceEvents::GENERIC, "del");
                 } else {
                     entry.set_expiry(Some(expiry));
+                    entry.notify(KeyspaceEvents::GENERIC, "expire");
                 }
             }
         }
@@ -255,6 +287,7 @@ pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let len = call.with_key(|mut entry| {
         let Some(item) = entry.item() else {
             entry.set(tail, Encoding::Text, None);
+            entry.notify(KeyspaceEvents::STRING, "append");
             return Ok(tail.len());
         };
         let old_len = item.value().len();
@@ -263,6 +296,7 @@ pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             return Err(TOO_LONG);
         }
         entry.change_value(len, |value| value[old_len..].copy_from_slice(tail));
+        entry.notify(KeyspaceEvents::STRING, "append");
         Ok(len)
     })?;
     reply::integer(out, len as i64);
@@ -292,6 +326,7 @@ pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         let len = old_len.max(end as usize);
         let range = offset as usize..end as usize;
         entry.change_value(len, |value| value[range].copy_from_slice(patch));
+        entry.notify(KeyspaceEvents::STRING, "setrange");
         len
     });
     reply::integer(out, len as i64);
@@ -339,7 +374,9 @@ fn set_many(call: &Call<'_>, if_missing: bool) -> Result<bool, super::Fault> {
         return Ok(false);
     }
     for (key, value) in keys.zip(call.args_from(2, 2)) {
-        locked.entry(call.turn, key).set(value, Encoding::Text, None);
+        let mut entry = locked.entry(call.turn, key);
+        entry.set(value, Encoding::Text, None);
+        entry.notify(KeyspaceEvents::STRING, "set");
     }
     Ok(true)
 }

@@ -49,6 +49,11 @@ impl Plane {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Step::Started;
         }
+        if session.subscriptions.is_some()
+            && let Some(step) = self.check_subscriber(key, session, busy, &request)
+        {
+            return step;
+        }
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
@@ -70,10 +75,16 @@ impl Plane {
                         error = Some(out[start..].starts_with(b"-OOM "));
                     }
                 });
+                if store.notifies() {
+                    self.publish_events(session.pool, store);
+                }
                 if let Some(is_full) = error {
                     self.note_store_error(session.pool, request.command.class as u8, is_full);
                 }
                 Step::Started
+            }
+            PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
+                self.pubsub(links, key, session, busy, &request)
             }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);
@@ -104,6 +115,10 @@ impl Plane {
                     Route::Everywhere(join) => {
                         self.send_everywhere(links, key, session, busy, &request, join)
                     }
+                    Route::Across(across) => {
+                        self.across(links, key, session, busy, &request, across)
+                    }
+                    Route::PubSub => self.pubsub(links, key, session, busy, &request),
                     Route::Block(server) => self.block(
                         links,
                         &mut Asked { key, session, busy, request: &request },

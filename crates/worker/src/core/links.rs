@@ -35,6 +35,7 @@ impl Core {
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
                 state.refresh(&plan, index);
             }
+            self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
             for slot in links {
@@ -117,6 +118,7 @@ impl Core {
         let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
+        slot.scripts.clear();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
@@ -162,7 +164,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select) => return,
+                    Owner::Internal(Internal::Select | Internal::Load) => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }
@@ -244,6 +246,7 @@ impl Core {
 
     /// Brings the gauges up to date, a few times a second.
     pub fn publish_gauges(&self) {
+        self.plane.publish_pubsub_gauges();
         for pool in 0..self.plane.plan.pools.len() {
             let backends = self.plane.plan.topology.pools()[pool].servers().len();
             for backend in 0..backends {

@@ -7,12 +7,15 @@
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
 //! | `private` | the links these have for themselves |
+//! | `across` | a request concerns all servers, or one after the other |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
+//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `pools` | which backend a key lives on, given who is usable |
 
+mod across;
 mod ahead;
 mod dispatch;
 mod figures;
@@ -21,7 +24,9 @@ mod input;
 mod links;
 mod pools;
 mod private;
+mod pubsub;
 mod reply;
+mod slow;
 mod split;
 mod stateful;
 
@@ -34,9 +39,12 @@ use keyway_command::Class;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
+use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
+use pubsub::PubSub;
+pub(crate) use pubsub::SubscriberIndex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -74,6 +82,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
+    /// Scripts that were loaded through this connection.
+    scripts: BTreeSet<Digest>,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
     /// One session's alone, see [`private`].
@@ -102,6 +112,7 @@ pub(crate) struct Plane {
     pub(crate) clock: Clock,
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
+    pub(crate) pubsub: PubSub,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -144,6 +155,7 @@ pub(crate) struct Plane {
     keys: Vec<u32>,
     scratch: Vec<u8>,
     split: split::Scratch,
+    across: across::State,
     random: u64,
 }
 
@@ -156,7 +168,9 @@ impl Core {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
         let served = vec![0; plan.pools.len() * Class::ALL.len()];
+        let pubsub = PubSub::new(&plan);
         let plane = Plane {
+            pubsub,
             plan,
             cells,
             clock: Clock::default(),
@@ -186,6 +200,7 @@ impl Core {
             keys: Vec::new(),
             scratch: Vec::new(),
             split: split::Scratch::default(),
+            across: across::State::default(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -213,6 +228,9 @@ impl Core {
     /// Forgets a client; replies still on their way to it are dropped.
     pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
+        if session.subscriptions.is_some() {
+            self.plane.forget_subscriber(key, &mut session);
+        }
         self.plane.end_stateful(&mut self.links, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
@@ -369,9 +387,13 @@ impl Core {
     #[must_use = "there may be more to do at once"]
     pub fn tick(&mut self) -> bool {
         let mut more = false;
-        for pool in &self.plane.plan.pools {
+        let plan = Arc::clone(&self.plane.plan);
+        for (index, pool) in plan.pools.iter().enumerate() {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
+                if store.notifies() {
+                    self.plane.publish_events(index as u16, store);
+                }
             }
         }
         more

@@ -4,6 +4,7 @@ use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ShardedPool};
+use std::collections::BTreeSet;
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
@@ -108,6 +109,7 @@ impl LinkSlot {
             failures_logged: 0,
             is_starved: false,
             next_try: Time(0),
+            scripts: BTreeSet::new(),
             silent_since: None,
             is_private: false,
             is_free: false,

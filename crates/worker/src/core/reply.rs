@@ -21,13 +21,20 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
+        let (is_private, mut slow_client) = (slot.is_private, None);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
-            if !matches!(exchange.owner, Owner::None | Owner::Internal(Internal::Select)) {
+            let is_ours =
+                matches!(exchange.owner, Owner::Internal(Internal::Select | Internal::Load));
+            if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
+            // What blocks on a private link waits as it was asked to.
+            if exchange.is_slow && !is_private && !matches!(exchange.owner, Owner::Internal(_)) {
+                slow_client = Some(plane.client_of(sessions, exchange.owner));
+            }
             match exchange.owner {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
@@ -35,6 +42,9 @@ impl Core {
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
+        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+            plane.log_slow(pool, slow, client);
+        }
         if !was_ready {
             plane.after_handshake(index, slot);
         }
@@ -143,6 +153,10 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
+            Owner::Errand(errand) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_errand_reply(sessions, errand, kind, reply);
+            }
             Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(_) => {}
@@ -151,7 +165,7 @@ impl Plane {
 
     /// Puts a reply into its place in a session.
     #[inline]
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -198,6 +212,9 @@ impl Plane {
                     self.finish_join(sessions, join);
                 }
             }
+            Owner::Errand(errand) => {
+                self.on_errand_fault(sessions, (pool, backend), errand, fault);
+            }
             Owner::Internal(_) | Owner::Unheard | Owner::None => {}
         }
     }
@@ -205,6 +222,7 @@ impl Plane {
     /// Answers a split request whose last fragment has come.
     fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
         if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
             let plan = Arc::clone(&self.plan);
@@ -222,6 +240,7 @@ impl Plane {
         busy: &mut Busy,
     ) {
         let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
         if join.session != Key::NONE {
             self.note_join(&join);
             let sequence = join.sequence;

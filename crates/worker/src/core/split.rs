@@ -230,6 +230,9 @@ impl Plane {
             self.copy_keys(scratch, links, key, session, keys, &mut join);
         }
         let join_key = self.joins.insert(join);
+        if matches!(work.cut, Cut::Whole) {
+            self.keep_lesson(join_key);
+        }
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
@@ -278,7 +281,12 @@ impl Plane {
         }
     }
 
-    fn link_of(&self, session: &Session, server: u16, key: Key<Session>) -> super::LinkIndex {
+    pub(super) fn link_of(
+        &self,
+        session: &Session,
+        server: u16,
+        key: Key<Session>,
+    ) -> super::LinkIndex {
         match &self.pools[session.pool as usize] {
             PoolState::Sharded(state) => state.link(server, key, session.identity.protocol),
             PoolState::Store => unreachable!("the store has no links"),

@@ -11,7 +11,7 @@ use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent};
-use keyway_command::{Handling, Request, Verb};
+use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::Unblock;
 use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
 use keyway_resp::{Protocol, reply};
@@ -89,6 +89,11 @@ impl Plane {
         let watched = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match request.handling() {
             Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
+            Handling::Across(across) if across != Across::Run => {
+                return Err(format!(
+                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
+                ));
+            }
             Handling::Local | Handling::Transaction => {
                 use Verb::{Echo, Ping, Time, Unwatch};
                 return match request.command.verb {
@@ -99,6 +104,7 @@ impl Plane {
                     )),
                 };
             }
+            Handling::PubSub => return self.server_of_published(asked, &name),
             _ => {}
         }
         let random = self.next_random() as u32;

@@ -71,6 +71,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
         notices: crate::Notices::default(),
+        channels: crate::Channels::default(),
     };
     (Arc::new(plan), registry.start_worker().unwrap())
 }

@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{COMMANDS, Command, Condition, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Condition, Handling, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -16,6 +16,7 @@ In a **sharded pool** a command is
 - *forwarded* to the server that holds its keys; keys on several servers are answered with
   `CROSSSLOT`, never with a wrong answer,
 - *split* into one fragment per server, and the replies are joined,
+- one of the *channels* commands, below,
 - *local*: answered by Keyway itself, or
 - *refused*, with an error that says what to do instead (the number is that of the reason at the
   end of this page).
@@ -23,6 +24,17 @@ In a **sharded pool** a command is
 The **embedded store** serves the commands marked *yes*; those marked *local* are answered by Keyway
 whatever the pool. What it serves neither way is refused, like what a sharded pool refuses, with an
 error and the connection staying.
+
+**Channels.** On a sharded pool a channel lives on the server that a key of its name would live on:
+PUBLISH goes there, and so does one subscription per worker, however many clients want it. Patterns
+and `__keyevent@...` channels are subscribed on every server in use, a channel `__keyspace@N__:key` on
+the server of `key`, with N the number of the server's own database. A subscription is confirmed to
+the client once the server has confirmed it; one that no server confirms is answered with an error.
+PUBLISH answers with what the server counted: one for each worker of each proxy that subscribes there,
+and clients of its own; PUBSUB NUMSUB and its kin add up what the servers say. While the connection to a
+server is lost, its channels are silent; it is made again and everything subscribed anew. On the
+embedded store all counts are exact. A client that has subscribed may send what Redis allows it. One
+that publishes to itself gets the reply to PUBLISH before the message.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
@@ -76,6 +88,8 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Forward => "forwarded".to_owned(),
         Handling::Split(_) => "split".to_owned(),
         Handling::Everywhere(_) => "every server, joined".to_owned(),
+        Handling::Across(across) => in_words(across).to_owned(),
+        Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
         Handling::Local => "local".to_owned(),
@@ -90,6 +104,18 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
     }
 }
 
+fn in_words(across: Across) -> &'static str {
+    match across {
+        Across::Scan => "one server after the other",
+        Across::RandomKey => "a random server",
+        Across::Flush => "every server, with `allow_flush`",
+        Across::Load(_) => "every server, remembered",
+        Across::ScriptExists | Across::Unload(_) => "every server, joined",
+        Across::Run => "forwarded; without keys to the first server",
+        Across::First => "the first server",
+    }
+}
+
 /// The number of `reason` in the list at the end of the page, from 1.
 fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     let known = reasons.iter().position(|known| *known == reason);
@@ -101,7 +127,7 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 }
 
 fn in_store(command: &Command) -> &'static str {
-    if store_serves(command.verb) {
+    if store_serves(command.verb) || command.handling == Handling::PubSub {
         "yes"
     } else if command.handling == Handling::Local {
         "local"

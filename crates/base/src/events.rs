@@ -1,0 +1,100 @@
+//! Which changes of keys are published, in the letters of Redis's
+//! `notify-keyspace-events`.
+
+use std::fmt;
+
+/// A set of classes of keyspace events, with where they are published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceEvents(u16);
+
+/// The letters, in the order in which Redis tells them. `A` stands for those
+/// before `K`.
+const LETTERS: &[u8; 12] = b"g$lshzxetdKE";
+const CLASSES: u16 = (1 << 10) - 1;
+
+/// A letter that says nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownLetter(pub char);
+
+impl KeyspaceEvents {
+    /// Nothing is published.
+    pub const NONE: Self = Self(0);
+    /// `g`: commands that know no type, such as DEL and EXPIRE.
+    pub const GENERIC: Self = Self(1);
+    /// `$`: commands on strings.
+    pub const STRING: Self = Self(1 << 1);
+    /// `x`: a key has expired and was removed.
+    pub const EXPIRED: Self = Self(1 << 6);
+    /// `e`: a key was removed to make room.
+    pub const EVICTED: Self = Self(1 << 7);
+    /// `K`: published in `__keyspace@db__:key`.
+    pub const KEYSPACE: Self = Self(1 << 10);
+    /// `E`: published in `__keyevent@db__:event`.
+    pub const KEYEVENT: Self = Self(1 << 11);
+
+    /// Reads the letters, in any order.
+    ///
+    /// # Errors
+    /// The first letter there is not.
+    pub fn parse(text: &str) -> Result<Self, UnknownLetter> {
+        let mut events = 0;
+        for letter in text.chars() {
+            let index = LETTERS.iter().position(|known| char::from(*known) == letter);
+            events |= match (index, letter) {
+                (Some(index), _) => 1 << index,
+                (None, 'A') => CLASSES,
+                (None, _) => return Err(UnknownLetter(letter)),
+            };
+        }
+        Ok(Self(events))
+    }
+
+    /// Whether nothing is ever published: no class, or no place.
+    pub const fn is_off(self) -> bool {
+        self.0 & CLASSES == 0 || self.0 & !CLASSES == 0
+    }
+
+    /// Whether all of `other` is in this.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl fmt::Display for KeyspaceEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut letters = self.0;
+        if letters & CLASSES == CLASSES {
+            letters &= !CLASSES;
+            f.write_str("A")?;
+        }
+        for (index, letter) in LETTERS.iter().enumerate() {
+            if letters & 1 << index != 0 {
+                write!(f, "{}", char::from(*letter))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_told_in_the_order_of_redis() {
+        for (given, told) in
+            [("", ""), ("KEA", "AKE"), ("Exe", "xeE"), ("$gK", "g$K"), ("g$lshzxetdE", "AE")]
+        {
+            assert_eq!(KeyspaceEvents::parse(given).unwrap().to_string(), told, "{given}");
+        }
+        assert_eq!(KeyspaceEvents::parse("Km"), Err(UnknownLetter('m')));
+    }
+
+    #[test]
+    fn without_a_class_or_a_place_nothing_is_published() {
+        for (letters, is_off) in [("", true), ("KE", true), ("A", true), ("Kx", false)] {
+            assert_eq!(KeyspaceEvents::parse(letters).unwrap().is_off(), is_off, "{letters}");
+        }
+    }
+}

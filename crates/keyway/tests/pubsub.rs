@@ -1,0 +1,562 @@
+//! Publish and subscribe: words, deliveries, counts, and what happens when
+//! somebody leaves.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode_words,
+    run_tool, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const STORE: usize = 0;
+const POOL: usize = 1;
+
+struct Setup {
+    keyway: Keyway,
+    servers: Vec<RedisServer>,
+    oracle: RedisServer,
+}
+
+static SETUP: Shared<Setup> = Shared::new();
+
+/// A store and a pool of four servers, two workers; and a bare server.
+fn setup() -> std::sync::Arc<Setup> {
+    SETUP.get(|| {
+        let servers = RedisServer::start_many(4);
+        let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+        let config = KeywayConfig::new(pools).with_server("workers", "2");
+        Setup { keyway: Keyway::start(KEYWAY, config), servers, oracle: RedisServer::start() }
+    })
+}
+
+/// Everything that is answered to lines with `;` between: whatever comes until a PING behind
+/// it is answered.
+fn answers(client: &mut Client, line: &str) -> Vec<String> {
+    line.split(';').for_each(|line| client.send(&encode_words(line)));
+    client.send(&encode_words("PING end"));
+    let mut answers = Vec::new();
+    loop {
+        let reply = client.raw_reply().escape_ascii().to_string();
+        if reply == r"$3\r\nend\r\n" || reply == r"*2\r\n$4\r\npong\r\n$3\r\nend\r\n" {
+            return answers;
+        }
+        answers.push(reply);
+    }
+}
+
+fn message(kind: &str, parts: &[&str]) -> Value {
+    Value::Array([kind].iter().chain(parts).map(Value::bulk).collect())
+}
+
+fn change(word: &str, name: &str, count: i64) -> Value {
+    Value::Array(vec![Value::bulk(word), Value::bulk(name), Value::Integer(count)])
+}
+
+/// Clients of one pool until both workers have some: several, as the kernel
+/// spreads them.
+fn clients(keyway: &Keyway, pool: usize, count: usize) -> Vec<Client> {
+    (0..count).map(|_| keyway.client(pool)).collect()
+}
+
+#[test]
+fn a_subscriber_is_answered_as_redis_answers() {
+    let _watch = watchdog(Duration::from_secs(60), "words");
+    let setup = setup();
+    let lines = [
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE w:x",
+        "SUNSUBSCRIBE",
+        "SUBSCRIBE",
+        "SUBSCRIBE w:a w:b w:a",
+        "GET w:x",
+        "CONFIG GET save",
+        "MULTI",
+        "PING",
+        "PING w:hi",
+        "PING a b",
+        "NOSUCH x",
+        "GET",
+        "PSUBSCRIBE w:p*",
+        "SSUBSCRIBE w:s",
+        "SUBSCRIBE w:a",
+        "UNSUBSCRIBE w:none",
+        "UNSUBSCRIBE w:a w:a",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUBLISH w:a x",
+        "PUNSUBSCRIBE",
+        "HELLO 2",
+        "SUNSUBSCRIBE",
+        "SUNSUBSCRIBE",
+        "GET w:x",
+        "SUBSCRIBE w:a w:b",
+        "RESET",
+        "GET w:x",
+        "UNSUBSCRIBE",
+        "CLIENT REPLY OFF;SUBSCRIBE w:c;PING;UNSUBSCRIBE w:c;CLIENT REPLY ON",
+        "CLIENT REPLY SKIP;SUBSCRIBE w:c",
+        "RESET",
+        "PUBLISH a",
+        "PUBSUB",
+        "PUBSUB NOSUCH",
+        "PUBSUB CHANNELS w:* x",
+        "PUBSUB NUMPAT x",
+        "PUBSUB NUMSUB",
+        "PUBSUB SHARDNUMSUB",
+        "PUBSUB NUMSUB w:none w:none2",
+        "PUBSUB HELP",
+    ];
+    let mut bare = setup.oracle.client();
+    let mut all = [setup.keyway.client(STORE), setup.keyway.client(POOL)];
+    for line in lines {
+        let expected = answers(&mut bare, line);
+        for (pool, client) in all.iter_mut().enumerate() {
+            assert_eq!(answers(client, line), expected, "{line} of pool {pool}");
+        }
+    }
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        assert_eq!(client.words("SUBSCRIBE w:z"), change("subscribe", "w:z", 1));
+        assert_eq!(client.words("QUIT"), Value::simple("OK"));
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn every_message_reaches_every_subscriber_in_order() {
+    let _watch = watchdog(Duration::from_secs(60), "messages");
+    let setup = setup();
+    for pool in [STORE, POOL] {
+        let mut subscribers = clients(&setup.keyway, pool, 12);
+        for client in &mut subscribers {
+            assert_eq!(client.words("SUBSCRIBE d:a"), change("subscribe", "d:a", 1));
+            assert_eq!(client.words("PSUBSCRIBE d:?"), change("psubscribe", "d:?", 2));
+            assert_eq!(client.words("SSUBSCRIBE d:a"), change("ssubscribe", "d:a", 1));
+        }
+        let mut publishers = clients(&setup.keyway, pool, 3);
+        for (nth, publisher) in publishers.iter_mut().enumerate() {
+            for count in 0..50 {
+                let text = format!("{nth}:{count}");
+                let receivers = publisher.command(&["PUBLISH", "d:a", &text]).integer();
+                if pool == STORE {
+                    assert_eq!(receivers, 24);
+                } else {
+                    // A worker's subscription, and its pattern.
+                    assert!((2..=4).contains(&receivers), "{receivers}");
+                }
+                assert!(publisher.command(&["SPUBLISH", "d:a", "s"]).integer() > 0);
+            }
+        }
+        for client in &mut subscribers {
+            for nth in 0..3 {
+                for count in 0..50 {
+                    let text = format!("{nth}:{count}");
+                    assert_eq!(client.reply(), message("message", &["d:a", &text]));
+                    assert_eq!(client.reply(), message("pmessage", &["d:?", "d:a", &text]));
+                    assert_eq!(client.reply(), message("smessage", &["d:a", "s"]));
+                }
+            }
+            assert_eq!(client.words("PING"), message("pong", &[""]), "nothing else came");
+        }
+    }
+}
+
+#[test]
+fn the_store_counts_every_receiver_wherever_it_is() {
+    let _watch = watchdog(Duration::from_secs(60), "counts");
+    let setup = setup();
+    let mut subscribers = clients(&setup.keyway, STORE, 10);
+    let mut operator = setup.keyway.client(STORE);
+    for (nth, client) in subscribers.iter_mut().enumerate() {
+        client.words("SUBSCRIBE c:a");
+        client.words("SUBSCRIBE c:a c:b");
+        client.reply();
+        let count = nth as i64 + 1;
+        assert_eq!(operator.words("PUBLISH c:a x"), Value::Integer(count));
+        assert_eq!(
+            operator.words("PUBSUB NUMSUB c:a c:none").array(),
+            [Value::bulk("c:a"), Value::Integer(count), Value::bulk("c:none"), Value::Integer(0)]
+        );
+    }
+    let mut channels = operator.words("PUBSUB CHANNELS c:*").array().to_vec();
+    channels.sort_by_key(|channel| channel.text());
+    assert_eq!(channels, [Value::bulk("c:a"), Value::bulk("c:b")]);
+    drop(subscribers.split_off(4));
+    wait_until("those who left are not counted", Duration::from_secs(10), || {
+        operator.words("PUBLISH c:b x") == Value::Integer(4)
+    });
+    for client in &mut subscribers {
+        client.send(&encode_words("UNSUBSCRIBE c:a"));
+    }
+    wait_until("nor those who unsubscribed", Duration::from_secs(10), || {
+        operator.words("PUBLISH c:a x") == Value::Integer(0)
+    });
+}
+
+/// However many clients subscribe, a server has one subscription per worker,
+/// and none once the last has left, in whatever way.
+#[test]
+fn a_server_is_subscribed_once_for_each_worker_and_not_after_the_last() {
+    let _watch = watchdog(Duration::from_secs(60), "upstream");
+    let setup = setup();
+    let on_servers = |what: &str| -> i64 {
+        let of = |server: &RedisServer| {
+            let reply = server.client().words(what);
+            match reply {
+                Value::Integer(count) => count,
+                other => other.array()[1].integer(),
+            }
+        };
+        setup.servers.iter().map(of).sum()
+    };
+    let mut subscribers = clients(&setup.keyway, POOL, 20);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE u:a"), change("subscribe", "u:a", 1));
+        assert_eq!(client.words("PSUBSCRIBE u:p*"), change("psubscribe", "u:p*", 2));
+    }
+    assert!((1..=2).contains(&on_servers("PUBSUB NUMSUB u:a")));
+    let mut operator = setup.keyway.client(POOL);
+    let told = operator.words("PUBSUB NUMSUB u:a").array().to_vec();
+    assert_eq!(told[1].integer(), on_servers("PUBSUB NUMSUB u:a"));
+    assert_eq!(operator.words("PUBSUB CHANNELS u:*"), Value::Array(vec![Value::bulk("u:a")]));
+    assert!(operator.words("PUBSUB NUMPAT").integer() >= 1);
+    // By leaving, by a reset connection, by RESET, by name.
+    for (nth, mut client) in subscribers.into_iter().enumerate() {
+        match nth % 4 {
+            0 => drop(client),
+            1 => client.reset(),
+            2 => assert_eq!(client.words("RESET"), Value::simple("RESET")),
+            _ => {
+                assert_eq!(client.words("UNSUBSCRIBE"), change("unsubscribe", "u:a", 1));
+                assert_eq!(client.words("PUNSUBSCRIBE"), change("punsubscribe", "u:p*", 0));
+                assert_eq!(client.words("GET u:x"), Value::Nil);
+            }
+        }
+    }
+    wait_until("nothing is left on the servers", Duration::from_secs(10), || {
+        on_servers("PUBSUB NUMSUB u:a") == 0
+            && operator.words("PUBSUB CHANNELS u:*") == Value::Array(Vec::new())
+    });
+}
+
+/// What Redis publishes of the same commands, the store publishes.
+#[test]
+fn the_store_publishes_what_becomes_of_keys_as_redis_does() {
+    let _watch = watchdog(Duration::from_secs(60), "keyspace events");
+    let config = KeywayConfig::new(vec![
+        Pool::store("local").with("notify_keyspace_events", "\"KEg$x\""),
+        Pool::store("silent"),
+    ]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let server = RedisServer::start_with(&["--notify-keyspace-events", "KEg$x"]);
+    let lines = [
+        "SET a 1",
+        "SET a 1 EX 100",
+        "SET a 1 KEEPTTL",
+        "SET a 2 NX",
+        "SETEX b 100 x",
+        "PSETEX b 100000 x",
+        "SETNX a 1",
+        "SETNX c 1",
+        "GETSET c 2",
+        "APPEND c xy",
+        "APPEND new xy",
+        "SETRANGE c 1 z",
+        "SETRANGE c 1 ",
+        "INCR n",
+        "DECRBY n 5",
+        "INCRBYFLOAT n 1.5",
+        "SETBIT bits 7 1",
+        "BITOP NOT copy bits",
+        "BITOP AND copy none",
+        "BITFIELD bits SET u8 0 3",
+        "BITFIELD bits GET u8 0",
+        "MSET m1 1 m2 2",
+        "MSETNX m3 3 m4 4",
+        "MSETNX m3 3 m5 5",
+        "GETEX m1 EX 100",
+        "GETEX m1 PERSIST",
+        "GETEX m1 PERSIST",
+        "GETDEL m1",
+        "GETDEL m1",
+        "DEL m2 m3 none",
+        "UNLINK m4",
+        "EXPIRE c 100",
+        "PERSIST c",
+        "PERSIST c",
+        "EXPIRE none 100",
+        "EXPIRE c -1",
+        "RENAME a z",
+        "RENAMENX z z2",
+        "COPY z2 z3",
+        "COPY z2 z3 REPLACE DB 1",
+        "MOVE z2 2",
+        "SELECT 2",
+        "SET z2 5",
+        "SELECT 0",
+        "GET z3",
+        "FLUSHALL",
+        "SET short 1 PX 20",
+    ];
+    let heard = |mut client: Client, mut listener: Client| -> Vec<String> {
+        listener.words("PSUBSCRIBE __key*");
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            client.command(&words);
+        }
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(|last: &String| !last.contains("expired short")) {
+            let parts = listener.reply();
+            let parts = parts.array();
+            heard.push(format!("{} {}", parts[2].text(), parts[3].text()));
+        }
+        heard
+    };
+    let expected = heard(server.client(), server.client());
+    assert!(expected.len() > 60, "{expected:?}");
+    let actual = heard(keyway.client(0), keyway.client(0));
+    assert_eq!(actual, expected);
+    for (pool, letters) in [(0, "g$xKE"), (1, "")] {
+        let mut client = keyway.client(pool);
+        let told = client.words("CONFIG GET notify-keyspace-events").array().to_vec();
+        assert_eq!(told[1], Value::bulk(letters));
+    }
+}
+
+/// A subscriber that never reads is closed, told of in the log and counted;
+/// the others and the publisher notice nothing.
+#[test]
+fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
+    let _watch = watchdog(Duration::from_secs(90), "slow subscriber");
+    let servers = RedisServer::start_many(1);
+    let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
+    let config = KeywayConfig::new(pools)
+        .with_server("workers", "2")
+        .with_tables("[limits]\npubsub_output_len_hard = \"1MiB\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    for (pool, name) in [(STORE, "local"), (POOL, "main")] {
+        let mut slow = keyway.client(pool);
+        slow.shrink_receive_buffer(64 << 10);
+        let mut quick = keyway.client(pool);
+        for client in [&mut slow, &mut quick] {
+            assert_eq!(client.words("SUBSCRIBE s:a"), change("subscribe", "s:a", 1));
+        }
+        let mut publisher = keyway.client(pool);
+        let text = "x".repeat(100_000);
+        let dropped = || {
+            keyway
+                .metrics()
+                .sum("keyway_pubsub_dropped_clients_total", &[&format!("pool=\"{name}\"")])
+        };
+        let mut published = 0;
+        while dropped() == 0.0 {
+            publisher.command(&["PUBLISH", "s:a", &text]);
+            published += 1;
+            assert_eq!(quick.reply(), message("message", &["s:a", &text]));
+            assert!(published < 1000, "never dropped");
+        }
+        assert!(keyway.process().log().contains("subscriber disconnected"));
+        assert_eq!(quick.words("PING"), message("pong", &[""]));
+        // What was on its way may still be read, then the end.
+        while let Ok(reply) = slow.try_reply() {
+            assert_eq!(reply, message("message", &["s:a", &text]));
+        }
+        assert_eq!(slow.try_reply(), Err(ReplyFault::Closed));
+    }
+}
+
+/// A server is killed and started again: what is subscribed there is
+/// subscribed anew, and who asks meanwhile is told why not.
+#[test]
+fn subscriptions_come_back_with_their_server() {
+    let _watch = watchdog(Duration::from_secs(90), "restart");
+    let mut servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let names: Vec<String> = (0..8).map(|nth| format!("r:{nth}")).collect();
+    let mut subscribers: Vec<Client> = names
+        .iter()
+        .map(|name| {
+            let mut client = keyway.client(0);
+            assert_eq!(client.command(&["SUBSCRIBE", name]), change("subscribe", name, 1));
+            client
+        })
+        .collect();
+    let mut patterns = keyway.client(0);
+    assert_eq!(patterns.words("PSUBSCRIBE r:*"), change("psubscribe", "r:*", 1));
+    let mut publisher = keyway.client(0);
+    for round in ["before", "after"] {
+        for (name, client) in names.iter().zip(&mut subscribers) {
+            wait_until("a publisher is heard", Duration::from_secs(20), || {
+                let reply = publisher.command(&["PUBLISH", name, round]);
+                !reply.is_error() && reply.integer() == 2
+            });
+            assert_eq!(client.reply(), message("message", &[name, round]));
+            loop {
+                let reply = patterns.reply();
+                if reply == message("pmessage", &["r:*", name, round]) {
+                    break;
+                }
+            }
+        }
+        if round == "before" {
+            servers[0].kill();
+            let mut late = keyway.client(0);
+            wait_until("who asks is told", Duration::from_secs(20), || {
+                late.words("PSUBSCRIBE other*").is_error()
+            });
+            servers[0].restart();
+        }
+    }
+}
+
+/// A client that leaves while its subscription waits for a server that does
+/// not answer leaves nothing behind.
+#[test]
+fn who_leaves_while_a_subscription_is_pending_leaves_nothing_behind() {
+    let _watch = watchdog(Duration::from_secs(60), "pending");
+    let servers = RedisServer::start_many(1);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let upstream = || keyway.metrics().sum("keyway_pubsub_upstream_subscriptions", &[]);
+    let connected = || keyway.metrics().sum("keyway_client_connections", &[]);
+    servers[0].process().pause();
+    let mut told = keyway.client(0);
+    for nth in 0..4 {
+        let mut client = keyway.client(0);
+        client.send(&encode_words(&format!("SUBSCRIBE p:{nth}")));
+        wait_until("it is wanted", Duration::from_secs(10), || upstream() >= 1.0);
+        if nth % 2 == 0 { drop(client) } else { client.reset() }
+    }
+    told.send(&encode_words("SUBSCRIBE p:x"));
+    let text = told.reply().error_text();
+    assert!(text.contains("did not answer in time"), "{text}");
+    assert_eq!(told.words("PING"), Value::simple("PONG"), "it is no subscriber");
+    servers[0].process().resume();
+    wait_until("all is gone", Duration::from_secs(20), || upstream() == 0.0 && connected() <= 1.0);
+    assert_eq!(told.words("SUBSCRIBE p:x"), change("subscribe", "p:x", 1));
+}
+
+/// redis-py, as people use it: `get_message`, handlers in a thread, patterns.
+#[test]
+fn redis_py_subscribes_and_is_told() {
+    let _watch = watchdog(Duration::from_secs(300), "redis-py");
+    let setup = setup();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = std::process::Command::new(root.join("scripts/python_venv.sh"))
+        .env("CARGO_TARGET_DIR", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."))
+        .output()
+        .expect("scripts/python_venv.sh can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let python = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let script = root.join("tests/python/pubsub_client.py").to_string_lossy().into_owned();
+    for (pool, kind) in [(STORE, "store"), (POOL, "sharded")] {
+        let port = setup.keyway.address(pool).port().to_string();
+        let output = run_tool(&python, &[&script, &port, kind], b"", Duration::from_secs(60));
+        let text = output.expect_success("the redis-py suite").text;
+        assert!(text.contains("\nOK"), "{text}");
+    }
+}
+
+/// A transaction may publish; it cannot subscribe.
+#[test]
+fn a_transaction_of_a_pool_may_publish() {
+    let _watch = watchdog(Duration::from_secs(30), "transaction");
+    let setup = setup();
+    let mut subscriber = setup.keyway.client(POOL);
+    assert_eq!(subscriber.words("SUBSCRIBE {t}:a"), change("subscribe", "{t}:a", 1));
+    let mut client = setup.keyway.client(POOL);
+    assert_eq!(client.words("MULTI"), Value::simple("OK"));
+    assert_eq!(client.words("SET {t}:k 1"), Value::simple("QUEUED"));
+    assert_eq!(client.words("PUBLISH {t}:a x"), Value::simple("QUEUED"));
+    assert_eq!(client.words("EXEC"), Value::Array(vec![Value::simple("OK"), Value::Integer(1)]));
+    assert_eq!(subscriber.reply(), message("message", &["{t}:a", "x"]));
+    assert_eq!(client.words("MULTI"), Value::simple("OK"));
+    assert!(client.words("SUBSCRIBE {t}:b").error_text().contains("inside MULTI"));
+    assert!(client.words("EXEC").error_text().starts_with("EXECABORT"));
+    assert_eq!(client.words("PING"), Value::simple("PONG"));
+}
+
+/// The channels of a server that is ejected move to the others, those of one
+/// that comes back move back; nobody subscribes again for that.
+#[test]
+fn channels_move_with_the_ring() {
+    let _watch = watchdog(Duration::from_secs(90), "moving");
+    let mut servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers)
+        .with("ejection", "{ after_failures = 2, for = \"1s\" }")
+        .with("timeout", "\"300ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let names: Vec<String> = (0..8).map(|nth| format!("m:{nth}")).collect();
+    let mut subscriber = keyway.client(0);
+    for (nth, name) in names.iter().enumerate() {
+        let told = subscriber.command(&["SUBSCRIBE", name]);
+        assert_eq!(told, change("subscribe", name, nth as i64 + 1));
+    }
+    let mut publisher = keyway.client(0);
+    let mut all_are_heard = |text: &str| {
+        for name in &names {
+            wait_until("a subscriber is there", Duration::from_secs(30), || {
+                publisher.command(&["PUBLISH", name, text]) == Value::Integer(1)
+            });
+            assert_eq!(subscriber.reply(), message("message", &[name, text]));
+        }
+    };
+    let homes = |servers: &[RedisServer]| {
+        let channels =
+            |server: &RedisServer| server.client().words("PUBSUB CHANNELS m:*").array().len();
+        servers.iter().map(channels).collect::<Vec<_>>()
+    };
+    all_are_heard("before");
+    let before = homes(&servers);
+    assert!(before.iter().all(|count| *count > 0), "{before:?}");
+    servers[0].kill();
+    all_are_heard("without it");
+    assert_eq!(homes(&servers[1..]), [8]);
+    servers[0].restart();
+    wait_until("they are back", Duration::from_secs(30), || homes(&servers) == before);
+    all_are_heard("after");
+}
+
+/// In RESP3 messages are pushes, and a subscriber may ask anything.
+#[test]
+fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
+    let _watch = watchdog(Duration::from_secs(60), "resp3");
+    let setup = setup();
+    let lines = [
+        "SUBSCRIBE v:a v:b",
+        "GET v:x",
+        "PING",
+        "PING hi",
+        "PSUBSCRIBE v:p*",
+        "SSUBSCRIBE v:s",
+        "UNSUBSCRIBE v:none",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "PUBSUB NUMSUB v:none",
+        "CLIENT REPLY OFF;SUBSCRIBE v:c;PING;UNSUBSCRIBE v:c;CLIENT REPLY ON",
+        "SUNSUBSCRIBE",
+    ];
+    let mut bare = setup.oracle.client();
+    let mut all = [setup.keyway.client(STORE), setup.keyway.client(POOL)];
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        client.words("HELLO 3");
+    }
+    for line in lines {
+        let expected = answers(&mut bare, line);
+        for (pool, client) in all.iter_mut().enumerate() {
+            assert_eq!(answers(client, line), expected, "{line} of pool {pool}");
+        }
+    }
+    for client in [&mut bare].into_iter().chain(&mut all) {
+        client.words("SUBSCRIBE v:a");
+        client.send(&encode_words("PUBLISH v:a x"));
+        let replies = client.replies(2);
+        let parts = ["message", "v:a", "x"].map(Value::bulk);
+        assert!(replies.contains(&Value::Push(parts.to_vec())), "{replies:?}");
+        assert!(replies.contains(&Value::Integer(1)), "{replies:?}");
+    }
+}

@@ -1,0 +1,219 @@
+//! A request that takes more than one question, or whose reply is not the
+//! server's word for word: SCAN, RANDOMKEY, and scripts that a server lacks.
+//!
+//! ```text
+//!   asked ──reply──► Next::Pass | Next::Cursor | Next::Error ──► the client
+//!     ▲                 │
+//!     └── Next::Again ──┘   (another server, or the same after a load)
+//! ```
+//! The worker asks; an errand only says what a reply means.
+
+use crate::{Digest, Session};
+use keyway_base::{Key, Time};
+use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
+use keyway_route::ServersInUse;
+
+/// A request under way in several steps.
+#[derive(Debug)]
+pub struct Errand {
+    /// Who asked; [`Key::NONE`] when no reply is wanted.
+    pub session: Key<Session>,
+    /// Place of the reply in the session's order.
+    pub sequence: u32,
+    /// When the request was parsed.
+    pub started: Time,
+    /// Its class, for metrics.
+    pub class: u8,
+    /// Position of the pool.
+    pub pool: u16,
+    /// Database it runs on, as the client counts them.
+    pub database: u32,
+    /// What its client speaks.
+    pub protocol: Protocol,
+    /// Position of the server that is asked.
+    pub server: u16,
+    /// What is sent, to be sent again.
+    pub request: Vec<u8>,
+    /// What it is about.
+    pub work: Work,
+}
+
+/// What an errand is about.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// One step of a SCAN.
+    Scan(ServersInUse),
+    /// RANDOMKEY: how many other servers may be asked yet.
+    RandomKey {
+        /// Servers not asked yet.
+        left: u16,
+    },
+    /// EVALSHA of a script that is known here.
+    Script {
+        /// Which.
+        digest: Digest,
+        /// It was loaded and run again already.
+        is_again: bool,
+    },
+    /// FCALL while libraries are known here.
+    Function {
+        /// They were loaded and it was run again already.
+        is_again: bool,
+    },
+}
+
+/// What follows from a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is the client's.
+    Pass,
+    /// The client gets this cursor, and from `rest` on what the server said.
+    Cursor {
+        /// The client's cursor.
+        cursor: u64,
+        /// Where the keys start in the server's reply.
+        rest: usize,
+    },
+    /// The client gets this error instead: a text with its code.
+    Error(&'static str),
+    /// Ask again: the next server, or this one after loading what it lacks.
+    Again,
+}
+
+const CURSOR_TOO_LARGE: &str =
+    "ERR a server's SCAN cursor is too large to carry; run SCAN on each server";
+const NOT_A_SCAN_REPLY: &str =
+    "ERR a server answered SCAN with something else than a cursor and keys";
+
+impl Errand {
+    /// What follows from a server's reply; counts the question as asked.
+    pub fn on_reply(&mut self, kind: Kind, reply: &[u8]) -> Next {
+        match &mut self.work {
+            Work::Scan(_) if kind == Kind::Error => Next::Pass,
+            Work::Scan(in_use) => {
+                let Some((inner, rest)) = scan_reply(reply) else {
+                    return Next::Error(NOT_A_SCAN_REPLY);
+                };
+                match in_use.encode(self.server, inner) {
+                    Some(cursor) => Next::Cursor { cursor, rest },
+                    None => Next::Error(CURSOR_TOO_LARGE),
+                }
+            }
+            Work::RandomKey { left } => {
+                let is_null = reply == b"$-1\r\n" || reply == b"_\r\n";
+                if !is_null || *left == 0 {
+                    return Next::Pass;
+                }
+                *left -= 1;
+                Next::Again
+            }
+            Work::Script { is_again, .. } => again_once(is_again, reply.starts_with(b"-NOSCRIPT")),
+            Work::Function { is_again } => {
+                again_once(is_again, reply.starts_with(b"-ERR Function not found"))
+            }
+        }
+    }
+}
+
+fn again_once(is_again: &mut bool, is_missing: bool) -> Next {
+    if !is_missing || std::mem::replace(is_again, true) {
+        return Next::Pass;
+    }
+    Next::Again
+}
+
+/// The cursor in a server's reply to SCAN, and where the keys start.
+fn scan_reply(reply: &[u8]) -> Option<(u64, usize)> {
+    let rest = reply.strip_prefix(b"*2\r\n")?;
+    let Ok(Framing::Ready { len, kind: Kind::Bulk }) = frame_reply(rest, u32::MAX, 1) else {
+        return None;
+    };
+    let head = rest.iter().position(|&byte| byte == b'\n')? + 1;
+    let digits = rest.get(head..len.checked_sub(2)?)?;
+    let cursor = match parse_integer(digits) {
+        Some(cursor) => u64::try_from(cursor).ok()?,
+        // Above what a signed number holds.
+        None => std::str::from_utf8(digits).ok()?.parse().ok()?,
+    };
+    Some((cursor, 4 + len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_topology::Server;
+
+    fn errand(work: Work) -> Errand {
+        Errand {
+            session: Key::NONE,
+            sequence: 0,
+            started: Time(0),
+            class: 0,
+            pool: 0,
+            database: 0,
+            protocol: Protocol::Resp2,
+            server: 0,
+            request: Vec::new(),
+            work,
+        }
+    }
+
+    fn scan() -> (Errand, ServersInUse) {
+        let servers = ["a:1", "b:1"].map(|text| Server::parse(text).unwrap());
+        let in_use = ServersInUse::new(&servers, |_| true);
+        (errand(Work::Scan(in_use.clone())), in_use)
+    }
+
+    #[test]
+    fn a_scan_goes_on_on_the_next_server_and_ends_behind_the_last() {
+        let (mut errand, in_use) = scan();
+        let reply = b"*2\r\n$2\r\n12\r\n*1\r\n$1\r\na\r\n";
+        let cursor = in_use.encode(0, 12).unwrap();
+        assert_eq!(errand.on_reply(Kind::Array, reply), Next::Cursor { cursor, rest: 12 });
+        let last = b"*2\r\n$1\r\n0\r\n*0\r\n";
+        let cursor = in_use.encode(0, 0).unwrap();
+        assert_eq!(errand.on_reply(Kind::Array, last), Next::Cursor { cursor, rest: 11 });
+        errand.server = 1;
+        assert_eq!(errand.on_reply(Kind::Array, last), Next::Cursor { cursor: 0, rest: 11 });
+    }
+
+    #[test]
+    fn a_reply_that_is_no_scan_is_an_error_and_an_error_stays_what_it_is() {
+        let (mut errand, _) = scan();
+        assert_eq!(errand.on_reply(Kind::Error, b"-ERR syntax error\r\n"), Next::Pass);
+        for (kind, reply) in [
+            (Kind::Integer, &b":1\r\n"[..]),
+            (Kind::Array, b"*0\r\n"),
+            (Kind::Array, b"*2\r\n:1\r\n*0\r\n"),
+            (Kind::Array, b"*2\r\n$1\r\nx\r\n*0\r\n"),
+            (Kind::Array, b"*2\r\n$2\r\n-1\r\n*0\r\n"),
+            (Kind::Array, b"*2\r\n$-1\r\n*0\r\n"),
+        ] {
+            assert_eq!(errand.on_reply(kind, reply), Next::Error(NOT_A_SCAN_REPLY));
+        }
+        let huge = b"*2\r\n$20\r\n18446744073709551615\r\n*0\r\n";
+        assert_eq!(errand.on_reply(Kind::Array, huge), Next::Error(CURSOR_TOO_LARGE));
+    }
+
+    #[test]
+    fn a_random_key_is_looked_for_on_every_server_before_there_is_none() {
+        let mut errand = errand(Work::RandomKey { left: 2 });
+        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Pass);
+    }
+
+    #[test]
+    fn what_is_missing_is_run_again_once() {
+        let digest = Digest::of(b"return 1");
+        for (work, missing) in [
+            (Work::Script { digest, is_again: false }, &b"-NOSCRIPT No matching script.\r\n"[..]),
+            (Work::Function { is_again: false }, b"-ERR Function not found\r\n"),
+        ] {
+            let mut errand = errand(work);
+            assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
+            assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
+            assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
+        }
+    }
+}

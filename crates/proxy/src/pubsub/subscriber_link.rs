@@ -1,0 +1,581 @@
+//! ```text
+//!  want ──► SUBSCRIBE name ──► server ──► confirmed ──► active ──► messages
+//!                    expected [ sub a | unsub b | sub c ]
+//! ```
+//! A server confirms subscriptions in the order it was asked, so a FIFO of
+//! what is expected is all the bookkeeping; messages come in between. Each
+//! command names one channel: an error then belongs to one name.
+//!
+//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
+//! `-> Backoff -> Connecting` after a failure. Names may be wanted in every
+//! state; all of them are subscribed once the connection stands.
+
+use super::wire::{Pushed, read_push};
+use super::{Hashing, Name, SubscriptionKind};
+use crate::{LinkOptions, Output};
+use indexmap::IndexMap;
+use keyway_base::{BackendFault, Limits, ReplyBound, Time};
+use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Silence after which the server is asked whether it is still there. Longer
+/// finds a dead connection later, shorter is traffic for nothing.
+const PING_AFTER: Duration = Duration::from_secs(15);
+
+/// How long the server may take to confirm or to answer PING before the
+/// connection is given up.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+
+/// Capacity the input keeps when it empties, in bytes.
+const INPUT_KEPT_MAX: usize = 64 << 10;
+
+/// Where the connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriberState {
+    /// Not connected.
+    Idle,
+    /// The system is connecting.
+    Connecting {
+        /// When it must be done, handshake included.
+        deadline: Time,
+    },
+    /// The reply to AUTH is awaited.
+    Handshaking {
+        /// When it must be there.
+        deadline: Time,
+    },
+    /// Subscriptions flow.
+    Ready,
+    /// The last attempt failed; none is made before `until`.
+    Backoff {
+        /// When another attempt is allowed.
+        until: Time,
+    },
+}
+
+/// What came from the server.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    /// A message by the subscription to `name`: `frame` is the whole array.
+    Message {
+        /// How it was subscribed.
+        kind: SubscriptionKind,
+        /// The channel or pattern subscribed to.
+        name: &'a [u8],
+        /// What a RESP2 client is to get.
+        frame: &'a [u8],
+    },
+    /// From here on every message to this name comes.
+    Confirmed {
+        /// How it was subscribed.
+        kind: SubscriptionKind,
+        /// The channel or pattern.
+        name: &'a Name,
+    },
+    /// The server refuses the subscription; it is not wanted any more.
+    Refused {
+        /// How it was to be subscribed.
+        kind: SubscriptionKind,
+        /// The channel or pattern.
+        name: &'a Name,
+        /// The error reply, whole.
+        reply: &'a [u8],
+    },
+}
+
+/// How far a wanted name has come on this connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// To be sent once the connection stands.
+    Unsent,
+    /// Sent with this ticket.
+    Sent(u64),
+    /// Confirmed.
+    Active,
+}
+
+/// A confirmation that is still to come.
+#[derive(Debug)]
+struct Expected {
+    kind: SubscriptionKind,
+    subscribes: bool,
+    name: Name,
+    ticket: u64,
+    sent: Time,
+}
+
+/// A worker's one connection to a server for all subscriptions it has there.
+#[derive(Debug)]
+pub struct SubscriberLink {
+    state: SubscriberState,
+    /// By the number of the kind.
+    wants: [IndexMap<Name, Want, Hashing>; 3],
+    expected: VecDeque<Expected>,
+    tickets: u64,
+    output: Output,
+    input: Vec<u8>,
+    input_needed: usize,
+    framer: Framer,
+    heard: Time,
+    pinged: Option<Time>,
+    failures: u32,
+    /// It confirmed a subscription on this connection.
+    has_worked: bool,
+    /// The socket took less than was offered.
+    pub send_blocked: bool,
+}
+
+impl Default for SubscriberLink {
+    fn default() -> Self {
+        Self {
+            state: SubscriberState::Idle,
+            wants: Default::default(),
+            expected: VecDeque::new(),
+            tickets: 0,
+            output: Output::default(),
+            input: Vec::new(),
+            input_needed: 0,
+            framer: Framer::default(),
+            heard: Time(0),
+            pinged: None,
+            failures: 0,
+            has_worked: false,
+            send_blocked: false,
+        }
+    }
+}
+
+impl SubscriberLink {
+    /// Where the connection is in its life.
+    pub fn state(&self) -> SubscriberState {
+        self.state
+    }
+
+    /// Whether any name is wanted.
+    pub fn is_needed(&self) -> bool {
+        self.wants.iter().any(|wants| !wants.is_empty())
+    }
+
+    /// Names wanted, of all kinds.
+    pub fn wanted(&self) -> usize {
+        self.wants.iter().map(IndexMap::len).sum()
+    }
+
+    /// Whether this name is wanted here.
+    pub fn wants(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
+        self.wants[kind as usize].contains_key(name)
+    }
+
+    /// Whether every message to this name comes.
+    pub fn is_active(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
+        self.wants[kind as usize].get(name) == Some(&Want::Active)
+    }
+
+    /// Whether connecting failed moments ago.
+    pub fn is_down(&self, now: Time) -> bool {
+        matches!(self.state, SubscriberState::Backoff { until } if now < until)
+    }
+
+    /// Whether a connection must be made.
+    pub fn wants_connection(&self, now: Time) -> bool {
+        self.is_needed()
+            && match self.state {
+                SubscriberState::Idle => true,
+                SubscriberState::Backoff { until } => now >= until,
+                _ => false,
+            }
+    }
+
+    /// Sees to it that `name` is subscribed.
+    pub fn want(&mut self, kind: SubscriptionKind, name: &Name, now: Time) {
+        if self.wants(kind, name) {
+            return;
+        }
+        self.wants[kind as usize].insert(Name::clone(name), Want::Unsent);
+        if self.state == SubscriberState::Ready {
+            self.send(kind, name, true, now);
+        }
+    }
+
+    /// Ends the subscription to `name`.
+    pub fn unwant(&mut self, kind: SubscriptionKind, name: &Name, now: Time) {
+        let want = self.wants[kind as usize].swap_remove(&**name);
+        if self.state == SubscriberState::Ready && want.is_some_and(|want| want != Want::Unsent) {
+            self.send(kind, name, false, now);
+        }
+    }
+
+    fn send(&mut self, kind: SubscriptionKind, name: &Name, subscribes: bool, now: Time) {
+        let out = self.output.buf();
+        reply::array(out, 2);
+        reply::bulk(out, kind.word(subscribes).as_bytes());
+        reply::bulk(out, name);
+        self.tickets += 1;
+        let (name, ticket) = (Name::clone(name), self.tickets);
+        if let Some(want) = self.wants[kind as usize].get_mut(&*name).filter(|_| subscribes) {
+            *want = Want::Sent(ticket);
+        }
+        self.expected.push_back(Expected { kind, subscribes, name, ticket, sent: now });
+    }
+
+    /// Notes that a connection is being made.
+    pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
+        self.state = SubscriberState::Connecting { deadline: now + options.connect_timeout };
+    }
+
+    /// Notes that the connection stands.
+    pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
+        self.heard = now;
+        self.pinged = None;
+        self.has_worked = false;
+        let Some(password) = &options.password else { return self.on_ready(now) };
+        let out = self.output.buf();
+        reply::array(out, 2);
+        reply::bulk(out, b"AUTH");
+        reply::bulk(out, password.as_bytes());
+        self.state = SubscriberState::Handshaking { deadline: now + options.connect_timeout };
+    }
+
+    fn on_ready(&mut self, now: Time) {
+        self.state = SubscriberState::Ready;
+        for kind in SubscriptionKind::ALL {
+            let names: Vec<Name> = self.wants[kind as usize].keys().cloned().collect();
+            names.iter().for_each(|name| self.send(kind, name, true, now));
+        }
+    }
+
+    /// Notes that the connection is over, or was not made; nothing is active
+    /// any more. `jitter` shortens the pause before the next attempt by chance.
+    pub fn on_lost(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
+        self.wants.iter_mut().flat_map(IndexMap::values_mut).for_each(|want| *want = Want::Unsent);
+        self.expected.clear();
+        self.output.clear();
+        self.input = Vec::new();
+        self.input_needed = 0;
+        self.framer.reset();
+        self.pinged = None;
+        self.send_blocked = false;
+        let was_idle = !self.is_needed();
+        self.state = if was_idle || self.has_worked {
+            SubscriberState::Idle
+        } else {
+            self.failures += 1;
+            let doubled = options.backoff_min * (1 << (self.failures - 1).min(16));
+            let longest = doubled.min(options.backoff_max);
+            let share = 500_000 + (jitter % 500_000) as u32;
+            SubscriberState::Backoff { until: now + longest * share / 1_000_000 }
+        };
+        self.has_worked = false;
+    }
+
+    /// What can be sent now.
+    pub fn unsent(&self) -> &[u8] {
+        match self.state {
+            SubscriberState::Ready | SubscriberState::Handshaking { .. } => self.output.unsent(),
+            _ => &[],
+        }
+    }
+
+    /// Notes that the socket took `len` bytes of [`SubscriberLink::unsent`].
+    pub fn advance(&mut self, len: usize) {
+        self.output.advance(len);
+    }
+
+    /// Takes bytes from the server and tells `hear` of what they say.
+    ///
+    /// # Errors
+    /// When the server breaks the protocol or refuses the handshake: lose the
+    /// connection.
+    pub fn handle_input(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        now: Time,
+        mut hear: impl FnMut(Heard<'_>),
+    ) -> Result<(), BackendFault> {
+        self.heard = now;
+        self.pinged = None;
+        if self.input.is_empty() {
+            let consumed = self.take_frames(bytes, limits, now, &mut hear)?;
+            self.input.extend_from_slice(&bytes[consumed..]);
+            return Ok(());
+        }
+        self.input.extend_from_slice(bytes);
+        if self.input.len() < self.input_needed {
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let consumed = self.take_frames(&input, limits, now, &mut hear)?;
+        input.drain(..consumed);
+        if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
+            self.input = input;
+        }
+        Ok(())
+    }
+
+    fn take_frames(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        now: Time,
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<usize, BackendFault> {
+        let mut pos = 0;
+        while pos < bytes.len() {
+            let rest = &bytes[pos..];
+            match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
+                Ok(Framing::Ready { len, kind }) => {
+                    pos += len;
+                    self.take_frame(kind, &rest[..len], now, hear)?;
+                }
+                Ok(Framing::NeedMore { at_least }) => {
+                    self.input_needed = at_least;
+                    break;
+                }
+                Err(FramingFault::Protocol) => return Err(BackendFault::Protocol),
+                Err(FramingFault::TooLong) => return Err(BackendFault::Reply(ReplyBound::Len)),
+                Err(FramingFault::TooDeep) => return Err(BackendFault::Reply(ReplyBound::Depth)),
+            }
+        }
+        Ok(pos)
+    }
+
+    #[inline]
+    fn take_frame(
+        &mut self,
+        kind: Kind,
+        frame: &[u8],
+        now: Time,
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<(), BackendFault> {
+        if matches!(self.state, SubscriberState::Handshaking { .. }) {
+            if kind != Kind::Simple {
+                return Err(BackendFault::Handshake);
+            }
+            self.on_ready(now);
+            return Ok(());
+        }
+        match kind {
+            Kind::Array => match read_push(frame) {
+                Some(Pushed::Message { kind, name }) => {
+                    hear(Heard::Message { kind, name, frame });
+                    Ok(())
+                }
+                Some(Pushed::Changed { kind, subscribes, name }) => {
+                    self.take_change((kind, subscribes), name, hear)
+                }
+                Some(Pushed::Pong) => Ok(()),
+                None => Err(BackendFault::Protocol),
+            },
+            Kind::Error => self.take_refusal(frame, hear),
+            // The answer to PING where nothing is subscribed yet.
+            Kind::Simple => Ok(()),
+            _ => Err(BackendFault::Protocol),
+        }
+    }
+
+    fn take_change(
+        &mut self,
+        (kind, subscribes): (SubscriptionKind, bool),
+        name: Option<&[u8]>,
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<(), BackendFault> {
+        let Some(expected) = self.expected.pop_front() else { return Err(BackendFault::Protocol) };
+        let is_it = expected.kind == kind
+            && expected.subscribes == subscribes
+            && name == Some(&expected.name);
+        if !is_it {
+            return Err(BackendFault::Protocol);
+        }
+        let want = self.wants[kind as usize].get_mut(&*expected.name);
+        if let Some(want) = want.filter(|want| **want == Want::Sent(expected.ticket)) {
+            *want = Want::Active;
+            self.has_worked = true;
+            self.failures = 0;
+            hear(Heard::Confirmed { kind, name: &expected.name });
+        }
+        Ok(())
+    }
+
+    fn take_refusal(
+        &mut self,
+        reply: &[u8],
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<(), BackendFault> {
+        let Some(expected) = self.expected.pop_front() else { return Err(BackendFault::Protocol) };
+        let Expected { kind, subscribes, name, ticket, .. } = expected;
+        if !subscribes {
+            // A subscription that cannot be ended would go on unseen.
+            return Err(BackendFault::Protocol);
+        }
+        if self.wants[kind as usize].get(&*name) == Some(&Want::Sent(ticket)) {
+            self.wants[kind as usize].swap_remove(&*name);
+            hear(Heard::Refused { kind, name: &name, reply });
+        }
+        Ok(())
+    }
+
+    /// Looks at the time: asks a silent server whether it is there.
+    ///
+    /// # Errors
+    /// When the connection is dead: it took too long to stand, or the server
+    /// stays silent.
+    pub fn handle_timeout(&mut self, now: Time) -> Result<(), BackendFault> {
+        match self.state {
+            SubscriberState::Connecting { deadline }
+            | SubscriberState::Handshaking { deadline }
+                if now >= deadline =>
+            {
+                Err(BackendFault::Connect)
+            }
+            SubscriberState::Ready => {
+                let oldest = self.expected.front().map(|expected| expected.sent.max(self.heard));
+                if oldest.or(self.pinged).is_some_and(|since| now >= since + SILENT_MAX) {
+                    return Err(BackendFault::Timeout);
+                }
+                if self.pinged.is_none() && now >= self.heard + PING_AFTER {
+                    self.pinged = Some(now);
+                    let out = self.output.buf();
+                    reply::array(out, 1);
+                    reply::bulk(out, b"PING");
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use SubscriptionKind::{Channel, Pattern};
+
+    fn options() -> LinkOptions {
+        LinkOptions {
+            slower_than: Duration::MAX,
+            password: None,
+            database: 0,
+            databases: 1,
+            timeout: None,
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(1),
+            in_flight_max: 10,
+            output_len_max: 1000,
+        }
+    }
+
+    fn name(text: &str) -> Name {
+        Name::from(text.as_bytes())
+    }
+
+    fn connected() -> SubscriberLink {
+        let mut link = SubscriberLink::default();
+        link.on_connecting(&options(), Time(0));
+        link.on_connected(&options(), Time(0));
+        link
+    }
+
+    /// Feeds `bytes`, whole or byte by byte, and writes down what is heard.
+    fn hear(link: &mut SubscriberLink, bytes: &str, piece: usize) -> Result<String, BackendFault> {
+        let mut heard = String::new();
+        for bytes in bytes.as_bytes().chunks(piece) {
+            link.handle_input(bytes, &Limits::default(), Time(1), |what| {
+                use std::fmt::Write;
+                let _ = match what {
+                    Heard::Message { name, .. } => write!(heard, "m{} ", name.escape_ascii()),
+                    Heard::Confirmed { name, .. } => write!(heard, "+{} ", name.escape_ascii()),
+                    Heard::Refused { name, .. } => write!(heard, "-{} ", name.escape_ascii()),
+                };
+            })?;
+        }
+        Ok(heard)
+    }
+
+    fn change(word: &str, name: &str) -> String {
+        format!("*3\r\n${}\r\n{word}\r\n${}\r\n{name}\r\n:1\r\n", word.len(), name.len())
+    }
+
+    #[test]
+    fn a_name_is_active_from_its_confirmation_on_however_it_comes() {
+        for piece in [1, 7, 1000] {
+            let mut link = connected();
+            link.want(Channel, &name("a"), Time(0));
+            link.want(Channel, &name("a"), Time(0));
+            link.want(Pattern, &name("a"), Time(0));
+            let sent = link.unsent().escape_ascii().to_string();
+            assert_eq!(sent.matches("subscribe").count(), 2, "{sent}");
+            assert!(!link.is_active(Channel, b"a"));
+            let bytes = change("subscribe", "a")
+                + "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n"
+                + &change("psubscribe", "a");
+            assert_eq!(hear(&mut link, &bytes, piece).unwrap(), "+a ma +a ");
+            assert!(link.is_active(Channel, b"a") && link.is_active(Pattern, b"a"));
+        }
+    }
+
+    #[test]
+    fn an_old_confirmation_does_not_stand_for_a_new_subscription() {
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        link.unwant(Channel, &name("a"), Time(0));
+        link.want(Channel, &name("a"), Time(0));
+        let old = change("subscribe", "a") + &change("unsubscribe", "a");
+        assert_eq!(hear(&mut link, &old, 1000).unwrap(), "");
+        assert!(!link.is_active(Channel, b"a"));
+        assert_eq!(hear(&mut link, &change("subscribe", "a"), 1000).unwrap(), "+a ");
+    }
+
+    #[test]
+    fn after_a_loss_everything_is_subscribed_anew() {
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        hear(&mut link, &change("subscribe", "a"), 1000).unwrap();
+        link.on_lost(&options(), Time(5), 0);
+        assert!(!link.is_active(Channel, b"a"));
+        assert!(link.wants_connection(Time(5)), "it had worked: at once");
+        link.on_connecting(&options(), Time(5));
+        link.on_lost(&options(), Time(5), 0);
+        assert!(link.is_down(Time(5)), "it never stood: after a pause");
+        link.on_connecting(&options(), Time(6));
+        link.on_connected(&options(), Time(6));
+        assert!(link.unsent().windows(9).any(|bytes| bytes == b"subscribe"));
+    }
+
+    #[test]
+    fn a_refusal_belongs_to_its_name() {
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        link.want(Channel, &name("b"), Time(0));
+        let bytes = "-NOPERM no\r\n".to_owned() + &change("subscribe", "b");
+        assert_eq!(hear(&mut link, &bytes, 1000).unwrap(), "-a +b ");
+        assert!(!link.wants(Channel, b"a") && link.is_active(Channel, b"b"));
+    }
+
+    #[test]
+    fn what_was_not_asked_for_breaks_the_connection() {
+        for bytes in [change("subscribe", "x"), ":1\r\n".to_owned(), "-ERR x\r\n".to_owned()] {
+            let mut link = connected();
+            assert_eq!(hear(&mut link, &bytes, 1000), Err(BackendFault::Protocol), "{bytes:?}");
+        }
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        assert!(hear(&mut link, &change("subscribe", "b"), 1000).is_err(), "of another name");
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_and_given_up_when_it_stays_silent() {
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        hear(&mut link, &change("subscribe", "a"), 1000).unwrap();
+        link.advance(link.unsent().len());
+        let asked = Time(1) + PING_AFTER;
+        assert_eq!(link.handle_timeout(asked), Ok(()));
+        assert_eq!(link.unsent(), b"*1\r\n$4\r\nPING\r\n");
+        assert_eq!(link.handle_timeout(asked + SILENT_MAX), Err(BackendFault::Timeout));
+        hear(&mut link, "*2\r\n$4\r\npong\r\n$0\r\n\r\n", 1000).unwrap();
+        assert_eq!(link.handle_timeout(Time(1) + SILENT_MAX), Ok(()));
+    }
+}

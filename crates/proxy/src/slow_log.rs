@@ -1,0 +1,174 @@
+//! The slow requests of a pool: what SLOWLOG shows.
+
+use keyway_resp::parse_integer;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Arguments shown of one request, and bytes of each: as Redis does.
+const ARGS_MAX: usize = 32;
+/// See [`ARGS_MAX`].
+const ARG_LEN_MAX: usize = 128;
+
+/// One slow request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowEntry {
+    /// Ascending; never used again.
+    pub id: u64,
+    /// When its reply came: Unix time in seconds.
+    pub unix_seconds: u64,
+    /// How long the server took, in microseconds.
+    pub micros: u64,
+    /// Its arguments, cut as Redis cuts them.
+    pub args: Vec<Vec<u8>>,
+    /// Address of the client; empty when it is gone.
+    pub addr: String,
+    /// The client's name; empty without one.
+    pub name: String,
+}
+
+/// The latest slow requests of one pool, shared by all workers. Locked when a
+/// request was slow, and by SLOWLOG.
+#[derive(Debug)]
+pub struct SlowLog {
+    slower_than: Duration,
+    len_max: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The latest first.
+    entries: VecDeque<SlowEntry>,
+    next_id: u64,
+}
+
+impl SlowLog {
+    /// A log of requests that take `slower_than` or longer (`Duration::MAX`:
+    /// none); of these the latest `len_max`.
+    pub fn new(slower_than: Duration, len_max: u32) -> Self {
+        Self { slower_than, len_max: len_max as usize, inner: Mutex::default() }
+    }
+
+    /// From which time on a request is slow; `Duration::MAX` when none is.
+    pub fn slower_than(&self) -> Duration {
+        self.slower_than
+    }
+
+    /// How many are kept.
+    pub fn len_max(&self) -> usize {
+        self.len_max
+    }
+
+    /// Adds an entry; its id is given here.
+    pub fn add(&self, mut entry: SlowEntry) {
+        let mut inner = self.inner.lock();
+        entry.id = inner.next_id;
+        inner.next_id += 1;
+        inner.entries.push_front(entry);
+        inner.entries.truncate(self.len_max);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The latest `count`, the latest first.
+    pub fn latest(&self, count: usize) -> Vec<SlowEntry> {
+        self.inner.lock().entries.iter().take(count).cloned().collect()
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.inner.lock().entries.clear();
+    }
+}
+
+/// The arguments of a request of which these are the first bytes, cut as Redis
+/// cuts them.
+pub fn shown_args(request: &[u8]) -> Vec<Vec<u8>> {
+    let Some((count, mut rest)) = number(request, b'*') else {
+        return vec![b"(not kept)".to_vec()];
+    };
+    let shown = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
+    let mut args = Vec::with_capacity(shown + 1);
+    for _ in 0..shown {
+        let Some((len, bytes)) = number(rest, b'$') else { break };
+        let mut arg = bytes[..len.min(ARG_LEN_MAX).min(bytes.len())].to_vec();
+        if len > ARG_LEN_MAX {
+            arg.extend_from_slice(format!("... ({} more bytes)", len - ARG_LEN_MAX).as_bytes());
+        }
+        args.push(arg);
+        rest = bytes.get(len + 2..).unwrap_or_default();
+    }
+    if count > args.len() {
+        args.push(format!("... ({} more arguments)", count - args.len()).into_bytes());
+    }
+    args
+}
+
+/// The number in a line that begins with `kind`, and what comes behind it.
+fn number(bytes: &[u8], kind: u8) -> Option<(usize, &[u8])> {
+    let line = bytes.strip_prefix(&[kind])?;
+    let end = line.windows(2).position(|pair| pair == b"\r\n")?;
+    Some((usize::try_from(parse_integer(&line[..end])?).ok()?, &line[end + 2..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(args: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        keyway_resp::reply::array(&mut out, args.len());
+        args.iter().for_each(|arg| keyway_resp::reply::bulk(&mut out, arg));
+        out
+    }
+
+    #[test]
+    fn arguments_are_cut_as_redis_cuts_them() {
+        assert_eq!(shown_args(&request(&[b"get", b"k"])), [b"get", &b"k"[..]]);
+        let long = shown_args(&request(&[b"set", &[b'x'; 130]]));
+        assert!(long[1].ends_with(b"xx... (2 more bytes)") && long[1].len() == 128 + 18);
+        let many = shown_args(&request(&[&b"a"[..]; 40]));
+        assert_eq!((many.len(), &many[31][..]), (32, &b"... (9 more arguments)"[..]));
+        assert_eq!(shown_args(&request(&[&b"a"[..]; 32])).len(), 32);
+    }
+
+    #[test]
+    fn a_request_cut_anywhere_is_shown_as_far_as_it_is_known() {
+        let whole = request(&[b"set", b"key", b"value"]);
+        for len in 0..whole.len() {
+            let shown = shown_args(&whole[..len]);
+            assert!(!shown.is_empty() && shown.len() <= 4, "{len}: {shown:?}");
+        }
+        assert_eq!(shown_args(b""), [b"(not kept)"]);
+        assert_eq!(shown_args(b"*-1\r\n"), [b"(not kept)"]);
+    }
+
+    #[test]
+    fn the_latest_are_kept_under_ids_that_are_not_used_again() {
+        let log = SlowLog::new(Duration::ZERO, 2);
+        let entry = SlowEntry {
+            id: 0,
+            unix_seconds: 1,
+            micros: 5,
+            args: vec![b"get".to_vec()],
+            addr: String::new(),
+            name: String::new(),
+        };
+        (0..3).for_each(|_| log.add(entry.clone()));
+        let ids = |log: &SlowLog| log.latest(9).iter().map(|entry| entry.id).collect::<Vec<_>>();
+        assert_eq!((ids(&log), log.len()), (vec![2, 1], 2));
+        log.clear();
+        assert!(log.is_empty());
+        log.add(entry);
+        assert_eq!(ids(&log), [3]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Subscriptions of this worker's clients: who hears what, and what is
+//! subscribed at servers for them.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `request` | the commands: subscribing, publishing, telling |
+//! | `deliver` | a message goes to every subscriber; who does not keep up |
+//! | `upstream` | what is subscribed where, confirmed, lost and subscribed anew |
+//!
+//! A request to subscribe is a barrier: it starts when every request before it
+//! was answered, and the next one starts when it was. So a confirmation is
+//! always the next thing to leave, and no message overtakes it.
+
+mod deliver;
+mod request;
+mod upstream;
+
+use super::Plane;
+use crate::channels::Published;
+use crate::{Plan, PoolKind};
+use keyway_base::Key;
+use keyway_net::Socket;
+use keyway_proxy::Session;
+use keyway_proxy::pubsub::{Name, PushShape, Registry, SubscriberLink, SubscriptionKind};
+use keyway_resp::Protocol;
+use keyway_topology::BackendId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Position of a subscriber link in the worker.
+pub(crate) type SubscriberIndex = usize;
+
+/// Subscriptions of one worker.
+pub(crate) struct PubSub {
+    pools: Vec<PoolChannels>,
+    pub(crate) slots: Vec<SubscriberSlot>,
+    /// Slots with something to connect, send or close.
+    pub(crate) busy_slots: Vec<SubscriberIndex>,
+    /// Messages of this worker's clients, not delivered yet.
+    published: Vec<Arc<Published>>,
+    /// Other workers have put something into the inbox.
+    pub(crate) has_mail: bool,
+    /// Names that perhaps nobody wants any more.
+    releases: Vec<(u16, SubscriptionKind, Name)>,
+    /// Who may be used has changed: names may live elsewhere now.
+    pub(crate) is_moving: bool,
+    /// Clients whose subscriptions wait for a server.
+    pending: Vec<Key<Session>>,
+    /// Subscribers above the soft bound.
+    over_soft: Vec<Key<Session>>,
+    /// Subscribers to close, and why.
+    pub(crate) dropped: Vec<(Key<Session>, &'static str)>,
+    /// Room for composing a message.
+    frame: Vec<u8>,
+}
+
+/// Subscriptions of one pool.
+struct PoolChannels {
+    /// Who hears what.
+    registry: Registry<Key<Session>>,
+    /// Who waits for what to be confirmed.
+    waiters: Registry<Key<Session>>,
+    /// Clients with subscriptions.
+    clients: u64,
+    /// The links to its servers, in their order.
+    slots: Range<SubscriberIndex>,
+}
+
+/// A subscriber link with what the worker knows of it.
+pub(crate) struct SubscriberSlot {
+    pub(crate) link: SubscriberLink,
+    pub(crate) pool: u16,
+    pub(crate) backend: u16,
+    id: BackendId,
+    pub(crate) socket: Option<Socket>,
+    /// Counts connections lost, so that an event of an earlier one is told
+    /// apart.
+    pub(crate) generation: u32,
+    /// In `PubSub::busy_slots`.
+    is_busy: bool,
+    /// Failures since it last worked: only the first is logged.
+    failures_logged: u32,
+}
+
+impl PubSub {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let (mut pools, mut slots) = (Vec::new(), Vec::new());
+        for (index, pool) in plan.pools.iter().enumerate() {
+            let first = slots.len();
+            if let PoolKind::Sharded { pool, .. } = &pool.kind {
+                slots.extend((0..pool.servers.len()).map(|backend| SubscriberSlot {
+                    link: SubscriberLink::default(),
+                    pool: index as u16,
+                    backend: backend as u16,
+                    id: plan.topology.backend_id(index, backend),
+                    socket: None,
+                    generation: 1,
+                    is_busy: false,
+                    failures_logged: 0,
+                }));
+            }
+            pools.push(PoolChannels {
+                registry: Registry::default(),
+                waiters: Registry::default(),
+                clients: 0,
+                slots: first..slots.len(),
+            });
+        }
+        Self {
+            pools,
+            slots,
+            busy_slots: Vec::new(),
+            published: Vec::new(),
+            has_mail: false,
+            releases: Vec::new(),
+            is_moving: false,
+            pending: Vec::new(),
+            over_soft: Vec::new(),
+            dropped: Vec::new(),
+            frame: Vec::new(),
+        }
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.published.is_empty()
+            || self.has_mail
+            || !self.busy_slots.is_empty()
+            || !self.releases.is_empty()
+            || !self.dropped.is_empty()
+            || self.is_moving
+    }
+
+    /// Sees to it that a slot is looked at in this turn.
+    fn touch(&mut self, index: SubscriberIndex) {
+        let slot = &mut self.slots[index];
+        if !slot.is_busy {
+            slot.is_busy = true;
+            self.busy_slots.push(index);
+        }
+    }
+
+    /// Notes that a slot is being looked at.
+    pub(crate) fn untouch(&mut self, index: SubscriberIndex) {
+        self.slots[index].is_busy = false;
+    }
+}
+
+/// How pushes to this client begin.
+#[inline]
+fn shape_of(session: &Session) -> PushShape {
+    match session.identity.protocol {
+        Protocol::Resp2 => PushShape::Array,
+        Protocol::Resp3 => PushShape::Push,
+    }
+}
+
+impl Plane {
+    /// Brings the gauges of subscriptions up to date.
+    pub(super) fn publish_pubsub_gauges(&self) {
+        use SubscriptionKind::{Channel, Pattern, Shard};
+        for (index, pool) in self.pubsub.pools.iter().enumerate() {
+            let cells = &self.cells.pool(index).pubsub;
+            let names = |kind| pool.registry.names(kind).len() as u64;
+            cells.channels.set(names(Channel) + names(Shard));
+            cells.patterns.set(names(Pattern));
+            cells.clients.set(pool.clients);
+            let slots = &self.pubsub.slots[pool.slots.clone()];
+            cells.upstream.set(slots.iter().map(|slot| slot.link.wanted() as u64).sum());
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Slow requests, for SLOWLOG.
+
+use super::Plane;
+use crate::PoolKind;
+use keyway_base::Slab;
+use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
+
+impl Plane {
+    /// The id of the client that waits for a reply; `None` when there is none
+    /// any more.
+    #[cold]
+    pub(super) fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
+        let session = match owner {
+            Owner::Session { session, .. } => session,
+            Owner::Join { join, .. } => self.joins.get(join)?.session,
+            Owner::Errand(errand) => self.across.session_of(errand)?,
+            _ => return None,
+        };
+        Some(sessions.get(session)?.identity.id)
+    }
+
+    /// Adds a slow request to its pool's log.
+    #[cold]
+    pub(super) fn log_slow(&mut self, pool: u16, slow: Slow, client: Option<u64>) {
+        let PoolKind::Sharded { slow_log, .. } = &self.plan.pools[pool as usize].kind else {
+            return;
+        };
+        let entry = client.and_then(|id| self.plan.clients.get(id));
+        let (addr, name) = entry.map_or_else(Default::default, |entry| (entry.addr, entry.name));
+        slow_log.add(SlowEntry {
+            id: 0,
+            unix_seconds: self.clock.unix_micros / 1_000_000,
+            micros: slow.took.as_micros() as u64,
+            args: shown_args(&slow.request),
+            addr,
+            name,
+        });
+    }
+}

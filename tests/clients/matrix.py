@@ -1,0 +1,299 @@
+"""Runs the stock-client programs against a bare redis-server, a 4-shard pool and the embedded store.
+
+    matrix.py --programs DIR --keyway BINARY [--quick] [--accept] [--only LANGUAGE ...]
+
+scripts/test_clients.sh builds the programs into DIR and calls this. Every
+case must pass against the bare server, or the case itself is wrong. What may
+fail elsewhere is in expected.tsv; any other failure fails the run. A full run
+rewrites docs/clients.md; --accept also rewrites expected.tsv.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXPECTED = HERE / "expected.tsv"
+DOCUMENT = HERE.parent.parent / "docs" / "clients.md"
+SHARDS = 4
+# Longer than all cases of a program together may take at their own limits.
+PROGRAM_SECONDS = 560
+
+TOPICS = ["strings", "hashes", "pipelines", "transactions", "pub/sub", "blocking", "scripts", "scan"]
+# What each library is tried with: a program that leaves a case out has failed.
+LIBRARIES = {
+    ("python", "redis-py"): TOPICS,
+    ("python", "redis-py asyncio"): TOPICS,
+    ("python", "Celery"): ["task and result", "group and chord", "delay and retry"],
+    ("python", "RQ"): ["job and result", "failed job"],
+    ("python", "django-redis"): ["get and set", "many keys", "lock", "delete_pattern", "clear"],
+    ("go", "go-redis"): TOPICS,
+    ("go", "rueidis"): TOPICS + ["client-side caching"],
+    ("java", "Jedis"): TOPICS,
+    ("java", "Lettuce"): TOPICS,
+    ("java", "Redisson"): TOPICS + ["lock"],
+    ("node", "ioredis"): TOPICS,
+    ("node", "node-redis"): TOPICS,
+    ("node", "BullMQ"): ["job and result", "delay and retry", "flows"],
+    ("rust", "redis-rs"): TOPICS,
+    ("rust", "fred"): TOPICS,
+}
+# One library per language for every `make test`.
+QUICK = {"go": "go-redis", "java": "Jedis", "node": "ioredis", "rust": "redis-rs"}
+# Where each library's version is pinned: file, and a pattern with the version.
+PINS = {
+    "redis-py": ("python/requirements.txt", r"^redis==(.+)$"),
+    "redis-py asyncio": ("python/requirements.txt", r"^redis==(.+)$"),
+    "Celery": ("python/requirements.txt", r"^celery==(.+)$"),
+    "RQ": ("python/requirements.txt", r"^rq==(.+)$"),
+    "django-redis": ("python/requirements.txt", r"^django-redis==(.+)$"),
+    "go-redis": ("go/go.mod", r"go-redis/v9 v(\S+)"),
+    "rueidis": ("go/go.mod", r"rueidis v(\S+)"),
+    "Jedis": ("java/pom.xml", r"<artifactId>jedis</artifactId>\s*<version>(.+?)</version>"),
+    "Lettuce": ("java/pom.xml", r"<artifactId>lettuce-core</artifactId>\s*<version>(.+?)</version>"),
+    "Redisson": ("java/pom.xml", r"<artifactId>redisson</artifactId>\s*<version>(.+?)</version>"),
+    "ioredis": ("node/package.json", r'"ioredis": "(.+?)"'),
+    "node-redis": ("node/package.json", r'"redis": "(.+?)"'),
+    "BullMQ": ("node/package.json", r'"bullmq": "(.+?)"'),
+    "redis-rs": ("rust/Cargo.toml", r'redis = \{ version = "=(.+?)"'),
+    "fred": ("rust/Cargo.toml", r'fred = \{ version = "=(.+?)"'),
+}
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def wait_until_answering(port, process, what):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            sys.exit("%s ended with %d" % (what, process.returncode))
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as one:
+                one.sendall(b"PING\r\n")
+                if one.recv(64).startswith(b"+PONG"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.02)
+    sys.exit("%s does not answer" % what)
+
+
+class Servers:
+    """A bare server, four shards and Keyway, for as long as the context lasts."""
+
+    def __init__(self, keyway, directory):
+        self.keyway = keyway
+        self.directory = pathlib.Path(directory)
+        self.processes = []
+
+    def __enter__(self):
+        ports = free_ports(SHARDS + 3)
+        bare, pool, store = ports[SHARDS:]
+        for port in ports[: SHARDS + 1]:
+            self.start("redis-server", port, [
+                "redis-server", "--port", str(port), "--bind", "127.0.0.1",
+                "--save", "", "--appendonly", "no", "--dir", str(self.directory),
+            ])
+        config = self.directory / "keyway.toml"
+        lines = ", ".join('"127.0.0.1:%d:1 shard%d"' % (port, nth) for nth, port in enumerate(ports[:SHARDS]))
+        config.write_text(
+            '[server]\nadmin = "off"\n'
+            '[[listener]]\nbind = "tcp://127.0.0.1:%d"\npool = "shards"\n'
+            '[[listener]]\nbind = "tcp://127.0.0.1:%d"\npool = "local"\n'
+            '[pool.shards]\nkind = "sharded"\nhash_tag = "{}"\nservers = [%s]\n'
+            '[pool.local]\nkind = "store"\nmemory_max = "256MiB"\n' % (pool, store, lines)
+        )
+        self.start("keyway", store, [self.keyway, "serve", str(config)])
+        return {"redis": bare, "pool": pool, "store": store}
+
+    def start(self, what, port, command):
+        log = open(self.directory / ("%s-%d.log" % (what, port)), "wb")
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        log.close()
+        self.processes.append(process)
+        wait_until_answering(port, process, what)
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def command_of(language, programs, quick):
+    """How a built program is started, without its arguments."""
+    at = programs / language
+    return {
+        "python": [str(at / "venv/bin/python"), str(HERE / "python/main.py")],
+        "go": [str(at / ("quick" if quick else "full"))],
+        "java": ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+                 "%s/%s/classes:%s/%s/lib/*" % ((at, "quick" if quick else "full") * 2), "Main"],
+        "node": ["node", str(at / "main.mjs")],
+        "rust": [str(at / "debug/stock-clients")],
+    }[language]
+
+
+def run_program(command, port, libraries):
+    """The lines of one program against one server: (language, library, topic) to (verdict, reason)."""
+    process = subprocess.Popen(
+        command + ["127.0.0.1:%d" % port] + libraries,
+        stdout=subprocess.PIPE, stderr=None if os.environ.get("STOCK_VERBOSE") else subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL, start_new_session=True, text=True, errors="replace",
+    )
+    try:
+        output, _ = process.communicate(timeout=PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+    results = {}
+    for line in output.splitlines():
+        parts = line.split("\t")
+        if len(parts) >= 5 and parts[3] in ("pass", "fail"):
+            results[tuple(parts[:3])] = (parts[3], plain(parts[4]))
+    return results
+
+
+def plain(reason):
+    """A reason without what differs from run to run."""
+    reason = re.sub(r"\.? channel: \[.*", "", reason)
+    reason = re.sub(r"(localhost/)?127\.0\.0\.1[:.]\d+", "SERVER", reason)
+    reason = re.sub(r"\b0x[0-9a-f]+\b|@[0-9a-f]{6,}\b", "…", reason)
+    reason = re.sub(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{32,40}\b", "…", reason)
+    reason = re.sub(r"[\x00-\x1f\x7f]", "?", reason).replace("|", "/").strip()
+    return reason if len(reason) <= 180 else reason[:179] + "…"
+
+
+def run_target(target, port, languages, programs, quick):
+    """Every program at once against one server, and a failure for each case that said nothing."""
+    wanted = {}
+    for (language, library), topics in LIBRARIES.items():
+        if language in languages and (not quick or QUICK.get(language) == library):
+            wanted.setdefault(language, {})[library] = topics
+    with concurrent.futures.ThreadPoolExecutor() as together:
+        runs = [
+            together.submit(run_program, command_of(language, programs, quick), port, list(libraries))
+            for language, libraries in wanted.items()
+        ]
+        said = {case: verdict for run in runs for case, verdict in run.result().items()}
+    return {
+        (target, language, library, topic): said.get((language, library, topic), ("fail", "no result"))
+        for language, libraries in wanted.items()
+        for library, topics in libraries.items()
+        for topic in topics
+    }
+
+
+def read_expected():
+    lines = EXPECTED.read_text().splitlines() if EXPECTED.exists() else []
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return {tuple(row[:4]): row[4] for row in rows}
+
+
+def write_expected(results, languages):
+    kept = {case: reason for case, reason in read_expected().items() if case[1] not in languages}
+    kept.update({case: reason for case, (verdict, reason) in results.items()
+                 if verdict == "fail" and case[0] != "redis"})
+    text = "# Cases known to fail: target, language, library, topic, reason. Rewritten by\n"
+    text += "# scripts/test_clients.sh --accept; a failure that is not here fails the run.\n"
+    text += "".join("\t".join(case + (kept[case],)) + "\n" for case in sorted(kept))
+    EXPECTED.write_text(text)
+
+
+def version(library):
+    file, pattern = PINS[library]
+    return re.search(pattern, (HERE / file).read_text(), re.MULTILINE).group(1)
+
+
+def mark(results, target, language, library, topic):
+    verdict, _ = results.get((target, language, library, topic), ("", ""))
+    return {"pass": "yes", "fail": "**no**"}.get(verdict, "")
+
+
+def write_document(results):
+    text = """# Stock clients
+
+What client libraries do at their default settings, each pinned to the version named here: through a
+pool of four Redis servers (`hash_tag = "{}"`), and on the embedded store. Every case passes against
+a bare redis-server. The keys of one operation share a hash tag where the library lets its user
+choose them.
+
+This page is written by `make test-clients`, which fails when a case fails that is not listed in
+`tests/clients/expected.tsv`. The cases are in `tests/clients/`.
+"""
+    for target, title in (("pool", "Through a pool of four shards"), ("store", "On the embedded store")):
+        text += "\n## %s\n\n" % title
+        text += "| language | library | %s |\n" % " | ".join(TOPICS)
+        text += "| --- | --- |%s\n" % (" --- |" * len(TOPICS))
+        for (language, library), topics in LIBRARIES.items():
+            if topics[: len(TOPICS)] == TOPICS:
+                marks = [mark(results, target, language, library, topic) for topic in TOPICS]
+                text += "| %s | %s %s | %s |\n" % (language, library, version(library), " | ".join(marks))
+    text += "\n## What only some libraries do\n\n| language | library | case | pool | store |\n| --- | --- | --- | --- | --- |\n"
+    for (language, library), topics in LIBRARIES.items():
+        for topic in topics:
+            if topic not in TOPICS:
+                marks = [mark(results, target, language, library, topic) for target in ("pool", "store")]
+                text += "| %s | %s %s | %s | %s |\n" % (language, library, version(library), topic, " | ".join(marks))
+    text += "\n## Each failure and its reason\n\nAs the library words it.\n\n"
+    failed = [(case, reason) for case, (verdict, reason) in results.items() if verdict == "fail" and case[0] != "redis"]
+    if failed:
+        text += "| where | library | case | reason |\n| --- | --- | --- | --- |\n"
+    for (target, _, library, topic), reason in failed:
+        text += "| %s | %s | %s | %s |\n" % (target, library, topic, reason.replace("<", "&lt;"))
+    text += "" if failed else "None fails.\n"
+    DOCUMENT.write_text(text)
+
+
+def judge(results):
+    """Prints what is not as expected and returns how many cases that are."""
+    expected, wrong = read_expected(), 0
+    for case, (verdict, reason) in results.items():
+        if verdict == "fail" and case not in expected:
+            wrong += 1
+            why = "the case itself is wrong" if case[0] == "redis" else "not among the known failures"
+            print("FAILED %s: %s (%s)" % (" / ".join(case), reason, why))
+        elif verdict == "pass" and case in expected:
+            print("passes now, though listed as failing: %s" % " / ".join(case))
+    return wrong
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    arguments.add_argument("--keyway", required=True)
+    arguments.add_argument("--quick", action="store_true")
+    arguments.add_argument("--accept", action="store_true")
+    arguments.add_argument("--only", nargs="*", default=sorted({language for language, _ in LIBRARIES}))
+    options = arguments.parse_args()
+    results = {}
+    with tempfile.TemporaryDirectory() as directory, Servers(options.keyway, directory) as ports:
+        for target, port in ports.items():
+            print("== stock clients against %s" % target, flush=True)
+            results.update(run_target(target, port, options.only, options.programs, options.quick))
+    whole = not options.quick and {language for language, _ in LIBRARIES} == set(options.only)
+    if options.accept:
+        write_expected(results, options.only)
+    if whole:
+        write_document(results)
+    wrong = judge(results)
+    passed = sum(verdict == "pass" for verdict, _ in results.values())
+    known = len(results) - passed - wrong
+    print("stock clients: %d cases, %d passed, %d known to fail, %d failed" % (len(results), passed, known, wrong))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
