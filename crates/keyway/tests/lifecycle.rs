@@ -358,7 +358,7 @@ fn the_memory_that_the_limits_allow_is_printed_at_start() {
         let has = |what: &str, field: &str| {
             log.lines().any(|line| line.contains(what) && line.contains(field))
         };
-        has("memory bound of requests not yet sent", "memory_max=\"6.0 MiB\"")
+        has("memory bound of requests not yet sent", "memory_max=\"12.0 MiB\"")
             && has("memory bound of each client", "request_max=\"576MiB\"")
     });
 }
