@@ -55,7 +55,8 @@ pub fn place(pool: &ShardedPool, ring: &Ring, key: &[u8], random: u32) -> Option
 }
 
 /// Decides where a request goes. `keys` is room for the positions of its keys.
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "once per request, called from one place")]
 pub fn route(
     request: &Request,
     pool: &ShardedPool,

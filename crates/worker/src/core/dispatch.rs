@@ -17,7 +17,8 @@ use std::time::Duration;
 
 impl Plane {
     /// Starts one request: `frame` is its wire form, `ranges` its arguments.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     pub(super) fn dispatch(
         &mut self,
         links: &mut Vec<LinkSlot>,
