@@ -135,7 +135,7 @@ fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
     let live = choices.byte();
     let ring = pool.ring(|server| live >> server & 1 == 0);
     match route(request, &pool, &ring, u32::from(choices.byte()) << 24, &mut Vec::new()) {
-        Route::One(server) => assert!(server < 3 && live >> server & 1 == 0),
+        Route::One(server) | Route::Block(server) => assert!(server < 3 && live >> server & 1 == 0),
         Route::Split(split) => {
             assert_eq!((request.args.len() - 1) % usize::from(split.args_per_key), 0);
         }
@@ -146,6 +146,11 @@ fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
             reply::error(&mut out, reason);
             one_error_line(&out);
         }
-        Route::Local | Route::Everywhere(_) | Route::KeysUnknown(_) => {}
+        Route::Local
+        | Route::Everywhere(_)
+        | Route::Across(_)
+        | Route::PubSub
+        | Route::Transaction
+        | Route::KeysUnknown(_) => {}
     }
 }

@@ -166,11 +166,14 @@ fn good_reply(rule: Rule, fragment: usize, owners: &[usize]) -> (Kind, Vec<u8>) 
             reply::array(&mut out, own().count());
             own().for_each(|(key, _)| reply::bulk(&mut out, format!("value {key}").as_bytes()));
         }
+        // The rules of commands without keys; no request here follows them.
+        _ => reply::integer(&mut out, 1),
     }
     match rule {
         Rule::Sum => (Kind::Integer, out),
         Rule::AllOk => (Kind::Simple, out),
         Rule::Array => (Kind::Array, out),
+        _ => (Kind::Integer, out),
     }
 }
 

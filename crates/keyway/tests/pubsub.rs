@@ -531,7 +531,8 @@ fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
         "PING hi",
         "PSUBSCRIBE v:p*",
         "SSUBSCRIBE v:s",
-        "UNSUBSCRIBE v:none",
+        "UNSUBSCRIBE v:none v:b",
+        // One is left: of several Redis says which comes first by chance.
         "UNSUBSCRIBE",
         "UNSUBSCRIBE",
         "PUNSUBSCRIBE",

@@ -19,7 +19,7 @@ use keyway_topology::{
     Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Rejoin,
     Server as ServerName, ShardedPool, Topology,
 };
-use keyway_worker::{ListenerPlan, Mail, Plan, PoolKind, PoolPlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
 use parking_lot::Mutex;
 use peers::{Client, Ledger, Server};
 use std::sync::Arc;
@@ -360,6 +360,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         name: name.to_owned(),
         databases,
         clients_max: 0,
+        pause: Pause::default(),
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
