@@ -3,7 +3,7 @@
 //! is answered here is answered once.
 
 use crate::Choices;
-use crate::laws::{NoFacts, compose, one_error_line, one_reply, shown};
+use crate::laws::{NoFacts, compose, one_error_line, one_reply_in, shown};
 use keyway_base::Clock;
 use keyway_command::{Args, COMMANDS, Handling, Request};
 use keyway_proxy::Identity;
@@ -106,7 +106,7 @@ fn is_answered_here(request: &Request) {
     };
     let mut out = Vec::new();
     local::answer(request, &mut context, &mut out);
-    one_reply(&out);
+    one_reply_in(context.identity.protocol, &out);
     assert!(context.identity.database < 3);
 }
 

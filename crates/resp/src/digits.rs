@@ -114,6 +114,16 @@ fn long_length_line(buf: &[u8], at: usize) -> Line {
     if is_number && is_odd() { Line::Invalid } else { line }
 }
 
+/// The number on the line that a framed element begins with, read as its length
+/// was when it was framed; `None` where that line holds none.
+#[inline]
+pub fn head_number(element: &[u8]) -> Option<i64> {
+    match number_line(element, 1) {
+        Line::Number(value, _) => Some(value),
+        Line::Partial | Line::Invalid => None,
+    }
+}
+
 /// Reads a whole argument as a signed 64-bit decimal, the way Redis does: no
 /// blanks, no plus sign, no leading zeros but `0` itself. `None` when it is
 /// anything else or does not fit.

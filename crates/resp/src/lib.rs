@@ -17,7 +17,7 @@ mod protocol;
 pub mod reply;
 mod request;
 
-pub use digits::parse_integer;
+pub use digits::{head_number, parse_integer};
 pub use frame::{Framer, Framing, FramingFault, Kind, frame_reply};
 pub use protocol::Protocol;
 pub use request::{ParseLimits, Parsed, RequestFault, parse_request};

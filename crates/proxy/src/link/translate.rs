@@ -5,7 +5,7 @@
 //! wherever they are; errors stay as they are.
 
 use keyway_command::{Args, Request, Verb};
-use keyway_resp::{Framing, Protocol, frame_reply, parse_integer};
+use keyway_resp::{Framing, Protocol, frame_reply, head_number, parse_integer};
 
 /// How the reply to a request is translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,8 +212,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// The number on the line that the next element begins with.
     fn number(&self) -> i64 {
-        let end = self.rest.iter().position(|&byte| byte == b'\r').unwrap_or(self.rest.len());
-        self.rest.get(1..end).and_then(parse_integer).unwrap_or(0)
+        head_number(self.rest).unwrap_or(0)
     }
 
     /// Takes the head of the next element if it is an array that is not null.
@@ -562,6 +561,9 @@ mod tests {
                 "%2\r\n_\r\n:1\r\n_\r\n*1\r\n:2\r\n",
             ),
             (Translation::ScoredMembers, "*1\r\n+a\r\n", "*1\r\n+a\r\n"),
+            // A length is the one that the framer read, however it is spelled.
+            (Translation::Doubles, "*01\r\n$02\r\n10\r\n", "*1\r\n,10\r\n"),
+            (Translation::Nulls, "*1\r\n$-01\r\n", "*1\r\n_\r\n"),
         ] {
             let ours = translated(translation, reply.as_bytes());
             assert_eq!(String::from_utf8(ours).unwrap(), expected, "{translation:?} {reply:?}");
