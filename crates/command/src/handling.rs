@@ -328,6 +328,22 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Setrange
             | Strlen
             | Substr
+            | Hset
+            | Hmset
+            | Hsetnx
+            | Hget
+            | Hmget
+            | Hgetall
+            | Hkeys
+            | Hvals
+            | Hlen
+            | Hstrlen
+            | Hexists
+            | Hdel
+            | Hincrby
+            | Hincrbyfloat
+            | Hrandfield
+            | Hscan
             | Getbit
             | Setbit
             | Bitcount

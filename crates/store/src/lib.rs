@@ -17,6 +17,7 @@
 
 mod ahead;
 mod arena;
+mod collections;
 mod commands;
 mod entry;
 mod events;

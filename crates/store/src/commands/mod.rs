@@ -4,14 +4,17 @@
 mod bit;
 mod bitfield;
 mod expire;
+mod hash;
 mod key;
 mod lcs;
 mod numeric;
 mod object;
+mod sample;
 mod scan;
 mod server;
 mod string;
 
+use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
@@ -24,6 +27,9 @@ const STRING_LEN_MAX: u64 = 512 << 20;
 
 const SYNTAX: Fault = Fault::Text("ERR syntax error");
 const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
+const OUT_OF_LONG_RANGE: Fault = Fault::Text(
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+);
 const TOO_LONG: Fault = Fault::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 const NO_SUCH_DATABASE: Fault = Fault::Text("ERR DB index is out of range");
 
@@ -36,6 +42,12 @@ enum Fault {
     ExpireTime,
     /// An option of EXPIRE that there is not.
     Option(Vec<u8>),
+}
+
+impl From<WrongType> for Fault {
+    fn from(_: WrongType) -> Self {
+        Fault::Text("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
 }
 
 type Outcome = Result<(), Fault>;
@@ -194,6 +206,27 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
+        _ => dispatch_hashes(call, request, out),
+    }
+}
+
+fn dispatch_hashes(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    match request.command.verb {
+        Verb::Hset | Verb::Hmset => hash::hset(call, request.command.name, out),
+        Verb::Hsetnx => hash::hsetnx(call, out),
+        Verb::Hget => hash::hget(call, out),
+        Verb::Hmget => hash::hmget(call, out),
+        Verb::Hgetall => hash::hgetall(call, out),
+        Verb::Hkeys => hash::hkeys(call, false, out),
+        Verb::Hvals => hash::hkeys(call, true, out),
+        Verb::Hlen => hash::hlen(call, out),
+        Verb::Hstrlen => hash::hstrlen(call, out),
+        Verb::Hexists => hash::hexists(call, out),
+        Verb::Hdel => hash::hdel(call, out),
+        Verb::Hincrby => hash::hincrby(call, out),
+        Verb::Hincrbyfloat => hash::hincrbyfloat(call, out),
+        Verb::Hrandfield => hash::hrandfield(call, out),
+        Verb::Hscan => hash::hscan(call, out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");

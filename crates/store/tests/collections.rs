@@ -1,0 +1,468 @@
+//! Commands on collections, family by family: the store and a real
+//! redis-server 7, fed the same random command lines, must give the same
+//! replies and publish the same keyspace events.
+//!
+//! Left out of the comparison: the order of elements that have none, and which
+//! elements a random pick takes.
+
+mod common;
+
+use common::redis::{Redis, unix_millis};
+use common::{Random, Reply, clock_at, execute_in};
+use keyway_base::KeyspaceEvents;
+use keyway_resp::Protocol;
+use keyway_store::{Context, Store, StoreConfig};
+
+const COMMANDS: usize = 120_000;
+const BATCH: usize = 100;
+const DATABASES: u32 = 2;
+
+const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+const NUMBERS: [&str; 26] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "-2",
+    "3",
+    "5",
+    "10",
+    "-10",
+    "100",
+    "-100",
+    "127",
+    "128",
+    "129",
+    "1000",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "-9223372036854775807",
+    "4611686018427387904",
+    "01",
+    "+1",
+    " 1",
+    "1.5",
+    "abc",
+    "",
+];
+
+const FLOATS: [&str; 30] = [
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "1.5",
+    "2.25",
+    "0.1",
+    "3.0",
+    "1e3",
+    "1e300",
+    "-1e300",
+    "1e17",
+    "123456789012345678",
+    "1e-7",
+    "0.00001",
+    "3.0000000000000004",
+    "inf",
+    "-inf",
+    "+inf",
+    "Infinity",
+    "nan",
+    "1e400",
+    "1e-400",
+    "0x1p-3",
+    "abc",
+    "",
+    " 1",
+    "1 ",
+    "17179869184",
+    "4.9e-324",
+];
+
+/// Commands that work on any type, in every family.
+const ANY: [&str; 24] = [
+    "type K",
+    "object encoding K",
+    "object encoding K",
+    "object encoding K",
+    "object refcount K",
+    "exists K",
+    "del K",
+    "unlink K",
+    "rename K K",
+    "renamenx K K",
+    "copy K K",
+    "copy K K replace",
+    "copy K K db 1 replace",
+    "move K 1",
+    "expire K 100000",
+    "persist K",
+    "set K V",
+    "get K",
+    "append K V",
+    "mget K K",
+    "strlen K",
+    "incr K",
+    "setrange K 3 x",
+    "scan 0 type hash count 100000",
+];
+
+/// Of a type each, so that any command meets a key of another.
+const STRANGERS: [&str; 2] = ["set K V", "hset K F V"];
+
+const HASHES: [&str; 44] = [
+    "hset K F V",
+    "hset K F V",
+    "hset K F V F V",
+    "hset K F V F V F N",
+    "hset K F N",
+    "hset K F",
+    "hset K PAIRS",
+    "hset K L V",
+    "hset K F L",
+    "hmset K F V F V",
+    "hmset K F V F",
+    "hsetnx K F V",
+    "hsetnx K F L",
+    "hget K F",
+    "hget K F",
+    "hmget K F F F",
+    "hgetall K",
+    "hgetall K",
+    "hkeys K",
+    "hvals K",
+    "hlen K",
+    "hlen K",
+    "hexists K F",
+    "hstrlen K F",
+    "hdel K F",
+    "hdel K F F F F",
+    "hdel K F F F F F F F F F F F F",
+    "hdel K MEMBERS",
+    "hincrby K F N",
+    "hincrby K F I",
+    "hincrby K F I",
+    "hincrbyfloat K F D",
+    "hincrbyfloat K F D",
+    "hincrbyfloat K F I",
+    "hrandfield K",
+    "hrandfield K I",
+    "hrandfield K I withvalues",
+    "hrandfield K BIG withvalues",
+    "hrandfield K 1000 withvalues",
+    "hrandfield K 3 N",
+    "hscan K 0 count 100000",
+    "hscan K 0 match G count 100000",
+    "hscan K 0 N N",
+    "hscan K N",
+];
+
+/// Random command lines over few keys, some of them wrong.
+struct Lines {
+    random: Random,
+    family: &'static [&'static str],
+}
+
+impl Lines {
+    fn next(&mut self) -> Vec<Vec<u8>> {
+        let shape = match self.random.below(40) {
+            0..3 => *self.random.pick(&ANY),
+            3 => *self.random.pick(&STRANGERS),
+            _ => *self.random.pick(self.family),
+        };
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        for word in shape.split(' ') {
+            self.add_word(word, &mut words);
+        }
+        // A random pick of endless count would never end, there as here.
+        if !shape.contains("rand") && self.random.once_in(40) {
+            let at = 1 + self.random.below(words.len());
+            match self.random.below(3) {
+                0 if words.len() > 1 => drop(words.remove(at.min(words.len() - 1))),
+                1 if at < words.len() => words[at] = self.random.pick(&NUMBERS).as_bytes().into(),
+                _ => words.insert(at, self.random.pick(&NUMBERS).as_bytes().into()),
+            }
+        }
+        words
+    }
+
+    fn add_word(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
+        match kind {
+            "PAIRS" => {
+                let (from, count) = (self.random.below(300), self.random.below(140));
+                for number in from..from + count {
+                    words.push(format!("f{number}").into_bytes());
+                    words.push(self.value());
+                }
+            }
+            "MEMBERS" => {
+                let (from, count) = (self.random.below(400), 1 + self.random.below(300));
+                words.extend((from..from + count).map(|number| format!("f{number}").into_bytes()));
+            }
+            "INTEGERS" => {
+                let (from, count) = (self.random.below(900), 1 + self.random.below(300));
+                words.extend((from..from + count).map(|number| number.to_string().into_bytes()));
+            }
+            "VALUES" => {
+                let count = 1 + self.random.below(60);
+                words.extend((0..count).map(|_| self.value()));
+            }
+            "SCORES" => {
+                let (from, count) = (self.random.below(300), 1 + self.random.below(140));
+                for number in from..from + count {
+                    words.push(self.number(12));
+                    words.push(format!("f{number}").into_bytes());
+                }
+            }
+            kind => {
+                let word = self.word(kind);
+                words.push(word);
+            }
+        }
+    }
+
+    fn number(&mut self, reach: usize) -> Vec<u8> {
+        (self.random.below(2 * reach) as i64 - reach as i64).to_string().into_bytes()
+    }
+
+    fn word(&mut self, kind: &str) -> Vec<u8> {
+        let chosen = match kind {
+            "K" => *self.random.pick(&KEYS),
+            "N" => *self.random.pick(&NUMBERS),
+            "BIG" => {
+                *self.random.pick(&["0", "-3", "9223372036854775807", "-9223372036854775808", "x"])
+            }
+            "D" => *self.random.pick(&FLOATS),
+            "G" => *self.random.pick(&["*", "f*", "?1*", "[a-c]*", "nothing"]),
+            "I" => return self.number(20),
+            "F" => return format!("f{}", self.random.below(30)).into_bytes(),
+            "V" => return self.value(),
+            "L" => return self.long(),
+            "W" => *self.random.pick(&["left", "RIGHT", "left", "right", "up"]),
+            "MIN" | "MAX" => return self.bound(),
+            "LEX" => *self
+                .random
+                .pick(&["-", "+", "[f1", "(f1", "[f2", "(f25", "[f9", "(", "[", "f", ""]),
+            "O" => *self.random.pick(&["nx", "xx", "gt", "LT", "ch", "incr", "NX", "CH"]),
+            literal => return literal.as_bytes().to_vec(),
+        };
+        chosen.as_bytes().to_vec()
+    }
+
+    fn bound(&mut self) -> Vec<u8> {
+        let mut text = if self.random.once_in(3) { b"(".to_vec() } else { Vec::new() };
+        match self.random.below(4) {
+            0 => text.extend_from_slice(self.random.pick(&FLOATS).as_bytes()),
+            _ => text.extend(self.number(12)),
+        }
+        text
+    }
+
+    fn long(&mut self) -> Vec<u8> {
+        let len = [63, 64, 65, 100, 300, 3000, 9000][self.random.below(7)];
+        vec![b'l'; len]
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.random.below(12) {
+            0 => Vec::new(),
+            1 => self.random.next().to_string().into_bytes(),
+            2 => vec![b'v'; [63, 64, 65, 20, 30][self.random.below(5)]],
+            3 => self.random.pick(&FLOATS).as_bytes().to_vec(),
+            4 => self.number(1000),
+            _ => self.number(12),
+        }
+    }
+}
+
+fn lower(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).to_ascii_lowercase()
+}
+
+fn show(words: &[Vec<u8>]) -> String {
+    words.iter().map(|word| format!("{:?} ", String::from_utf8_lossy(word))).collect()
+}
+
+fn show_reply(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned()
+}
+
+/// The reply with what has no order in order: elements one by one, or in
+/// groups of `group`.
+fn ordered(reply: Reply, group: usize) -> Reply {
+    let sort = |mut elements: Vec<Reply>| {
+        let mut groups: Vec<Vec<Reply>> = Vec::new();
+        while !elements.is_empty() {
+            let rest = elements.split_off(group.min(elements.len()));
+            groups.push(std::mem::replace(&mut elements, rest));
+        }
+        groups.sort();
+        groups.concat()
+    };
+    match reply {
+        Reply::Array(Some(elements)) => Reply::Array(Some(sort(elements))),
+        Reply::Map(elements) => Reply::Map(sort(elements)),
+        Reply::Set(elements) => Reply::Set(sort(elements)),
+        other => other,
+    }
+}
+
+/// How many elements there are, and of what kind.
+fn shape(reply: &Reply) -> (u8, usize) {
+    match reply {
+        Reply::Array(Some(elements)) => (1, elements.len()),
+        Reply::Set(elements) => (2, elements.len()),
+        Reply::Bulk(Some(_)) => (3, 0),
+        _ => (0, 0),
+    }
+}
+
+/// Whether two different replies to a command agree all the same; `is_table`
+/// says that its key has no order.
+fn agree(words: &[Vec<u8>], is_table: bool, ours: &[u8], theirs: &[u8]) -> bool {
+    let (ours, theirs) = (Reply::read(&mut &ours[..]), Reply::read(&mut &theirs[..]));
+    let in_any_order = |group| ordered(ours.clone(), group) == ordered(theirs.clone(), group);
+    match lower(&words[0]).as_str() {
+        "hgetall" => is_table && in_any_order(2),
+        "hkeys" | "hvals" | "smembers" => is_table && in_any_order(1),
+        "sinter" | "sunion" | "sdiff" | "spop" => in_any_order(1),
+        "hrandfield" | "srandmember" | "zrandmember" => {
+            shape(&ours).0 != 0 && shape(&ours) == shape(&theirs)
+        }
+        name @ ("scan" | "hscan" | "sscan" | "zscan") => match (ours, theirs) {
+            (Reply::Array(Some(ours)), Reply::Array(Some(theirs))) => {
+                let group = if name == "hscan" || name == "zscan" { 2 } else { 1 };
+                // Comparable if both have seen all.
+                let end = Reply::Bulk(Some(b"0".to_vec()));
+                let cursor = words.get(if name == "scan" { 1 } else { 2 });
+                cursor.is_none_or(|cursor| cursor != b"0")
+                    || ours[0] != end
+                    || theirs[0] != end
+                    || ordered(ours[1].clone(), group) == ordered(theirs[1].clone(), group)
+            }
+            _ => false,
+        },
+        "object" => lower(&words[1]) == "refcount" && matches!(ours, Reply::Integer(_)),
+        _ => false,
+    }
+}
+
+struct Pair {
+    redis: Redis,
+    listener: Redis,
+    store: Store,
+    protocol: Protocol,
+    history: Vec<String>,
+}
+
+impl Pair {
+    fn start(protocol: Protocol) -> Self {
+        let mut redis = Redis::start(DATABASES);
+        let number = protocol.number().to_string().into_bytes();
+        redis.send(&[vec![b"hello".to_vec(), number]]);
+        redis.read_reply(&mut Vec::new());
+        let mut listener = redis.connect();
+        listener.send(&[vec![b"psubscribe".to_vec(), b"*".to_vec()]]);
+        listener.read_reply(&mut Vec::new());
+        let store = Store::new(StoreConfig {
+            databases: DATABASES,
+            shards: Some(4),
+            notify: KeyspaceEvents::parse("AE").expect("letters"),
+            ..StoreConfig::default()
+        });
+        Self { redis, listener, store, protocol, history: Vec::new() }
+    }
+
+    fn ours(&self, words: &[&[u8]]) -> Vec<u8> {
+        let mut reply = Vec::new();
+        let clock = clock_at(unix_millis());
+        let context = Context { database: 0, clock, protocol: self.protocol };
+        execute_in(&self.store, context, words, &mut reply);
+        reply
+    }
+
+    fn batch(&mut self, lines: &mut Lines) {
+        let batch: Vec<Vec<Vec<u8>>> = (0..BATCH).map(|_| lines.next()).collect();
+        self.redis.send(&batch);
+        for words in &batch {
+            let mut theirs = Vec::new();
+            self.redis.read_reply(&mut theirs);
+            let refs: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let ours = self.ours(&refs);
+            self.history.push(show(words));
+            if ours == theirs {
+                continue;
+            }
+            let key = refs.get(1).copied().unwrap_or_default();
+            let encoding = self.ours(&[b"object", b"encoding", key]);
+            let is_table = encoding.ends_with(b"hashtable\r\n");
+            if !agree(words, is_table, &ours, &theirs) {
+                self.fail(words, &show_reply(&ours), &show_reply(&theirs));
+            }
+        }
+        let theirs = self.their_events();
+        let ours: Vec<String> = self
+            .store
+            .take_events()
+            .into_iter()
+            .map(|event| {
+                let key = String::from_utf8_lossy(&event.key).into_owned();
+                format!("__keyevent@{}__:{} {key}", event.database, event.name)
+            })
+            .collect();
+        if ours != theirs {
+            let at = ours.iter().zip(&theirs).take_while(|(one, other)| one == other).count();
+            let part = |events: &[String]| {
+                events[at.saturating_sub(2)..].iter().take(6).cloned().collect::<Vec<_>>()
+            };
+            let last = batch.last().expect("a line").clone();
+            self.fail(&last, &format!("{:?}", part(&ours)), &format!("{:?}", part(&theirs)));
+        }
+    }
+
+    /// The events of a batch, up to a marker behind it.
+    fn their_events(&mut self) -> Vec<String> {
+        let marker = ["publish", "marker", "x"].map(|word| word.as_bytes().to_vec());
+        self.redis.send(&[marker.to_vec()]);
+        self.redis.read_reply(&mut Vec::new());
+        let mut events = Vec::new();
+        loop {
+            let mut message = Vec::new();
+            self.listener.read_reply(&mut message);
+            let parts = Reply::read(&mut &message[..]).strings();
+            let text = |index: usize| String::from_utf8_lossy(&parts[index]).into_owned();
+            if text(2) == "marker" {
+                return events;
+            }
+            events.push(format!("{} {}", text(2), text(3)));
+        }
+    }
+
+    fn fail(&self, words: &[Vec<u8>], ours: &str, theirs: &str) -> ! {
+        let key = format!("{:?} ", words.get(1).map_or(String::new(), |word| lower(word)));
+        let about = self.history.iter().rev().filter(|line| line.contains(&key)).take(25);
+        let recent: Vec<String> =
+            about.map(|line| line.chars().take(300).collect::<String>()).collect();
+        let recent: Vec<&str> = recent.iter().rev().map(String::as_str).collect();
+        panic!(
+            "after {} commands\n{}\nours:   {ours}\ntheirs: {theirs}",
+            self.history.len(),
+            recent.join("\n")
+        );
+    }
+}
+
+fn compare(family: &'static [&'static str], seed: u64) {
+    for (protocol, commands) in [(Protocol::Resp2, COMMANDS), (Protocol::Resp3, COMMANDS / 3)] {
+        let mut pair = Pair::start(protocol);
+        let mut lines = Lines { random: Random::new(seed), family };
+        (0..commands / BATCH).for_each(|_| pair.batch(&mut lines));
+    }
+}
+
+#[test]
+fn hashes_are_those_of_redis() {
+    compare(&HASHES, 20_260_401);
+}
