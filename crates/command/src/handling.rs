@@ -344,6 +344,23 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Hincrbyfloat
             | Hrandfield
             | Hscan
+            | Lpush
+            | Rpush
+            | Lpushx
+            | Rpushx
+            | Lpop
+            | Rpop
+            | Llen
+            | Lrange
+            | Lindex
+            | Lset
+            | Linsert
+            | Lrem
+            | Ltrim
+            | Lpos
+            | Lmove
+            | Rpoplpush
+            | Lmpop
             | Getbit
             | Setbit
             | Bitcount

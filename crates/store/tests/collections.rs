@@ -110,7 +110,7 @@ const ANY: [&str; 24] = [
 ];
 
 /// Of a type each, so that any command meets a key of another.
-const STRANGERS: [&str; 2] = ["set K V", "hset K F V"];
+const STRANGERS: [&str; 3] = ["set K V", "hset K F V", "rpush K V"];
 
 const HASHES: [&str; 44] = [
     "hset K F V",
@@ -157,6 +157,57 @@ const HASHES: [&str; 44] = [
     "hscan K 0 match G count 100000",
     "hscan K 0 N N",
     "hscan K N",
+];
+
+const LISTS: [&str; 48] = [
+    "lpush K V",
+    "lpush K V V V",
+    "rpush K V",
+    "rpush K VALUES",
+    "rpush K VALUES",
+    "lpush K VALUES",
+    "lpush K L",
+    "rpush K L L",
+    "lpushx K V",
+    "rpushx K V V",
+    "lpop K",
+    "rpop K",
+    "lpop K I",
+    "rpop K I",
+    "rpop K N",
+    "lpop K N",
+    "lpop K 200",
+    "llen K",
+    "llen K",
+    "lrange K 0 -1",
+    "lrange K 0 -1",
+    "lrange K I I",
+    "lrange K N N",
+    "lindex K I",
+    "lindex K I",
+    "lindex K N",
+    "lset K I V",
+    "lset K I L",
+    "lset K N V",
+    "linsert K before I V",
+    "linsert K after I V",
+    "linsert K AFTER I L",
+    "linsert K V I V",
+    "lrem K 0 I",
+    "lrem K I I",
+    "lrem K N V",
+    "ltrim K I I",
+    "ltrim K 1 -2",
+    "ltrim K N N",
+    "lpos K I",
+    "lpos K I rank I count I",
+    "lpos K I count 0 maxlen N",
+    "lpos K I rank N N N",
+    "lmove K K W W",
+    "rpoplpush K K",
+    "lmpop 2 K K W count I",
+    "lmpop 1 K W",
+    "lmpop N K K W count N",
 ];
 
 /// Random command lines over few keys, some of them wrong.
@@ -465,4 +516,9 @@ fn compare(family: &'static [&'static str], seed: u64) {
 #[test]
 fn hashes_are_those_of_redis() {
     compare(&HASHES, 20_260_401);
+}
+
+#[test]
+fn lists_are_those_of_redis() {
+    compare(&LISTS, 20_260_402);
 }

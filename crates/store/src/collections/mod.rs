@@ -14,12 +14,15 @@
 //! and changed; `entry/edit.rs` keeps the books.
 
 pub(crate) mod blob;
+pub(crate) mod chunks;
 pub(crate) mod discarded;
 pub(crate) mod fields;
 pub(crate) mod hash;
+pub(crate) mod list;
 
 use crate::lines::Memory;
 use crate::store::Store;
+use chunks::Chunks;
 use fields::Fields;
 
 /// Most elements of a hash, a set or a sorted set in a blob, and the longest of
@@ -55,6 +58,7 @@ impl<'a> Means<'a> {
 pub(crate) enum Boxed {
     /// Of a hash or a set.
     Fields(Fields),
+    List(Chunks),
 }
 
 impl Boxed {
@@ -62,6 +66,7 @@ impl Boxed {
     pub(crate) fn bytes(&self) -> usize {
         let inner = match self {
             Boxed::Fields(fields) => fields.bytes(),
+            Boxed::List(chunks) => chunks.bytes(),
         };
         size_of::<Self>() + inner
     }
@@ -70,6 +75,7 @@ impl Boxed {
     pub(crate) fn len(&self) -> usize {
         match self {
             Boxed::Fields(fields) => fields.len(),
+            Boxed::List(chunks) => chunks.len(),
         }
     }
 
@@ -77,6 +83,7 @@ impl Boxed {
     pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
         match self {
             Boxed::Fields(fields) => Boxed::Fields(fields.duplicate(means)),
+            Boxed::List(chunks) => Boxed::List(chunks.clone()),
         }
     }
 
@@ -85,6 +92,7 @@ impl Boxed {
     fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         match self {
             Boxed::Fields(fields) => fields.free_some(memory, steps),
+            Boxed::List(chunks) => chunks.free_some(steps),
         }
     }
 }

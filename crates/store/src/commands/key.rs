@@ -5,7 +5,7 @@ use crate::entry::{Entry, Turn};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
-const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
+pub(super) const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
 const SAME_OBJECT: Fault = Fault::Text("ERR source and destination objects are the same");
 
 /// Counts for how many of the keys `holds`.

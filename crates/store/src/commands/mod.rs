@@ -7,6 +7,7 @@ mod expire;
 mod hash;
 mod key;
 mod lcs;
+mod list;
 mod numeric;
 mod object;
 mod sample;
@@ -227,6 +228,30 @@ fn dispatch_hashes(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Hincrbyfloat => hash::hincrbyfloat(call, out),
         Verb::Hrandfield => hash::hrandfield(call, out),
         Verb::Hscan => hash::hscan(call, out),
+        _ => dispatch_lists(call, request, out),
+    }
+}
+
+fn dispatch_lists(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use list::End;
+    match request.command.verb {
+        Verb::Lpush => list::push(call, End::Left, false, out),
+        Verb::Rpush => list::push(call, End::Right, false, out),
+        Verb::Lpushx => list::push(call, End::Left, true, out),
+        Verb::Rpushx => list::push(call, End::Right, true, out),
+        Verb::Lpop => list::pop(call, End::Left, out),
+        Verb::Rpop => list::pop(call, End::Right, out),
+        Verb::Llen => list::llen(call, out),
+        Verb::Lrange => list::lrange(call, out),
+        Verb::Lindex => list::lindex(call, out),
+        Verb::Lset => list::lset(call, out),
+        Verb::Linsert => list::linsert(call, out),
+        Verb::Lrem => list::lrem(call, out),
+        Verb::Ltrim => list::ltrim(call, out),
+        Verb::Lpos => list::lpos(call, out),
+        Verb::Lmove => list::lmove(call, out),
+        Verb::Rpoplpush => list::rpoplpush(call, out),
+        Verb::Lmpop => list::lmpop(call, out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");
