@@ -361,6 +361,23 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Lmove
             | Rpoplpush
             | Lmpop
+            | Sadd
+            | Srem
+            | Sismember
+            | Smismember
+            | Smembers
+            | Scard
+            | Smove
+            | Spop
+            | Srandmember
+            | Sscan
+            | Sunion
+            | Sinter
+            | Sdiff
+            | Sunionstore
+            | Sinterstore
+            | Sdiffstore
+            | Sintercard
             | Getbit
             | Setbit
             | Bitcount

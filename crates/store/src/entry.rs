@@ -69,7 +69,10 @@ impl Store {
                 turn.note_use(self, &mut slot);
                 let item = slot.item();
                 let result = match item.encoding().is_text() {
-                    true => Ok(work(Some(item.value()))),
+                    true => {
+                        work(Some(item.value()));
+                        Ok(())
+                    }
                     false => Err(WrongType),
                 };
                 shard.counts.hits += 1;

@@ -307,12 +307,6 @@ impl<'a> Item<'a> {
         Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
     }
 
-    /// Where the item is: good until it is changed or freed.
-    #[inline]
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
     #[inline]
     pub(crate) fn encoding(&self) -> Encoding {
         Encoding::of(self.head.word)
@@ -476,7 +470,7 @@ impl Owned {
                 // SAFETY: the address came from a box in `create_boxed`, and
                 // the item that owned it is gone with this function.
                 let boxed = unsafe { Box::from_raw(address) };
-                heap.discard(boxed)
+                heap.discard(*boxed)
             }
             None => 0,
         };

@@ -113,12 +113,6 @@ impl<'a> Strings<'a> {
     pub(crate) fn of(blob: &'a [u8]) -> Self {
         Self { blob, at: HEADER_LEN }
     }
-
-    /// Where the next string starts, its length included.
-    #[inline]
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
 }
 
 impl<'a> Iterator for Strings<'a> {

@@ -139,10 +139,6 @@ impl Chunks {
         self.runs.get(index)
     }
 
-    pub(crate) fn run_count(&self) -> usize {
-        self.runs.len()
-    }
-
     fn insert_run(&mut self, index: usize, run: Run) {
         self.room += run.bytes.capacity();
         self.runs.insert(index, run);

@@ -11,7 +11,7 @@ const AT_ONCE_MAX: usize = 128;
 /// Large collections nobody has a use for, freed in steps so that no request
 /// waits for millions of elements.
 pub(crate) struct Discarded {
-    waiting: Lock<Vec<Box<Boxed>>>,
+    waiting: Lock<Vec<Boxed>>,
     /// Bytes that those waiting take.
     bytes: AtomicI64,
 }
@@ -32,7 +32,7 @@ impl Heap {
     /// Takes a collection that is no longer used; the bytes it took, which from
     /// now on only [`Discarded::bytes`] counts.
     #[cold]
-    pub(crate) fn discard(&self, mut boxed: Box<Boxed>) -> usize {
+    pub(crate) fn discard(&self, mut boxed: Boxed) -> usize {
         let bytes = boxed.bytes();
         let mut steps = AT_ONCE_MAX as u32;
         if boxed.len() <= AT_ONCE_MAX && boxed.free_some(self.memory(), &mut steps) {

@@ -60,7 +60,7 @@ impl Fields {
                         change -= std::mem::replace(item, new).release(means.memory().heap) as i64;
                     }
                 });
-                self.item_bytes = self.item_bytes.strict_add_signed(change as isize);
+                self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
                 false
             }
             None => {

@@ -18,7 +18,9 @@ pub(crate) mod chunks;
 pub(crate) mod discarded;
 pub(crate) mod fields;
 pub(crate) mod hash;
+pub(crate) mod integers;
 pub(crate) mod list;
+pub(crate) mod set;
 
 use crate::lines::Memory;
 use crate::store::Store;

@@ -1,6 +1,6 @@
 //! Lists.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use super::{Call, Fault, Outcome, SYNTAX, key::NO_SUCH_KEY};
 use crate::collections::list::{self, List};
 use crate::entry::Entry;
 use crate::item::Kind;

@@ -13,6 +13,7 @@ mod object;
 mod sample;
 mod scan;
 mod server;
+mod set;
 mod string;
 
 use crate::collections::WrongType;
@@ -252,6 +253,30 @@ fn dispatch_lists(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> 
         Verb::Lmove => list::lmove(call, out),
         Verb::Rpoplpush => list::rpoplpush(call, out),
         Verb::Lmpop => list::lmpop(call, out),
+        _ => dispatch_sets(call, request, out),
+    }
+}
+
+fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use set::Operation;
+    match request.command.verb {
+        Verb::Sadd => set::sadd(call, out),
+        Verb::Srem => set::srem(call, out),
+        Verb::Sismember => set::sismember(call, out),
+        Verb::Smismember => set::smismember(call, out),
+        Verb::Smembers => set::smembers(call, out),
+        Verb::Scard => set::scard(call, out),
+        Verb::Smove => set::smove(call, out),
+        Verb::Spop => set::spop(call, out),
+        Verb::Srandmember => set::srandmember(call, out),
+        Verb::Sscan => set::sscan(call, out),
+        Verb::Sunion => set::combination(call, Operation::Union, out),
+        Verb::Sinter => set::combination(call, Operation::Intersection, out),
+        Verb::Sdiff => set::combination(call, Operation::Difference, out),
+        Verb::Sunionstore => set::store(call, Operation::Union, out),
+        Verb::Sinterstore => set::store(call, Operation::Intersection, out),
+        Verb::Sdiffstore => set::store(call, Operation::Difference, out),
+        Verb::Sintercard => set::sintercard(call, out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");
