@@ -65,7 +65,8 @@ impl Plane {
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let Identity { database, protocol, .. } = session.identity;
-                let context = Context { database, clock: self.clock, protocol };
+                let worker = self.cells.index() as u16;
+                let context = Context { database, clock: self.clock, protocol, worker };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
                 let mut error = None;
