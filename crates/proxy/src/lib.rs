@@ -20,6 +20,7 @@ pub mod pubsub;
 mod scripts;
 mod session;
 mod slow_log;
+pub mod tracking;
 
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};

@@ -307,6 +307,7 @@ impl<I: Io> Worker<I> {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            tracking: None,
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -718,6 +719,7 @@ mod tests {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            tracking: None,
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

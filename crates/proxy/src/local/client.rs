@@ -3,7 +3,7 @@
 use super::client_filter::{Filters, Type};
 use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, auth};
 use crate::ReplyMode;
-use crate::local::ClientEntry;
+use crate::local::{ClientEntry, TrackingEntry};
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use std::fmt::Write;
@@ -27,9 +27,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
         Verb::ClientList => list(args, context, out),
         Verb::ClientNoEvict => switch(&args[2], &mut context.identity.no_evict, out),
         Verb::ClientNoTouch => switch(&args[2], &mut context.identity.no_touch, out),
-        Verb::ClientReply => set_reply_mode(&args[2], context, out),
-        // Nobody is redirected to: there is no tracking.
-        _ => reply::integer(out, -1),
+        _ => set_reply_mode(&args[2], context, out),
     }
 }
 
@@ -156,7 +154,9 @@ fn write_line(
     let is_self = id == context.identity.id;
     let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
-    let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
+    let (tracking, redirect) = tracking_fields(entry);
+    let evict = if is_self && context.identity.no_evict { "e" } else { "" };
+    let flags = if tracking.is_empty() && evict.is_empty() { "N" } else { evict };
     let touch = if is_self && context.identity.no_touch { "T" } else { "" };
     let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
         entry;
@@ -164,9 +164,23 @@ fn write_line(
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
-         flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
-         user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+         flags={tracking}{flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
+         user={user} redir={redirect} resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
+}
+
+/// The letters and the redirection that tell of a client's tracking.
+fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
+    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking else {
+        return ("", -1);
+    };
+    let letters = match (is_broken, bcast) {
+        (false, false) => "t",
+        (true, false) => "tR",
+        (false, true) => "tB",
+        (true, true) => "tRB",
+    };
+    (letters, redirect.unwrap_or(0) as i64)
 }
 
 /// `CLIENT KILL addr:port`, or filters that a client must all pass.

@@ -24,7 +24,7 @@ mod pause;
 mod registry;
 mod slowlog;
 
-pub use registry::{ClientEntry, ClientRegistry};
+pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
@@ -133,8 +133,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::ClientList
         | Verb::ClientNoEvict
         | Verb::ClientNoTouch
-        | Verb::ClientReply
-        | Verb::ClientGetredir => client::answer(request, context, out),
+        | Verb::ClientReply => client::answer(request, context, out),
         Verb::LatencyDoctor
         | Verb::LatencyGraph
         | Verb::LatencyHistogram

@@ -18,6 +18,7 @@ pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
 use crate::pubsub::Subscriptions;
+use crate::tracking::Tracking;
 use keyway_base::{Limits, Time};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct Session {
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
+    /// What it is told of keys that change, if it asked for that.
+    pub tracking: Option<Box<Tracking>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
@@ -92,6 +95,7 @@ impl Session {
             barrier: false,
             hung_up: false,
             stateful: None,
+            tracking: None,
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
@@ -119,6 +123,13 @@ impl Session {
         }
         let until = *self.held_since.get_or_insert(now) + HELD_MAX;
         (now < until).then_some(until)
+    }
+
+    /// Whether requests of this session may need another way than those of
+    /// most: it has [`Session::stateful`] or [`Session::tracking`].
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.stateful.is_some() | self.tracking.is_some()
     }
 
     /// Whether a blocking command waits on a private link.

@@ -129,6 +129,9 @@ impl Plane {
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
+                    Route::Tracking => {
+                        self.track(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local if is_greeting(session, &request) => {
                         self.greet(links, &mut Asked { key, session, busy, request: &request })
                     }

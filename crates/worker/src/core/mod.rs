@@ -13,6 +13,7 @@
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
+//! | `tracking` | who is told which keys have changed |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -29,6 +30,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod tracking;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;

@@ -94,7 +94,7 @@ impl Plane {
                     "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
                 ));
             }
-            Handling::Local | Handling::Transaction => {
+            Handling::Local | Handling::Transaction | Handling::Tracking => {
                 use Verb::{Echo, Ping, Time, Unwatch};
                 return match request.command.verb {
                     Echo | Ping | Time | Unwatch => Ok(None),
@@ -439,7 +439,7 @@ impl Plane {
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.class as u8);
         self.answer(asked.session, asked.busy, write);

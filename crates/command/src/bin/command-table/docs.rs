@@ -17,6 +17,7 @@ In a **sharded pool** a command is
   `CROSSSLOT`, never with a wrong answer,
 - *split* into one fragment per server, and the replies are joined,
 - one of the *channels* commands, below,
+- one of the *tracking* commands, which are about client-side caching, below,
 - *local*: answered by Keyway itself, or
 - *refused*, with an error that says what to do instead (the number is that of the reason at the
   end of this page).
@@ -35,6 +36,14 @@ and clients of its own; PUBSUB NUMSUB and its kin add up what the servers say. W
 server is lost, its channels are silent; it is made again and everything subscribed anew. On the
 embedded store all counts are exact. A client that has subscribed may send what Redis allows it. One
 that publishes to itself gets the reply to PUBLISH before the message.
+
+**Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
+the servers for itself, on which the same is said, so every mode is as exact as the servers': the
+default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
+client of the same listener's pool for RESP2. When such a connection is lost, or other servers of the
+pool come into use or go out of it, the client is told to forget everything. The servers must know
+HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
+tracked.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
@@ -92,6 +101,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
+        Handling::Tracking => "tracking".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
