@@ -135,10 +135,17 @@ impl Inbox {
     }
 }
 
+/// Keys, each with those who have read it.
+type Part = Map<Box<[u8]>, Readers>;
+
+/// Keys with their readers, for tests.
+#[cfg(test)]
+type Kept = BTreeMap<Box<[u8]>, BTreeSet<Client>>;
+
 /// Who has read which key of one store, and who is told of which prefixes.
 #[derive(Debug)]
 pub(crate) struct Table {
-    parts: Box<[Mutex<Map<Box<[u8]>, Readers>>]>,
+    parts: Box<[Mutex<Part>]>,
     /// Keys in all parts.
     len: AtomicUsize,
     trackers: RwLock<Trackers>,
@@ -217,30 +224,29 @@ impl Table {
         }
     }
 
-    /// Tells a client of keys with `added` prefixes, and no longer of those
-    /// with `removed` ones.
-    pub(crate) fn change_prefixes<'a>(
+    /// Tells a client of keys with the `new` prefixes, and no longer of those
+    /// with `old` ones only.
+    pub(crate) fn change_prefixes(
         &self,
         client: Client,
-        removed: impl Iterator<Item = &'a [u8]>,
-        added: impl Iterator<Item = &'a [u8]>,
+        (old, new): (&BTreeSet<Vec<u8>>, &BTreeSet<Vec<u8>>),
     ) {
+        if old == new {
+            return;
+        }
         let mut trackers = self.trackers.write();
         let prefixes = &mut trackers.prefixes;
-        for prefix in removed {
+        for prefix in old.difference(new) {
             let Some(of_len) = prefixes.get_mut(&prefix.len()) else { continue };
-            let Some(clients) = of_len.get_mut(prefix) else { continue };
+            let Some(clients) = of_len.get_mut(&**prefix) else { continue };
             clients.retain(|other| *other != client);
             if clients.is_empty() {
-                of_len.swap_remove(prefix);
+                of_len.swap_remove(&**prefix);
             }
         }
-        for prefix in added {
+        for prefix in new.difference(old) {
             let of_len = prefixes.entry(prefix.len()).or_default();
-            let clients = of_len.entry(prefix.into()).or_default();
-            if !clients.contains(&client) {
-                clients.push(client);
-            }
+            of_len.entry(prefix.as_slice().into()).or_default().push(client);
         }
         prefixes.retain(|_, of_len| !of_len.is_empty());
         self.has_prefixes.store(!prefixes.is_empty(), Ordering::Relaxed);
@@ -257,12 +263,12 @@ impl Table {
         self.len.load(Ordering::Relaxed)
     }
 
-    fn part(&self, key: &[u8]) -> &Mutex<Map<Box<[u8]>, Readers>> {
+    fn part(&self, key: &[u8]) -> &Mutex<Part> {
         &self.parts[(self.hasher.hash_one(key) >> 32) as usize % PARTS]
     }
 
     /// Enters a client that is about to read `key`. With more than `keys_max`
-    /// keys then (0 for no bound), others are given up, chosen by `random`.
+    /// keys then, others are given up, chosen by `random`.
     pub(crate) fn enter(
         &self,
         client: Client,
@@ -283,7 +289,7 @@ impl Table {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
         entered.is_new = true;
-        while keys_max != 0 && self.len() > keys_max {
+        while self.len() > keys_max {
             let Some(given_up) = self.take_any(random) else { break };
             entered.given_up.push(given_up);
         }
@@ -326,7 +332,7 @@ impl Table {
         for part in &self.parts {
             let mut part = part.lock();
             self.len.fetch_sub(part.len(), Ordering::Relaxed);
-            *part = Map::default();
+            *part = Part::default();
         }
     }
 
@@ -396,7 +402,7 @@ impl Table {
     /// Everything that is kept, for tests: keys with their readers, trackers,
     /// prefixes.
     #[cfg(test)]
-    fn kept(&self) -> (BTreeMap<Box<[u8]>, BTreeSet<Client>>, usize, usize) {
+    fn kept(&self) -> (Kept, usize, usize) {
         let mut keys = BTreeMap::new();
         for part in &self.parts {
             for (key, readers) in part.lock().iter() {
@@ -405,5 +411,150 @@ impl Table {
         }
         let trackers = self.trackers.read();
         (keys, trackers.workers.len(), trackers.prefixes.values().map(Map::len).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: (usize, u64) = (1000, 1);
+
+    fn table_of(clients: &[Client]) -> Table {
+        let table = Table::default();
+        clients.iter().for_each(|client| table.join(*client, *client as u16, || ()));
+        table
+    }
+
+    fn prefixes(list: &[&str]) -> BTreeSet<Vec<u8>> {
+        list.iter().map(|prefix| prefix.as_bytes().to_vec()).collect()
+    }
+
+    fn sorted(mut readers: Readers) -> Vec<Client> {
+        readers.sort_unstable();
+        readers.to_vec()
+    }
+
+    #[test]
+    fn every_reader_is_found_once_by_who_changes_the_key() {
+        let table = table_of(&[1, 2, 3]);
+        assert!(table.enter(1, b"a", BOUND).is_new && table.enter(2, b"a", BOUND).is_new);
+        assert!(!table.enter(1, b"a", BOUND).is_new);
+        assert!(table.enter(3, b"b", BOUND).is_new);
+        assert_eq!(sorted(table.take(b"a", None)), [1, 2]);
+        assert!(table.take(b"a", None).is_empty() && table.take(b"c", None).is_empty());
+        assert_eq!((sorted(table.take(b"b", None)), table.len()), (vec![3], 0));
+    }
+
+    #[test]
+    fn who_reads_a_key_as_it_expires_stays_entered() {
+        let table = table_of(&[1, 2]);
+        table.enter(1, b"a", BOUND);
+        table.enter(2, b"a", BOUND);
+        assert_eq!(sorted(table.take(b"a", Some(2))), [1, 2]);
+        assert_eq!((sorted(table.take(b"a", Some(9))), table.len()), (vec![2], 0));
+    }
+
+    #[test]
+    fn above_the_bound_keys_are_given_up_and_their_readers_told() {
+        let table = table_of(&[1]);
+        let mut given_up = BTreeSet::new();
+        for number in 0..1000u64 {
+            let key = number.to_string();
+            let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            for (key, readers) in table.enter(1, key.as_bytes(), (100, random)).given_up {
+                assert_eq!(readers.as_slice(), [1]);
+                assert!(given_up.insert(key));
+            }
+            assert!(table.len() <= 100);
+        }
+        let (kept, ..) = table.kept();
+        assert_eq!((kept.len(), given_up.len()), (100, 900));
+        assert!(kept.keys().all(|key| !given_up.contains(key)));
+    }
+
+    #[test]
+    fn prefixes_are_told_in_their_order_and_keys_in_theirs() {
+        let table = table_of(&[1, 2]);
+        table.change_prefixes(1, (&prefixes(&[]), &prefixes(&["x", "ab"])));
+        table.change_prefixes(2, (&prefixes(&[]), &prefixes(&["", "ab"])));
+        let keys = [("abc", Some(1)), ("ab", None), ("a", Some(2)), ("xy", Some(1))];
+        let changed = keys.map(|(key, by)| (Box::from(key.as_bytes()), by)).into();
+        let told: Vec<_> = table
+            .broadcasts(&changed)
+            .into_iter()
+            .map(|told| {
+                let keys = told.keys.iter().map(|(key, _)| String::from_utf8_lossy(key).into());
+                (keys.collect::<Vec<String>>().join(" "), told.clients)
+            })
+            .collect();
+        let expected = [
+            ("a ab abc xy".to_owned(), vec![(2, 2)]),
+            ("ab abc".to_owned(), vec![(1, 1), (2, 2)]),
+            ("xy".to_owned(), vec![(1, 1)]),
+        ];
+        assert_eq!(told, expected);
+        table.change_prefixes(2, (&prefixes(&["", "ab"]), &prefixes(&["ab"])));
+        table.change_prefixes(1, (&prefixes(&["x", "ab"]), &prefixes(&[])));
+        assert!(table.has_prefixes());
+        assert_eq!(table.broadcasts(&changed).len(), 1);
+        table.change_prefixes(2, (&prefixes(&["ab"]), &prefixes(&[])));
+        assert!(!table.has_prefixes());
+    }
+
+    #[test]
+    fn nothing_is_left_of_clients_who_have_left() {
+        let table = table_of(&[1, 2]);
+        for number in 0..20_000 {
+            let key = format!("k{number}");
+            table.enter(1 + number % 2, key.as_bytes(), (1 << 20, 0));
+            table.enter(1, b"common", (1 << 20, 0));
+            table.enter(2, b"common", (1 << 20, 0));
+        }
+        table.leave(1, || panic!("there is another"));
+        assert!(table.present(&[1, 2]).as_slice() == [(2, 2)]);
+        let steps = (0..).take_while(|_| table.sweep()).count();
+        assert!(steps > 2, "a step is bounded");
+        let (kept, trackers, _) = table.kept();
+        assert_eq!((kept.len(), table.len(), trackers), (10_001, 10_001, 1));
+        assert!(kept.values().all(|readers| readers.iter().eq([&2])));
+        let mut is_unwatched = false;
+        table.leave(2, || is_unwatched = true);
+        assert!(is_unwatched);
+        assert_eq!((table.kept(), table.len()), ((BTreeMap::new(), 0, 0), 0));
+    }
+
+    #[test]
+    fn changes_are_watched_while_anybody_is_there() {
+        let table = Table::default();
+        let watched = std::cell::Cell::new(0);
+        let join = |client| table.join(client, 0, || watched.set(watched.get() + 1));
+        let leave = |client| table.leave(client, || watched.set(watched.get() - 1));
+        [1, 2, 1].into_iter().for_each(join);
+        assert_eq!(watched.get(), 1);
+        [2, 2, 3].into_iter().for_each(leave);
+        assert_eq!(watched.get(), 1);
+        leave(1);
+        assert_eq!(watched.get(), 0);
+    }
+
+    #[test]
+    fn an_inbox_is_bounded_and_who_misses_something_is_known() {
+        let invalidations = Invalidations::default();
+        let push: Arc<[u8]> = vec![b'x'; INBOX_LEN_MAX / 4].into();
+        let mut wakes = 0;
+        for client in 1..=5 {
+            let what = What::Changed(Arc::clone(&push));
+            wakes += u32::from(invalidations.post(1, Told { client, what }));
+            let what = What::Redirected { tracker: 9, push: Arc::clone(&push) };
+            wakes += u32::from(invalidations.post(1, Told { client, what }));
+        }
+        assert_eq!(wakes, 1, "it knows");
+        let (messages, missed) = invalidations.take(1);
+        assert_eq!((messages.len(), missed.len()), (3, 7));
+        assert!(missed.contains(&(2, true)) && !missed.contains(&(2, false)));
+        assert_eq!(invalidations.take(1), (Vec::new(), IndexSet::new()));
+        let what = What::Broken { target: 1 };
+        assert!(invalidations.post(1, Told { client: 1, what }));
     }
 }

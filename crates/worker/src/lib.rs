@@ -10,6 +10,7 @@
 
 mod channels;
 mod core;
+mod invalidations;
 mod mail;
 mod notices;
 mod pause;
@@ -18,6 +19,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use invalidations::Invalidations;
 pub use mail::{Adopted, Mail};
 pub use notices::{Notice, Notices};
 pub use pause::Pause;

@@ -42,6 +42,9 @@ impl Plane {
                 if let Some(stateful) = &mut session.stateful {
                     stateful.refuse();
                 }
+                if let Some(tracking) = &mut session.tracking {
+                    tracking.take_caching();
+                }
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;
             }
@@ -62,10 +65,16 @@ impl Plane {
             return Step::Wait;
         }
         self.batch += 1;
+        if session.tracking.is_some()
+            && let PoolKind::Store(store) = &pool.kind
+        {
+            let mut asked = Asked { key, session, busy, request: &request };
+            self.begin_tracked(store, &mut asked);
+        }
         match &pool.kind {
             PoolKind::Store(store) if store_serves(request.command.verb) => {
                 let Identity { database, protocol, .. } = session.identity;
-                let worker = self.cells.index() as u16;
+                let worker = self.worker();
                 let context = Context { database, clock: self.clock, protocol, worker };
                 self.count(session, &request);
                 self.note_served(session.pool, request.command.class as u8);
@@ -78,7 +87,7 @@ impl Plane {
                     }
                 });
                 if store.notifies() {
-                    self.publish_events(session.pool, store);
+                    self.settle_changes(session, busy, (store, &request), error.is_some());
                 }
                 if let Some(is_full) = error {
                     self.note_store_error(session.pool, request.command.class as u8, is_full);
@@ -87,6 +96,10 @@ impl Plane {
             }
             PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
                 self.pubsub(links, key, session, busy, &request)
+            }
+            PoolKind::Store(store) if request.command.handling == Handling::Tracking => {
+                let mut asked = Asked { key, session, busy, request: &request };
+                self.track_on_store(store, &mut asked)
             }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);

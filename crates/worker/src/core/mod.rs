@@ -14,6 +14,7 @@
 //! | `health_log` | what the log says of the backends' health |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
+//! | `store_tracking` | who is told of changed keys of the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -30,6 +31,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod store_tracking;
 mod tracking;
 
 pub use figures::Figures;
@@ -115,6 +117,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
+    pub(crate) store_tracking: store_tracking::StoreTracking,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -173,6 +176,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let plane = Plane {
             pubsub,
+            store_tracking: store_tracking::StoreTracking::default(),
             plan,
             cells,
             clock: Clock::default(),
@@ -232,6 +236,9 @@ impl Core {
         let Some(mut session) = self.sessions.remove(key) else { return };
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
+        }
+        if self.plane.store_tracking.is_tracker(session.identity.id) {
+            self.plane.forget_tracker(&mut session);
         }
         self.plane.end_stateful(&mut self.links, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
@@ -394,10 +401,12 @@ impl Core {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
                 if store.notifies() {
-                    self.plane.publish_events(index as u16, store);
+                    self.plane.settle_upkeep(index as u16, store);
+                    more |= self.plane.sweep_trackers(index as u16);
                 }
             }
         }
+        self.tell_late();
         more
     }
 }

@@ -9,6 +9,8 @@
 //! A push is appended to a client's output between whole replies, and by its
 //! own worker alone: it comes behind the reply to the read that it is about.
 
+use super::input::Step;
+use super::stateful::Asked;
 use super::{Core, Plane};
 use crate::PoolKind;
 use crate::invalidations::{Client, Readers, Table, Told, What};
@@ -16,13 +18,12 @@ use indexmap::{IndexMap, IndexSet};
 use keyway_base::{Key, KeyspaceEvents, Slab};
 use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::tracking::{
-    Change, Tracking, caching, parse, write_broken, write_everything, write_info,
-    write_invalidation, write_redirected, write_redirection,
+    Change, Tracking, write_broken, write_everything, write_invalidation, write_redirected,
 };
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_store::{KeyEvent, NO_WORKER, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What one worker knows of its clients that cache.
@@ -71,12 +72,6 @@ impl StoreTracking {
     }
 }
 
-/// Whether a command is about client-side caching.
-pub(super) fn is_about_tracking(verb: Verb) -> bool {
-    use Verb::{ClientCaching, ClientGetredir, ClientTracking, ClientTrackinginfo};
-    matches!(verb, ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo)
-}
-
 impl Plane {
     fn table(&mut self, pool: u16) -> &Arc<Table> {
         let plan = &self.plan;
@@ -84,72 +79,40 @@ impl Plane {
         tables.entry(pool).or_insert_with(|| plan.invalidations.table(pool))
     }
 
-    /// Answers a command about client-side caching of a client of a store.
+    /// Starts a command about tracking for a client of a store.
     #[cold]
-    pub(super) fn answer_tracking(
-        &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        (store, request): (&Store, &Request),
-    ) {
-        self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
-        let current = session.tracking.as_deref();
-        match request.command.verb {
-            Verb::ClientGetredir => self.answer(session, busy, |out| {
-                write_redirection(current, out);
-            }),
-            Verb::ClientTrackinginfo => {
-                let protocol = session.identity.protocol;
-                self.answer(session, busy, |out| write_info(current, protocol, out));
-            }
-            Verb::ClientCaching => {
-                let outcome = caching(&request.args, session.tracking.as_deref_mut());
-                self.answer(session, busy, |out| match outcome {
-                    Ok(()) => reply::simple(out, "OK"),
-                    Err(text) => reply::error(out, text),
-                });
-            }
-            _ => {
-                let plan = Arc::clone(&self.plan);
-                let exists = |id| plan.clients.is_of_pool(id, session.pool);
-                match parse(&request.args, current, exists) {
-                    Ok(change) => {
-                        self.track(key, session, store, change);
-                        self.answer(session, busy, |out| reply::simple(out, "OK"));
-                    }
-                    Err(text) => self.refuse(session, busy, |out| reply::error(out, &text)),
-                }
-            }
+    pub(super) fn track_on_store(&mut self, store: &Store, asked: &mut Asked) -> Step {
+        if let Some(step) = self.answer_tracking(asked) {
+            return step;
         }
+        match self.read_tracking(asked) {
+            Some(Change::On(tracking)) => self.change_tracking(store, asked, Some(tracking)),
+            Some(Change::Off) => self.change_tracking(store, asked, None),
+            None => return Step::Started,
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        Step::Started
     }
 
-    fn track(&mut self, key: Key<Session>, session: &mut Session, store: &Store, change: Change) {
-        let (id, worker) = (session.identity.id, self.worker());
-        let asked = match change {
-            Change::On(asked) => Some(asked),
-            Change::Off => None,
-        };
-        if asked.is_none() && session.tracking.is_none() {
+    fn change_tracking(
+        &mut self,
+        store: &Store,
+        asked: &mut Asked,
+        tracking: Option<Box<Tracking>>,
+    ) {
+        if tracking.is_none() && asked.session.tracking.is_none() {
             return;
         }
-        let table = Arc::clone(self.table(session.pool));
+        let (id, worker) = (asked.session.identity.id, self.worker());
+        let table = Arc::clone(self.table(asked.session.pool));
         // Before the first key is entered, or read: whoever changes it later
         // must know that changes are watched.
         table.join(id, worker, || store.watch_changes(true));
-        self.store_tracking.trackers.insert(id, key);
-        let prefixes_of = |tracking: Option<&Tracking>| {
-            tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
-        };
-        let (old, new) = (prefixes_of(session.tracking.as_deref()), prefixes_of(asked.as_deref()));
-        if old != new {
-            let removed = old.difference(&new).map(Vec::as_slice);
-            let added = new.difference(&old).map(Vec::as_slice);
-            table.change_prefixes(id, removed, added);
-        }
-        session.tracking = asked;
-        self.plan.clients.set_tracking(id, session.tracking.as_deref());
+        self.store_tracking.trackers.insert(id, asked.key);
+        let old = prefixes_of(asked.session.tracking.as_deref());
+        let new = prefixes_of(tracking.as_deref());
+        table.change_prefixes(id, (&old, &new));
+        self.set_tracking(asked, tracking);
     }
 
     /// Forgets a client that has left.
@@ -162,10 +125,8 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let PoolKind::Store(store) = &plan.pools[session.pool as usize].kind else { return };
         let table = Arc::clone(self.table(session.pool));
-        if let Some(tracking) = session.tracking.take() {
-            let prefixes = tracking.prefixes.iter().map(Vec::as_slice);
-            table.change_prefixes(id, prefixes, std::iter::empty());
-        }
+        let prefixes = prefixes_of(session.tracking.as_deref());
+        table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
         table.leave(id, || store.watch_changes(false));
         self.store_tracking.late.swap_remove(&(id, false));
         self.store_tracking.late.swap_remove(&(id, true));
@@ -174,21 +135,12 @@ impl Plane {
     /// What a client's tracking has to do with a request that it now begins:
     /// enters the keys that are about to be read.
     #[cold]
-    pub(super) fn begin_tracked(
-        &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        request: &Request,
-    ) {
-        let command = request.command;
-        self.store_tracking.reads.clear();
+    pub(super) fn begin_tracked(&mut self, store: &Store, asked: &mut Asked) {
+        let command = asked.request.command;
         if command.verb == Verb::Reset {
-            let plan = Arc::clone(&self.plan);
-            if let PoolKind::Store(store) = &plan.pools[session.pool as usize].kind {
-                self.track(key, session, store, Change::Off);
-            }
-            return;
+            return self.change_tracking(store, asked, None);
         }
+        let Asked { session, request, .. } = asked;
         let Some(tracking) = session.tracking.as_deref_mut() else { return };
         let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
         if !command.name.starts_with("client|") {
@@ -207,7 +159,7 @@ impl Plane {
                 let entered = table.enter(id, &request.args[index as usize], bound);
                 self.store_tracking.reads.push((index, entered.is_new));
                 for (key, readers) in entered.given_up {
-                    self.tell(&table, &readers, &key);
+                    self.tell_readers(&table, &readers, &key);
                 }
             }
         }
@@ -245,7 +197,7 @@ impl Plane {
                     self.push_own(session, busy, &push_of(&event.key));
                 }
             }
-            self.tell(&table, &readers, &event.key);
+            self.tell_readers(&table, &readers, &event.key);
         }
         if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb) && !is_refused {
             self.tell_everybody(&table, session, busy);
@@ -264,7 +216,7 @@ impl Plane {
         for event in events.drain(..) {
             self.note_changed(pool, &table, &event, None);
             let readers = table.take(&event.key, None);
-            self.tell(&table, &readers, &event.key);
+            self.tell_readers(&table, &readers, &event.key);
         }
         self.store_tracking.events = events;
     }
@@ -283,7 +235,7 @@ impl Plane {
     }
 
     /// Tells those who have read a key that it has changed.
-    fn tell(&mut self, table: &Table, readers: &Readers, key: &[u8]) {
+    fn tell_readers(&mut self, table: &Table, readers: &Readers, key: &[u8]) {
         if readers.is_empty() {
             return;
         }
@@ -527,6 +479,10 @@ impl Core {
             }
         }
     }
+}
+
+fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
+    tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
 }
 
 /// Whether a client's own request has changed the key, not its request's need
