@@ -86,15 +86,15 @@ impl Plane {
             return step;
         }
         match self.read_tracking(asked) {
-            Some(Change::On(tracking)) => self.change_tracking(store, asked, Some(tracking)),
-            Some(Change::Off) => self.change_tracking(store, asked, None),
+            Some(Change::On(tracking)) => self.set_store_tracking(store, asked, Some(tracking)),
+            Some(Change::Off) => self.set_store_tracking(store, asked, None),
             None => return Step::Started,
         }
         self.answer_locally(asked, |out| reply::simple(out, "OK"));
         Step::Started
     }
 
-    fn change_tracking(
+    fn set_store_tracking(
         &mut self,
         store: &Store,
         asked: &mut Asked,
@@ -112,7 +112,8 @@ impl Plane {
         let old = prefixes_of(asked.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
         table.change_prefixes(id, (&old, &new));
-        self.set_tracking(asked, tracking);
+        self.plan.clients.set_tracking(id, tracking.as_deref());
+        asked.session.tracking = tracking;
     }
 
     /// Forgets a client that has left.
@@ -138,7 +139,7 @@ impl Plane {
     pub(super) fn begin_tracked(&mut self, store: &Store, asked: &mut Asked) {
         let command = asked.request.command;
         if command.verb == Verb::Reset {
-            return self.change_tracking(store, asked, None);
+            return self.set_store_tracking(store, asked, None);
         }
         let Asked { session, request, .. } = asked;
         let Some(tracking) = session.tracking.as_deref_mut() else { return };
@@ -313,14 +314,14 @@ impl Plane {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
                 let Some(tracking) = session.tracking.as_deref() else { return };
                 match tracking.redirect {
-                    Some(target) => self.redirect(sessions, told.client, target, push),
+                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
                     None => self.append_push(key, session, false, push),
                 }
             }
             What::Redirected { tracker, push } => match self.target(sessions, told.client) {
                 Some((key, session)) => self.append_push(key, session, true, push),
                 // It was handed over, or has left, since.
-                None => self.redirect(sessions, *tracker, told.client, push),
+                None => self.tell_in_place(sessions, *tracker, told.client, push),
             },
             What::Broken { target } => {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
@@ -338,7 +339,7 @@ impl Plane {
     }
 
     /// Tells `target` in place of `tracker`.
-    fn redirect(
+    fn tell_in_place(
         &mut self,
         sessions: &mut Slab<Session>,
         tracker: Client,
@@ -474,7 +475,9 @@ impl Core {
             }
             let push = everything();
             match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
-                Some(target) if !is_redirected => plane.redirect(sessions, client, target, &push),
+                Some(target) if !is_redirected => {
+                    plane.tell_in_place(sessions, client, target, &push)
+                }
                 _ => plane.append_push(key, session, is_redirected, &push),
             }
         }
