@@ -24,6 +24,8 @@ pub struct Errand {
     pub started: Time,
     /// Its class, for metrics.
     pub class: u8,
+    /// What `CLIENT CACHING` said of it.
+    pub caching: Option<&'static str>,
     /// Position of the pool.
     pub pool: u16,
     /// Database it runs on, as the client counts them.

@@ -186,6 +186,7 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
+            || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -490,11 +491,24 @@ impl<I: Io> Worker<I> {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
+        if self.core.plane.tracking.has_work() {
+            self.settle_tracking();
+        }
         while let Some(index) = self.core.plane.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
             }
         }
+    }
+
+    /// Ends what goes with a link that was lost, and tells the clients that are
+    /// to forget everything.
+    #[cold]
+    fn settle_tracking(&mut self) {
+        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+            self.lose_link(index, fault);
+        }
+        self.core.tell_forgetful();
     }
 
     fn handle_timeouts(&mut self) {
@@ -523,6 +537,7 @@ impl<I: Io> Worker<I> {
         self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
+        self.core.tend_tracking();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
@@ -625,7 +640,7 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
+            let has_state = session.is_special() || session.subscriptions.is_some();
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;

@@ -173,7 +173,7 @@ impl Plane {
                     break;
                 }
             };
-            match self.dispatch(links, key, session, busy, frame, &args) {
+            match self.dispatch::<false>(links, key, session, busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
                     session.paused = true;

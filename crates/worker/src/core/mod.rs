@@ -98,6 +98,8 @@ pub(crate) struct LinkSlot {
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.
     unblock: Option<bool>,
+    /// What it is for, where its session is tracked.
+    role: Option<tracking::Role>,
 }
 
 /// All of a worker but its sockets.
@@ -115,6 +117,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
+    pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -173,6 +176,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let plane = Plane {
             pubsub,
+            tracking: tracking::State::default(),
             plan,
             cells,
             clock: Clock::default(),
@@ -234,6 +238,7 @@ impl Core {
             self.plane.forget_subscriber(key, &mut session);
         }
         self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {
