@@ -151,6 +151,7 @@ mod tests {
             sequence: 0,
             started: Time(0),
             class: 0,
+            caching: None,
             pool: 0,
             database: 0,
             protocol: Protocol::Resp2,

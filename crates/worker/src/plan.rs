@@ -1,4 +1,4 @@
-use crate::{Channels, Mail, Notices, Pause};
+use crate::{Channels, Mail, Notices, Pause, Redirects};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -37,6 +37,8 @@ pub struct Plan {
     pub notices: Notices,
     /// Who listens to the channels of the embedded stores.
     pub channels: Channels,
+    /// What is to be told clients of other workers about their keys.
+    pub redirects: Redirects,
 }
 
 impl Plan {

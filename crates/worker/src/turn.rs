@@ -508,6 +508,7 @@ impl<I: Io> Worker<I> {
         while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
             self.lose_link(index, fault);
         }
+        self.core.deliver_redirected();
         self.core.tell_forgetful();
     }
 
@@ -593,6 +594,7 @@ impl<I: Io> Worker<I> {
         }
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
+        self.core.plane.tracking.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are

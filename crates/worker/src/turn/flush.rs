@@ -84,7 +84,7 @@ impl<I: Io> Worker<I> {
         session.is_dirty = false;
         session.held_since = None;
         if session.tracking.is_some() {
-            self.core.plane.release_pushes(session);
+            self.core.plane.release_pushes(key, session);
         }
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let unsent = busy.output.unsent();

@@ -377,7 +377,7 @@ impl Plane {
     }
 
     /// This worker's number.
-    pub(super) fn worker(&self) -> u16 {
+    pub(in super::super) fn worker(&self) -> u16 {
         self.cells.index() as u16
     }
 

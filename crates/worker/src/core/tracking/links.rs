@@ -324,6 +324,9 @@ impl Core {
 
     /// Upkeep of the links of tracked sessions, a few times a second.
     pub(crate) fn tend_tracking(&mut self) {
+        // A client may have been on its way from one worker to another.
+        self.plane.tracking.has_mail = true;
+        self.deliver_redirected();
         let now = self.plane.clock.now;
         let is_ping_due = now >= self.plane.tracking.next_ping;
         if is_ping_due {
