@@ -420,7 +420,9 @@ impl Plane {
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",
-                BackendFault::Handshake => "the backend refused the password or database",
+                BackendFault::Handshake => {
+                    "the backend refused the password, the database or client-side caching"
+                }
                 BackendFault::NotReady => "the backend is not ready yet",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {
