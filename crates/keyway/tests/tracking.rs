@@ -17,8 +17,7 @@ const EVERYTHING: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 struct Systems {
     keyway: Keyway,
     bare: RedisServer,
-    servers: Vec<RedisServer>,
-    _one: Vec<RedisServer>,
+    _servers: [Vec<RedisServer>; 2],
 }
 
 static SYSTEMS: Shared<Systems> = Shared::new();
@@ -30,7 +29,7 @@ fn systems() -> std::sync::Arc<Systems> {
             vec![Pool::over("one", &one), Pool::over("four", &servers).with("hash_tag", "\"{}\"")];
         let config = KeywayConfig::new(pools).with_server("workers", "2");
         let keyway = Keyway::start(KEYWAY, config);
-        Systems { keyway, bare: RedisServer::start(), servers, _one: one }
+        Systems { keyway, bare: RedisServer::start(), _servers: [one, servers] }
     })
 }
 
@@ -409,6 +408,15 @@ fn nothing_is_left_of_a_client_that_has_left_or_wants_no_more() {
     wait_until("their links are gone", SOON, || servers.iter().all(|server| clients(server) <= 2));
 }
 
+/// A key of a pool that is on this server, with a value.
+fn key_on(client: &mut Client, server: &RedisServer) -> String {
+    let is_there = |key: &String| {
+        ok(client, &format!("SET {key} old"));
+        server.client().words(&format!("EXISTS {key}")) == Value::Integer(1)
+    };
+    (0..).map(|nth| format!("key{nth}")).find(is_there).unwrap()
+}
+
 /// Ends every connection to a server but the one that says so.
 fn cut(server: &RedisServer) {
     server.client().words("CLIENT KILL TYPE normal SKIPME yes");
@@ -445,20 +453,11 @@ fn with_a_server_that_leaves_or_comes_back_everything_is_forgotten() {
     let pool = Pool::over("main", &servers).with("ejection", ejection);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let (mut tracked, mut other) = (resp3(keyway.client(0)), keyway.client(0));
-    let key = (0..).map(|nth| format!("k{nth}")).find(|key| {
-        ok(&mut other, &format!("SET {key} v"));
-        servers[3].client().words(&format!("EXISTS {key}")) == Value::Integer(1)
-    });
-    let key = key.unwrap();
     // A server that the tracked client has no link to: who leaves is seen by
     // requests of another.
-    let away = (0..).map(|nth| format!("a{nth}")).find(|key| {
-        ok(&mut other, &format!("SET {key} v"));
-        servers[0].client().words(&format!("EXISTS {key}")) == Value::Integer(1)
-    });
-    let away = away.unwrap();
+    let (key, away) = (key_on(&mut other, &servers[3]), key_on(&mut other, &servers[0]));
     ok(&mut tracked, "CLIENT TRACKING ON");
-    assert_eq!(tracked.words(&format!("GET {key}")).text(), "v");
+    assert_eq!(tracked.words(&format!("GET {key}")).text(), "old");
     servers[0].kill();
     wait_until("the server is ejected", SOON, || !other.words(&format!("SET {away} v")).is_error());
     assert_eq!(raw(&mut tracked), EVERYTHING);
@@ -475,14 +474,7 @@ fn an_invalidation_overtakes_no_reply_that_waits_for_an_earlier_one() {
     let _watch = watchdog(Duration::from_secs(60), "order");
     let (keyway, servers) = pool_of_four(|pool| pool.with("timeout", "\"20s\""));
     let mut writer = keyway.client(0);
-    let mut on = |server: usize| {
-        let is_there = |key: &String| {
-            ok(&mut writer, &format!("SET {key} old"));
-            servers[server].client().words(&format!("EXISTS {key}")) == Value::Integer(1)
-        };
-        (0..).map(|nth| format!("key{nth}")).find(is_there).unwrap()
-    };
-    let (slow, fast) = (on(0), on(1));
+    let (slow, fast) = (key_on(&mut writer, &servers[0]), key_on(&mut writer, &servers[1]));
     let mut tracked = resp3(keyway.client(0));
     ok(&mut tracked, "CLIENT TRACKING ON");
     tracked.words(&format!("MGET {slow} {fast}"));
@@ -498,6 +490,27 @@ fn an_invalidation_overtakes_no_reply_that_waits_for_an_earlier_one() {
         assert!(heard[0].contains("old"), "{heard:?}");
         assert_eq!(heard[2..], ["+OK\r\n".to_owned(), changed(&fast)], "{heard:?}");
     }
+}
+
+#[test]
+fn an_invalidation_overtakes_no_part_of_a_reply() {
+    let _watch = watchdog(Duration::from_secs(60), "order of fragments");
+    let (keyway, servers) = pool_of_four(|pool| pool.with("timeout", "\"20s\""));
+    let mut writer = keyway.client(0);
+    let (slow, fast) = (key_on(&mut writer, &servers[0]), key_on(&mut writer, &servers[1]));
+    let mut tracked = resp3(keyway.client(0));
+    ok(&mut tracked, "CLIENT TRACKING ON");
+    tracked.words(&format!("GET {slow}"));
+    ok(&mut servers[0].client(), "CLIENT PAUSE 500 ALL");
+    tracked.send(&keyway_testkit::encode_words(&format!("MGET {slow} {fast}")));
+    let mut at_fast = servers[1].client();
+    wait_until("the fast server has answered its part", SOON, || {
+        at_fast.words("INFO stats").text().contains("tracking_total_keys:1")
+    });
+    ok(&mut at_fast, &format!("SET {fast} new"));
+    let read = raw(&mut tracked);
+    assert!(read.starts_with("*2\r\n") && !read.contains("new"), "{read}");
+    assert_eq!(raw(&mut tracked), changed(&fast));
 }
 
 #[test]

@@ -70,6 +70,12 @@ impl Tracking {
         }
     }
 
+    /// Whether servers are asked for the same, whoever is told.
+    pub fn is_same_mode(&self, other: &Tracking) -> bool {
+        let modes = |it: &Tracking| (it.bcast, it.optin, it.optout, it.noloop);
+        modes(self) == modes(other) && self.prefixes == other.prefixes
+    }
+
     /// Whether the keys that the next request reads are to be tracked, without
     /// `bcast`.
     pub fn tracks_next(&self) -> bool {

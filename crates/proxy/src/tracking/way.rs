@@ -1,5 +1,5 @@
 use super::{Tracking, write_everything};
-use crate::{Announcement, PrivateLink};
+use crate::{Announcement, PrivateLink, ReplyOrder};
 use keyway_resp::reply;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,6 +20,9 @@ pub struct Way {
     pub awaited: BTreeSet<PrivateLink>,
     /// Where its reply belongs.
     pub place: Option<u32>,
+    /// It takes the place of another: what changed in between was told of by
+    /// nobody.
+    pub is_renewed: bool,
     /// The servers that refused, if any did.
     pub refusal: Option<String>,
 }
@@ -31,12 +34,27 @@ pub struct Held {
     /// The place in the order that each waits for, and its bytes.
     pushes: VecDeque<(u32, Vec<u8>)>,
     len: usize,
+    /// The place behind the last request that was cut into fragments: a part of
+    /// its reply may be here, which no push may overtake either.
+    fragments_end: Option<u32>,
 }
 
 impl Held {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pushes.is_empty()
+    }
+
+    /// Notes that a request was cut into fragments, whose reply has the place in
+    /// front of `next`.
+    pub fn note_fragments(&mut self, next: u32) {
+        self.fragments_end = Some(next);
+    }
+
+    /// Whether a push that comes now must wait for replies in `order`.
+    pub fn must_hold(&mut self, order: &ReplyOrder) -> bool {
+        self.fragments_end = self.fragments_end.filter(|&end| !order.has_passed(end));
+        order.has_early() || self.fragments_end.is_some() || !self.is_empty()
     }
 
     /// Holds a push back until everything before `place` has left. What is too
@@ -108,6 +126,25 @@ mod tests {
         held.release(|_| true, &mut out);
         assert_eq!(out, b"abc");
         assert!(held.is_empty() && held.len == 0);
+    }
+
+    #[test]
+    fn a_push_waits_for_the_parts_of_a_reply_and_for_early_ones() {
+        let (mut held, mut order, mut out) = (Held::default(), ReplyOrder::default(), Vec::new());
+        let first = order.reserve();
+        assert!(!held.must_hold(&order), "its own reply is still to come");
+        held.note_fragments(order.next_place());
+        assert!(held.must_hold(&order));
+        let second = order.reserve();
+        order.complete(first, &mut out, |_| ());
+        assert!(!held.must_hold(&order));
+        let third = order.reserve();
+        order.complete(third, &mut out, |_| ());
+        assert!(held.must_hold(&order));
+        order.complete(second, &mut out, |_| ());
+        assert!(!held.must_hold(&order));
+        held.hold(order.next_place(), b"a");
+        assert!(held.must_hold(&order), "pushes stay in their order");
     }
 
     #[test]

@@ -40,14 +40,28 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &mut Asked,
-        tracking: Box<Tracking>,
+        mut tracking: Box<Tracking>,
     ) {
+        if let Some(current) = &mut asked.session.tracking
+            && current.way.is_some()
+            && current.is_same_mode(&tracking)
+            && hears(&tracking, asked.session.identity.protocol)
+        {
+            // Only who is told may be another.
+            (tracking.way, tracking.held) = (current.way.take(), std::mem::take(&mut current.held));
+            self.set_tracking(asked.session, Some(tracking));
+            return self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        }
+        let is_renewed = asked.session.tracking.is_some();
         self.lose_watch(links, asked.session);
         self.end_tracking(links, asked.key, asked.session);
         if !self.resume_tracking(links, asked, tracking) {
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return;
+        }
+        if is_renewed {
+            self.renew_way(asked);
         }
         let is_silent = Self::is_silent(asked.session);
         let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
@@ -60,6 +74,16 @@ impl Plane {
         asked.session.barrier = true;
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.class as u8);
+    }
+
+    /// The links of a session are others than before: what they were told of
+    /// they have forgotten.
+    pub(super) fn renew_way(&mut self, asked: &mut Asked) {
+        let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
+        if let Some(way) = way {
+            way.is_renewed = true;
+            self.tracking.forget(asked.key, false);
+        }
     }
 
     /// Gives a session its links. Returns whether there are enough.
@@ -206,7 +230,7 @@ impl Core {
         let bcast = tracking.bcast;
         let Some(way) = tracking.way.as_mut() else { return };
         let was_awaited = way.awaited.remove(&index);
-        if bcast && !was_awaited {
+        if bcast && (!was_awaited || way.is_renewed) {
             // It was not told of what changed before.
             plane.tracking.forget(key, false);
         }

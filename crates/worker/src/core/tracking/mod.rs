@@ -24,12 +24,17 @@ pub(crate) use tell::State;
 
 use super::input::Step;
 use super::stateful::Asked;
-use super::{LinkSlot, Plane};
+use super::{LinkIndex, LinkSlot, Plane};
 use keyway_base::{ByteRange, Key};
-use keyway_command::{Request, Verb};
+use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
+
+/// Bytes unsent on a link of one session, above which no more of its requests
+/// are started. More would let each tracked client hold as much for each server;
+/// less stops a pipeline of middling values.
+const UNSENT_MAX: usize = 256 << 10;
 
 impl Plane {
     /// Answers a command about tracking that changes nothing, or only what is
@@ -121,11 +126,17 @@ impl Plane {
             true => None,
             false => session.tracking.as_ref().and_then(|tracking| tracking.caching_word()),
         };
-        let Some(word) = word else {
-            return self.dispatch::<true>(links, key, session, busy, frame, ranges);
-        };
         let way = session.tracking.as_ref().and_then(|tracking| tracking.way.as_ref());
-        let own = way.map_or_else(Vec::new, |way| way.links.clone());
+        let own: &[LinkIndex] = way.map_or(&[], |way| &way.links);
+        if let Some(&full) = own.iter().find(|&&one| links[one].link.unsent_len() > UNSENT_MAX) {
+            return Step::Full(full);
+        }
+        let Some(word) = word else {
+            let step = self.dispatch::<true>(links, key, session, busy, frame, ranges);
+            note_fragments(session, busy, request);
+            return step;
+        };
+        let own = own.to_vec();
         let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
         self.tracking.caching = Some(word);
         let step = self.dispatch::<true>(links, key, session, busy, frame, ranges);
@@ -139,6 +150,7 @@ impl Plane {
             }
         }
         forget_caching(session);
+        note_fragments(session, busy, request);
         step
     }
 
@@ -149,8 +161,8 @@ impl Plane {
         let is_reset = asked.request.command.verb == Verb::Reset;
         asked.session.tracking = Some(tracking.clone());
         self.end_tracking(links, asked.key, asked.session);
-        if !is_reset {
-            self.resume_tracking(links, asked, tracking);
+        if !is_reset && self.resume_tracking(links, asked, tracking) {
+            self.renew_way(asked);
         }
     }
 }
@@ -177,6 +189,14 @@ pub(super) fn forget_caching(session: &mut Session) {
 /// What is said of the next request outlives the subcommands of CLIENT.
 fn is_about_client(request: &Request) -> bool {
     request.command.name.starts_with("client")
+}
+
+/// A part of a reply in fragments is not to be overtaken.
+fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
+    if let (Handling::Split(_), Some(tracking)) = (request.command.handling, &mut session.tracking)
+    {
+        tracking.held.note_fragments(busy.order.next_place());
+    }
 }
 
 /// Whether a session that is tracked is told so itself: there is no way to tell

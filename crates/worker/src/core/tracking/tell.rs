@@ -216,7 +216,7 @@ impl Plane {
         }
         let Some(tracking) = &mut session.tracking else { return };
         let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
-        if busy.order.has_early() || !tracking.held.is_empty() {
+        if tracking.held.must_hold(&busy.order) {
             tracking.held.hold(busy.order.next_place(), push);
         } else {
             busy.output.buf().extend_from_slice(push);
