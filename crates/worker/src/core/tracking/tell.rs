@@ -61,9 +61,11 @@ impl Core {
         }
         let Core { sessions, plane, .. } = self;
         let inbox = plane.plan.redirects.take(plane.worker());
-        let mut everything = Vec::new();
-        write_everything(&mut everything);
-        let overrun = inbox.overrun.into_iter().map(|target| (target, everything.clone()));
+        let overrun = inbox.overrun.into_iter().map(|target| {
+            let mut everything = Vec::new();
+            write_everything(&mut everything);
+            (target, everything)
+        });
         for (target, push) in inbox.pushes.into_iter().chain(overrun) {
             if plane.tell_target(sessions, target, &push) {
                 continue;
