@@ -17,16 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
-    /// Starts one request: `frame` is its wire form, `ranges` its arguments.
-    /// `TRACKED` is for the other dispatch of a session of a sharded pool that
-    /// is tracked, so that no other has to look for links of its own.
+    /// Starts one request to the session's pool: `frame` is its wire form,
+    /// `ranges` its arguments. `TRACKED` is for the other dispatch of a session of
+    /// a sharded pool that is tracked, so that no other has to look for links of
+    /// its own.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     pub(super) fn dispatch<const TRACKED: bool>(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        key: Key<Session>,
-        session: &mut Session,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
         frame: &[u8],
         ranges: &[ByteRange],
@@ -59,8 +60,6 @@ impl Plane {
         {
             return step;
         }
-        let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[session.pool as usize];
         if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
             session.waits_for_link = true;
             return Step::Wait;
@@ -98,7 +97,7 @@ impl Plane {
             PoolKind::Sharded { pool: sharded, .. } => {
                 if session.is_special() {
                     if !TRACKED && session.tracking.is_some() {
-                        let again = (&request, frame, ranges);
+                        let again = (pool, &request, frame, ranges);
                         return self.dispatch_tracked(links, key, session, busy, again);
                     }
                     let mut asked = Asked { key, session, busy, request: &request };

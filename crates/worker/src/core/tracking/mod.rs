@@ -25,6 +25,7 @@ pub(crate) use tell::State;
 use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
+use crate::PoolPlan;
 use keyway_base::{ByteRange, Key};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
@@ -118,7 +119,7 @@ impl Plane {
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
-        (request, frame, ranges): (&Request, &[u8], &[ByteRange]),
+        (pool, request, frame, ranges): (&PoolPlan, &Request, &[u8], &[ByteRange]),
     ) -> Step {
         // It is counted where it is dispatched again.
         self.batch -= 1;
@@ -132,14 +133,14 @@ impl Plane {
             return Step::Full(full);
         }
         let Some(word) = word else {
-            let step = self.dispatch::<true>(links, key, session, busy, frame, ranges);
+            let step = self.dispatch::<true>(links, pool, (key, session), busy, frame, ranges);
             note_fragments(session, busy, request);
             return step;
         };
         let own = own.to_vec();
         let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
         self.tracking.caching = Some(word);
-        let step = self.dispatch::<true>(links, key, session, busy, frame, ranges);
+        let step = self.dispatch::<true>(links, pool, (key, session), busy, frame, ranges);
         self.tracking.caching = None;
         if !matches!(step, Step::Started) {
             return step;
