@@ -25,7 +25,9 @@ pub mod tracking;
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use join::{Fragment, Join, JoinPool};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation};
+pub use link::{
+    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation,
+};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};

@@ -190,6 +190,7 @@ impl<I: Io> Worker<I> {
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
             || plane.store_tracking.has_work()
+            || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -494,11 +495,25 @@ impl<I: Io> Worker<I> {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
+        if self.core.plane.tracking.has_work() {
+            self.settle_tracking();
+        }
         while let Some(index) = self.core.plane.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
             }
         }
+    }
+
+    /// Ends what goes with a link that was lost, and tells the clients that are
+    /// to forget everything.
+    #[cold]
+    fn settle_tracking(&mut self) {
+        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+            self.lose_link(index, fault);
+        }
+        self.core.deliver_redirected();
+        self.core.tell_forgetful();
     }
 
     fn handle_timeouts(&mut self) {
@@ -527,6 +542,7 @@ impl<I: Io> Worker<I> {
         self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
+        self.core.tend_tracking();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
@@ -583,6 +599,7 @@ impl<I: Io> Worker<I> {
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
         self.core.plane.store_tracking.has_mail = true;
+        self.core.plane.tracking.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are
@@ -630,9 +647,9 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
-            let has_state =
-                has_state || self.core.plane.store_tracking.is_tracker(session.identity.id);
+            let has_state = session.is_special()
+                || session.subscriptions.is_some()
+                || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;

@@ -108,6 +108,17 @@ impl ClientRegistry {
         self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
     }
 
+    /// The worker that serves client `id`, if it is one of `pool`.
+    pub fn worker_of(&self, id: u64, pool: u16) -> Option<u16> {
+        let entries = self.entries.lock();
+        entries.get(&id).filter(|entry| entry.pool == pool).map(|entry| entry.worker)
+    }
+
+    /// The worker that serves client `id`, if there is one.
+    pub fn worker(&self, id: u64) -> Option<u16> {
+        self.entries.lock().get(&id).map(|entry| entry.worker)
+    }
+
     /// Marks clients as to be closed: a worker that takes one over looks here,
     /// since while it was handed over no worker had it to close.
     pub fn mark_killed(&self, ids: &[u64]) {

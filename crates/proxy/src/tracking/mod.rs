@@ -4,15 +4,18 @@
 //! | file | what happens there |
 //! | --- | --- |
 //! | `command` | `CLIENT TRACKING`, `CACHING`, `GETREDIR` and `TRACKINGINFO` |
+//! | `way` | the links that the servers of a pool tell it on |
 //! | `wire` | what a client is told when keys have changed |
 //!
 //! Who changes what is seen elsewhere: by the servers of a sharded pool, or by
 //! the embedded store. Words and shapes are those of redis-server 7.0.
 
 mod command;
+mod way;
 mod wire;
 
 pub use command::{Change, caching, parse, write_info, write_redirection};
+pub use way::{Held, Way, announcement};
 pub use wire::{
     CHANNEL, is_invalidation, write_broken, write_everything, write_invalidation, write_redirected,
 };
@@ -40,6 +43,10 @@ pub struct Tracking {
     /// `CLIENT CACHING` was said, and its command, or transaction, has not
     /// come yet.
     pub caching: bool,
+    /// The links of a client of a sharded pool.
+    pub way: Option<Box<Way>>,
+    /// What it is to be told once earlier replies have left.
+    pub held: Held,
 }
 
 impl Tracking {
@@ -61,6 +68,12 @@ impl Tracking {
             (true, _, true) => Some("NO"),
             _ => None,
         }
+    }
+
+    /// Whether servers are asked for the same, whoever is told.
+    pub fn is_same_mode(&self, other: &Tracking) -> bool {
+        let modes = |it: &Tracking| (it.bcast, it.optin, it.optout, it.noloop);
+        modes(self) == modes(other) && self.prefixes == other.prefixes
     }
 
     /// Whether the keys that the next request reads are to be tracked, without

@@ -100,6 +100,8 @@ pub(crate) struct LinkSlot {
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.
     unblock: Option<bool>,
+    /// What it is for, where its session is tracked.
+    role: Option<tracking::Role>,
 }
 
 /// All of a worker but its sockets.
@@ -118,6 +120,7 @@ pub(crate) struct Plane {
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
+    pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -177,6 +180,7 @@ impl Core {
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
+            tracking: tracking::State::default(),
             plan,
             cells,
             clock: Clock::default(),
@@ -241,6 +245,7 @@ impl Core {
             self.plane.forget_tracker(&mut session);
         }
         self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {

@@ -57,17 +57,20 @@ impl PoolState {
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
-    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) {
+    /// Returns whether it did.
+    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
         let (PoolState::Sharded(state), PoolKind::Sharded { pool, .. }) =
             (self, &plan.pools[index].kind)
         else {
-            return;
+            return false;
         };
         let epoch = plan.health.pool_epoch(index);
-        if epoch != state.health_epoch {
+        let has_changed = epoch != state.health_epoch;
+        if has_changed {
             state.health_epoch = epoch;
             state.ring = build_ring(plan, index, pool);
         }
+        has_changed
     }
 }
 
@@ -116,6 +119,7 @@ impl LinkSlot {
             lease: None,
             client_id: None,
             unblock: None,
+            role: None,
         }
     }
 }

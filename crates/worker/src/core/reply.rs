@@ -22,13 +22,15 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (is_private, mut slow_client) = (slot.is_private, None);
+        let (is_private, lease, mut slow_client) = (slot.is_private, slot.lease, None);
         let is_blocking = slot.link.is_blocking;
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
-            let is_ours =
-                matches!(exchange.owner, Owner::Internal(Internal::Select | Internal::Load));
+            let is_ours = matches!(
+                exchange.owner,
+                Owner::Internal(Internal::Select | Internal::Load | Internal::Push)
+            );
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
             }
@@ -41,6 +43,7 @@ impl Core {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
                     plane.deliver_waited((pool, backend), exchange.class, kind);
                     if let Some(waiting) = sessions.get_mut(session) {
@@ -69,6 +72,9 @@ impl Core {
         }
         release_waiting(sessions, plane, slot);
         if slot.is_private {
+            if !was_ready && slot.link.state() == LinkState::Ready {
+                self.on_tracking_ready(index);
+            }
             self.on_private_reply(index, client_id);
         }
         Ok(())
@@ -78,6 +84,7 @@ impl Core {
     fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
         if let Some(id) = client_id {
             self.links[index].client_id = id;
+            self.on_receiver_known(index, id);
             self.send_unblock(index);
         }
         let Core { sessions, links, plane } = self;

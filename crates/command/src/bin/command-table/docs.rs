@@ -46,8 +46,7 @@ HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while 
 tracked.
 
 The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
-they are more than `tracking_keys_max`, when the least that happens is that a client is told of a key
-that has not changed. A client that does not read what it is told, or whose worker has no room for it,
+they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
 is told to forget everything once it reads again. Two things are told that Redis 7.0 keeps to itself: a
 NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
 the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
