@@ -232,7 +232,7 @@ fn draining_ends_waits_and_loses_no_element() {
     let start = Instant::now();
     let (status, _) = keyway.stop(Duration::from_secs(10));
     assert!(status.success() && start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    assert!(waiting.reply().error_text().starts_with("UNBLOCKED"));
+    assert!(waiting.reply().error_text().starts_with("UNBLOCKED Keyway is stopping"));
     waiting.expect_closed();
 }
 

@@ -52,6 +52,7 @@ fn transactions_answer_what_a_bare_server_does() {
     let scripts: &[&[&str]] = &[
         &["MULTI", "SET {t}a 1", "INCR {t}a", "GET {t}a", "LPUSH {t}l x y", "EXEC", "GET {t}a"],
         &["MULTI", "EXEC"],
+        &["MULTI", "SET {t}b 1", "EXEC x", "GET {t}b", "EXEC"],
         &["EXEC"],
         &["DISCARD"],
         &["UNWATCH"],

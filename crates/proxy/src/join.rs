@@ -440,6 +440,12 @@ impl Join {
         name: impl Fn(u16) -> &'a str,
         describe: impl Fn(u16, Fault) -> String,
     ) {
+        if let [Fragment { outcome: Outcome::Refused { start, end }, .. }] = self.fragments[..] {
+            // Nothing to be told from: the server's own words.
+            out.push(b'-');
+            out.extend_from_slice(&self.errors[start..end]);
+            return out.extend_from_slice(b"\r\n");
+        }
         let mut code = "ERR";
         let mut parts = String::new();
         for fragment in &self.fragments {
@@ -472,7 +478,7 @@ impl Join {
             (_, false) => "; nothing is returned for the other keys",
             (_, true) => "; nothing is returned for the other servers",
         };
-        let command = self.command.to_ascii_uppercase();
+        let command = self.command.to_ascii_uppercase().replace('|', " ");
         let total = self.fragments.len();
         reply::error(
             out,

@@ -15,7 +15,7 @@ use crate::{Adopted, Mail, Plan, PoolKind};
 use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::local::{ClientEntry, Unblock};
+use keyway_proxy::local::{ClientEntry, Unblock, UnblockReason};
 use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use keyway_resp::Protocol;
 use std::sync::Arc;
@@ -590,7 +590,7 @@ impl<I: Io> Worker<I> {
         for key in self.core.sessions.keys() {
             self.end_client(key);
         }
-        let ended = |id| Unblock { id, with_error: true };
+        let ended = |id| Unblock { id, reason: UnblockReason::Stopping };
         self.core.plane.unblocks.extend(self.core.blocked_clients().into_iter().map(ended));
     }
 

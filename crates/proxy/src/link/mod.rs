@@ -132,9 +132,10 @@ pub struct Link {
     pub send_blocked: bool,
     /// In the worker's list of links with output.
     pub is_dirty: bool,
-    /// Its one request may wait for ever, once it was sent: a blocking
-    /// command's own timeout is the server's to keep.
+    /// Its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
+    /// When the server must have answered a blocking command with a timeout.
+    pub blocks_until: Option<Time>,
 }
 
 /// Which database a request runs on that is sent as it is.
@@ -200,6 +201,7 @@ impl Default for Link {
             send_blocked: false,
             is_dirty: false,
             is_blocking: false,
+            blocks_until: None,
         }
     }
 }
@@ -594,7 +596,7 @@ impl Link {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
         if self.is_blocking && self.state == LinkState::Ready {
-            return None;
+            return self.blocks_until;
         }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
@@ -652,7 +654,8 @@ impl Link {
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
         if self.is_blocking && self.state == LinkState::Ready {
-            return Ok(());
+            let is_over = self.blocks_until.is_some_and(|until| now >= until);
+            return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
         let transferring = self.transferring();
         if let Some(timeout) = options.timeout {
@@ -686,6 +689,16 @@ impl Link {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Gives up every exchange and hands each that somebody waits for to
+    /// `given_up`: the connection is to be ended.
+    pub fn abandon(&mut self, mut given_up: impl FnMut(&Exchange)) {
+        for exchange in self.fifo.iter_mut().skip(self.abandoned) {
+            given_up(exchange);
+            exchange.owner = Owner::None;
+        }
+        self.abandoned = self.fifo.len();
     }
 
     /// Removes the expired requests from the front of the unsent output. The

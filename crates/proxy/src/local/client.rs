@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 
 use super::client_filter::{Filters, Type};
-use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, auth};
+use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason, auth};
 use crate::ReplyMode;
 use crate::local::ClientEntry;
 use keyway_command::{Args, Request, Verb};
@@ -201,20 +201,20 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
 
 /// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
 pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
-    let with_error = match args.get(3) {
-        None => Some(false),
-        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(false),
-        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(true),
+    let reason = match args.get(3) {
+        None => Some(UnblockReason::Timeout),
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(UnblockReason::Timeout),
+        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(UnblockReason::Error),
         Some(_) => None,
     };
-    let refusal = match (with_error, parse_integer(&args[2])) {
+    let refusal = match (reason, parse_integer(&args[2])) {
         (None, _) => "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
         (_, None) => NOT_AN_INTEGER,
-        (Some(with_error), Some(id)) => {
+        (Some(reason), Some(id)) => {
             let id = u64::try_from(id).unwrap_or(0);
-            let is_blocked = context.clients.is_blocked(id, context.pool);
+            let is_blocked = context.clients.take_blocked(id, context.pool);
             reply::integer(out, i64::from(is_blocked));
-            let unblock = Unblock { id, with_error };
+            let unblock = Unblock { id, reason };
             return if is_blocked { After::Unblock(unblock) } else { After::Continue };
         }
     };
@@ -226,7 +226,7 @@ pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) ->
 mod tests {
     use crate::ReplyMode;
     use crate::local::bench::Bench;
-    use crate::local::{After, Unblock};
+    use crate::local::{After, Unblock, UnblockReason};
 
     #[test]
     fn only_a_client_that_waits_is_unblocked() {
@@ -241,11 +241,13 @@ mod tests {
         bench.clients.set_blocked(id, true);
         let (reply, after) = ask(&mut bench, format!("CLIENT UNBLOCK {id} error"));
         assert_eq!(reply, ":1\r\n");
-        assert_eq!(after, After::Unblock(Unblock { id, with_error: true }));
+        assert_eq!(after, After::Unblock(Unblock { id, reason: UnblockReason::Error }));
+        assert_eq!(ask(&mut bench, format!("CLIENT UNBLOCK {id}")), answered, "once");
         assert!(ask(&mut bench, format!("CLIENT UNBLOCK {id} x")).0.starts_with("-ERR CLIENT"));
         assert!(ask(&mut bench, "CLIENT UNBLOCK x".to_owned()).0.starts_with("-ERR value is"));
+        bench.clients.set_blocked(id, true);
         bench.clients.remove(id);
-        assert!(!bench.clients.is_blocked(id, 0));
+        assert!(!bench.clients.take_blocked(id, 0));
     }
 
     #[test]

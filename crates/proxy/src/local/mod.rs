@@ -77,21 +77,51 @@ pub enum After {
     Unblock(Unblock),
     /// Hold back what the pool's clients ask for.
     Pause {
-        /// For how long, in milliseconds; 0 ends a pause.
+        /// For how long, in milliseconds.
         millis: u64,
         /// Only commands that write.
         writes_only: bool,
     },
+    /// Hold nothing back any more.
+    Unpause,
 }
 
-/// What `CLIENT UNBLOCK` asks for.
+/// The end of a blocking command before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unblock {
     /// The client that waits.
     pub id: u64,
-    /// Whether its command is answered with an error, instead of as if its
-    /// time were up.
-    pub with_error: bool,
+    /// Why, which is also what it is answered with.
+    pub reason: UnblockReason,
+}
+
+/// Why a blocking command is ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnblockReason {
+    /// `CLIENT UNBLOCK id TIMEOUT`: answered as if its time were up.
+    Timeout,
+    /// `CLIENT UNBLOCK id ERROR`: answered with an error.
+    Error,
+    /// Other servers of the pool are in use, and its keys live elsewhere.
+    Displaced,
+    /// The process is to end.
+    Stopping,
+}
+
+impl UnblockReason {
+    /// What the client is told in place of the server's error, if anything.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            UnblockReason::Timeout | UnblockReason::Error => None,
+            UnblockReason::Displaced => Some(
+                "UNBLOCKED a server left the pool or came back, and the keys of this command live \
+                 elsewhere now; ask again",
+            ),
+            UnblockReason::Stopping => {
+                Some("UNBLOCKED Keyway is stopping; connect again and ask again")
+            }
+        }
+    }
 }
 
 /// The Redis whose behaviour is kept: what clients compare when they ask for

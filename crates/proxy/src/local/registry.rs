@@ -61,10 +61,11 @@ impl ClientRegistry {
         }
     }
 
-    /// Whether a client of `pool` waits in a blocking command.
-    pub fn is_blocked(&self, id: u64, pool: u16) -> bool {
-        self.blocked.lock().contains(&id)
-            && self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+    /// Whether a client of `pool` waits in a blocking command; from then on it
+    /// counts as one that does not.
+    pub fn take_blocked(&self, id: u64, pool: u16) -> bool {
+        self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+            && self.blocked.lock().remove(&id)
     }
 
     /// How many clients wait in commands that block.

@@ -53,6 +53,8 @@ pub struct Session {
     pub paused: bool,
     /// In the list of a link that it waits for, or of those a pause holds back.
     pub waits_for_link: bool,
+    /// A pause of its pool holds it back.
+    pub is_held_back: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
     /// No request is started before every reply to those before it is here:
@@ -88,6 +90,7 @@ impl Session {
             unread: false,
             paused: false,
             waits_for_link: false,
+            is_held_back: false,
             is_dirty: false,
             barrier: false,
             hung_up: false,

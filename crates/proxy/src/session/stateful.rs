@@ -25,6 +25,8 @@ pub struct Stateful {
 pub struct Watch {
     /// Position of the server in its pool.
     pub server: u16,
+    /// Which servers were in use then, by the number of their ring.
+    pub ring: u64,
     /// The link that watches; `None` after its connection was lost, which
     /// counts as a change to the keys.
     pub link: Option<PrivateLink>,
@@ -36,7 +38,8 @@ pub struct Watch {
 pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
-    server: Option<u16>,
+    /// The server of its keys, and the ring that said so.
+    place: Option<(u16, u64)>,
     /// A command was refused: `EXEC` will be as well.
     pub is_refused: bool,
 }
@@ -69,13 +72,18 @@ impl Transaction {
 
     /// The server its keys are on, once a key has come.
     pub fn server(&self) -> Option<u16> {
-        self.server
+        self.place.map(|(server, _)| server)
     }
 
-    /// Takes a command whose keys are on `server`. Returns whether those of
-    /// the others are there as well.
-    pub fn settle_on(&mut self, server: u16) -> bool {
-        *self.server.get_or_insert(server) == server
+    /// Whether its keys may live elsewhere by now: another ring is in use.
+    pub fn is_outdated(&self, ring: u64) -> bool {
+        self.place.is_some_and(|(_, settled)| settled != ring)
+    }
+
+    /// Takes a command whose keys are on `server`, as `ring` says. Returns
+    /// whether those of the others are there as well.
+    pub fn settle_on(&mut self, server: u16, ring: u64) -> bool {
+        self.place.get_or_insert((server, ring)).0 == server
     }
 
     /// Commands in their wire form.
@@ -102,9 +110,10 @@ mod tests {
     fn a_transaction_stays_on_the_server_of_its_first_key() {
         let mut transaction = Transaction::default();
         assert_eq!(transaction.server(), None);
-        assert!(transaction.settle_on(3) && transaction.settle_on(3));
-        assert!(!transaction.settle_on(4));
+        assert!(transaction.settle_on(3, 1) && transaction.settle_on(3, 2));
+        assert!(!transaction.settle_on(4, 1));
         assert_eq!(transaction.server(), Some(3));
+        assert!(transaction.is_outdated(2) && !transaction.is_outdated(1));
     }
 
     #[test]

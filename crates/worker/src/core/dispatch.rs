@@ -4,7 +4,7 @@ use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -40,10 +40,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                if let Some(stateful) = &mut session.stateful {
-                    stateful.refuse();
-                }
-                self.refuse(session, busy, |out| refusal.write_error(args, out));
+                self.refuse_unresolved(links, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -56,7 +53,7 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
             session.waits_for_link = true;
             return Step::Wait;
         }
@@ -143,13 +140,44 @@ impl Plane {
         }
     }
 
+    /// Answers what is no request, or one with a wrong number of arguments. That
+    /// spoils an open transaction, and an `EXEC` ends it.
+    #[cold]
+    fn refuse_unresolved(
+        &mut self,
+        links: &mut [LinkSlot],
+        (session, busy): (&mut Session, &mut Busy),
+        args: Args,
+        refusal: Refusal,
+    ) {
+        let is_exec = matches!(refusal, Refusal::Arity(command) if command.verb == Verb::Exec);
+        let is_open =
+            session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
+        if is_exec && is_open {
+            self.end_transaction(links, session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                        'exec' command";
+            return self.refuse(session, busy, |out| reply::error(out, text));
+        }
+        if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        self.refuse(session, busy, |out| refusal.write_error(args, out));
+    }
+
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+    fn holds_back(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.held_back.push(key);
+            session.is_held_back = true;
             self.note_deadline(Some(until));
         }
         until.is_some()
@@ -266,7 +294,9 @@ impl Plane {
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
             busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
-        } else if was_silent && request.command.verb != Verb::ClientReply {
+        } else if was_silent
+            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
+        {
             Self::end_skip(session);
         }
         self.scratch = out;
@@ -282,8 +312,10 @@ impl Plane {
             }
             After::Unblock(unblock) => self.unblocks.push(unblock),
             After::Pause { millis, writes_only } => {
-                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
+                let now = self.clock.now;
+                pool.pause.extend(now + Duration::from_millis(millis), writes_only, now);
             }
+            After::Unpause => pool.pause.stop(),
         }
     }
 

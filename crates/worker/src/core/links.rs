@@ -32,8 +32,10 @@ impl Core {
         if epoch != self.plane.health_epoch {
             self.plane.health_epoch = epoch;
             let plan = Arc::clone(&self.plane.plan);
-            for (index, state) in self.plane.pools.iter_mut().enumerate() {
-                state.refresh(&plan, index);
+            for pool in 0..self.plane.pools.len() {
+                if self.plane.pools[pool].refresh(&plan, pool) {
+                    self.end_displaced(pool);
+                }
             }
             self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.

@@ -38,7 +38,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Class;
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
-use keyway_proxy::local::Unblock;
+use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
@@ -92,10 +92,12 @@ pub(crate) struct LinkSlot {
     is_free: bool,
     /// The session that has it, of a private link.
     lease: Option<Key<Session>>,
+    /// Hashes of the keys for which a blocking command waits on it.
+    awaited_keys: Vec<u32>,
     /// What `CLIENT ID` answered on it, of a private link.
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.
-    unblock: Option<bool>,
+    unblock: Option<UnblockReason>,
 }
 
 /// All of a worker but its sockets.
@@ -374,6 +376,7 @@ impl Core {
             match end {
                 Some(end) => self.plane.note_deadline(Some(end)),
                 None => {
+                    session.is_held_back = false;
                     session.waits_for_link = false;
                     self.plane.mark_session_resuming(key, session);
                 }

@@ -1,6 +1,7 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -22,8 +23,8 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (is_private, mut slow_client) = (slot.is_private, None);
-        let is_blocking = slot.link.is_blocking;
+        let (is_blocking, mut slow_client) = (slot.link.is_blocking, None);
+        let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -33,8 +34,8 @@ impl Core {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
-            // What blocks on a private link waits as it was asked to.
-            if exchange.is_slow && !is_private && !matches!(exchange.owner, Owner::Internal(_)) {
+            // What blocks waits as it was asked to.
+            if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
@@ -44,7 +45,12 @@ impl Core {
                 Owner::Session { session, sequence } if is_blocking => {
                     plane.deliver_waited((pool, backend), exchange.class, kind);
                     if let Some(waiting) = sessions.get_mut(session) {
-                        let write = |out: &mut Vec<u8>| out.extend_from_slice(reply);
+                        let write = |out: &mut Vec<u8>| match ended_with {
+                            Some(text) if reply.starts_with(b"-UNBLOCKED") => {
+                                keyway_resp::reply::error(out, text);
+                            }
+                            _ => out.extend_from_slice(reply),
+                        };
                         plane.complete(session, waiting, sequence, write);
                     }
                 }

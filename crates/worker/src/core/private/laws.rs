@@ -1,6 +1,6 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
-use keyway_proxy::local::Unblock;
+use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_topology::ShardedPool;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn a_client_is_unblocked_however_often_that_must_be_asked_for_and_its_link_is_no
     core.on_client_bytes(client, b"BLPOP k 0\r\n");
     connect_all(&mut core);
     core.on_backend_bytes(PRIVATE, ID).unwrap();
-    core.unblock(Unblock { id: 1, with_error: false });
+    core.unblock(Unblock { id: 1, reason: UnblockReason::Timeout });
     for _ in 0..2 {
         // It came before the command did.
         assert!(sent(&mut core, 0).contains("UNBLOCK"));
