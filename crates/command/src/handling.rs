@@ -60,6 +60,10 @@ pub enum Join {
     AllOnes,
     /// The largest of the integers.
     Max,
+    /// The smallest of the integers.
+    Min,
+    /// A report on every fragment, whether it was answered or not: no error.
+    Each,
     /// One array of the elements of all arrays, each element once.
     Union,
     /// An array of names, each followed by the sum of the integers that follow

@@ -11,6 +11,7 @@
 
 mod errand;
 mod fault_reply;
+mod info_report;
 mod join;
 mod link;
 pub mod local;
@@ -23,7 +24,8 @@ mod slow_log;
 
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
-pub use join::{Fragment, Join, JoinPool};
+pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
+pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation};
 pub use order::ReplyOrder;
 pub use output::Output;

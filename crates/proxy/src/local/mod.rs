@@ -55,6 +55,11 @@ pub trait Facts: Send + Sync {
     /// or names such as `server`, in any case), as lines of `field:value\r\n`
     /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
+    /// Mean time of a server's replies so far, in microseconds; `None` before
+    /// the first.
+    fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
+        None
+    }
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None

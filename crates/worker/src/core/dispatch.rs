@@ -128,6 +128,9 @@ impl Plane {
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
+                    Route::Local if request.command.verb == Verb::Info => {
+                        self.info(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local if is_greeting(session, &request) => {
                         self.greet(links, &mut Asked { key, session, busy, request: &request })
                     }

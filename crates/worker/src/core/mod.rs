@@ -8,6 +8,7 @@
 //! | `stateful` | transactions and blocking commands |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
+//! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
@@ -20,6 +21,7 @@ mod ahead;
 mod dispatch;
 mod figures;
 mod health_log;
+mod info;
 mod input;
 mod links;
 mod pools;

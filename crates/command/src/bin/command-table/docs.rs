@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{Across, COMMANDS, Command, Condition, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Condition, Handling, Verb, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -35,6 +35,13 @@ and clients of its own; PUBSUB NUMSUB and its kin add up what the servers say. W
 server is lost, its channels are silent; it is made again and everything subscribed anew. On the
 embedded store all counts are exact. A client that has subscribed may send what Redis allows it. One
 that publishes to itself gets the reply to PUBLISH before the message.
+
+**INFO** on a sharded pool is about Keyway itself, but for what concerns data: in the sections Memory,
+Stats, Replication and Keyspace, memory in use, keys, hits, misses, commands processed, operations a
+second, replicas and the like are those of the servers in use, added up, as their own INFO has them. A
+server that does not answer is missing in the sums and named in a section Missing. `INFO backends` has a
+line for each server (health, role, version, memory, keys, operations a second, mean latency), and
+`INFO backend <name or address> [section ...]` is that server's own INFO. Other sections ask no server.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
@@ -92,6 +99,9 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
+        Handling::Local if command.verb == Verb::Info => {
+            "local, with sums over the servers".to_owned()
+        }
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
