@@ -1,5 +1,6 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_metrics::Latency;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -136,10 +137,11 @@ impl Plane {
         }
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
-                cells.latency.record(exchange.started, self.clock.now);
+                let latency = Latency::between(exchange.started, self.clock.now);
+                cells.latency.add(latency, 1);
                 let Some(session) = sessions.get_mut(key) else { return };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                class.latency.record(exchange.started, self.clock.now);
+                class.latency.add(latency, 1);
                 if kind == Kind::Error {
                     class.error_replies.add(1);
                 }
