@@ -236,7 +236,7 @@ impl Handling {
             Config | ConfigGet | ConfigHelp => Local,
             ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
             Dbsize => Everywhere(Join::Sum),
-            Info | Time => Local,
+            Info | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
@@ -248,7 +248,7 @@ impl Handling {
             | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
             Bgrewriteaof | Bgsave | Lastsave | Lolwut | Monitor | Save | Shutdown | Module
             | ModuleHelp | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
-            Failover | Replicaof | Role | Slaveof | Wait => Refused(REPLICATION),
+            Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),
             Asking
             | Readonly
             | Readwrite

@@ -23,8 +23,10 @@ mod misc;
 mod pause;
 mod registry;
 mod slowlog;
+mod wait;
 
 pub use registry::{ClientEntry, ClientRegistry};
+pub use wait::wait_refusal;
 
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
@@ -128,6 +130,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
+        Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),
         Verb::ClientId

@@ -123,7 +123,7 @@ impl Session {
 
     /// Whether a blocking command waits on a private link.
     pub fn is_blocked(&self) -> bool {
-        self.stateful.as_ref().is_some_and(|stateful| stateful.blocked_on.is_some())
+        self.stateful.as_ref().is_some_and(|stateful| !stateful.blocked_on.is_empty())
     }
 
     /// Forgets state of which nothing is left.

@@ -16,8 +16,9 @@ pub struct Stateful {
     pub transaction: Option<Transaction>,
     /// Between `WATCH` and the end of the transaction.
     pub watch: Option<Watch>,
-    /// The private link on which a blocking command waits.
-    pub blocked_on: Option<PrivateLink>,
+    /// The private links on which a blocking command waits: one, or of WAIT one
+    /// for each server that has not answered.
+    pub blocked_on: Vec<PrivateLink>,
 }
 
 /// Keys watched on one server.
@@ -44,7 +45,7 @@ pub struct Transaction {
 impl Stateful {
     /// Whether nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_none()
+        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_empty()
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.

@@ -127,8 +127,8 @@ impl Plane {
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
-                    Route::Local if request.command.verb == Verb::Info => {
-                        self.info(links, &mut Asked { key, session, busy, request: &request })
+                    Route::Local if matches!(request.command.verb, Verb::Info | Verb::Wait) => {
+                        self.operate(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local if is_greeting(session, &request) => {
                         self.greet(links, &mut Asked { key, session, busy, request: &request })

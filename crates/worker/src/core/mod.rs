@@ -6,6 +6,7 @@
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
+//! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
@@ -31,6 +32,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod wait;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;

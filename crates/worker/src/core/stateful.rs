@@ -95,9 +95,9 @@ impl Plane {
                 ));
             }
             Handling::Local | Handling::Transaction => {
-                use Verb::{Echo, Ping, Time, Unwatch};
+                use Verb::{Echo, Ping, Time, Unwatch, Wait};
                 return match request.command.verb {
-                    Echo | Ping | Time | Unwatch => Ok(None),
+                    Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
                         "ERR '{name}' is refused: inside MULTI the servers of a \
                                       pool run it, and it is about this connection to Keyway"
@@ -340,29 +340,37 @@ impl Plane {
         asked: &mut Asked,
         server: u16,
     ) -> Step {
+        if let Some(step) = self.check_blocking(asked) {
+            return step;
+        }
+        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
+        links[index].link.is_blocking = true;
+        self.send_private(links, asked, index);
+        asked.session.stateful.get_or_insert_default().blocked_on.push(index);
+        asked.session.barrier = true;
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        Step::Started
+    }
+
+    /// What becomes of a command that blocks if it is not to be sent now.
+    pub(super) fn check_blocking(&mut self, asked: &mut Asked) -> Option<Step> {
         if Self::is_silent(asked.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
-            return Step::Wait;
+            return Some(Step::Wait);
         }
         if asked.session.hung_up || asked.session.ended {
             // Nobody may be there to take what it would be given.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
-        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
-        links[index].link.is_blocking = true;
-        self.send_private(links, asked, index);
-        asked.session.stateful.get_or_insert_default().blocked_on = Some(index);
-        asked.session.barrier = true;
-        self.plan.clients.set_blocked(asked.session.identity.id, true);
-        Step::Started
+        None
     }
 
     /// A private link to `server`, unless that cannot be reached or there are
@@ -463,13 +471,15 @@ impl Core {
         };
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get(key) else { return false };
-        let index = session.stateful.as_ref().and_then(|stateful| stateful.blocked_on);
-        let Some(index) = index else { return true };
-        let slot = &mut self.links[index];
-        if slot.unblock.replace(unblock.with_error).is_none() {
-            self.plane.unblocking.push((index, slot.generation));
+        let stateful = session.stateful.as_ref();
+        let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
+        for index in waiting {
+            let slot = &mut self.links[index];
+            if slot.unblock.replace(unblock.with_error).is_none() {
+                self.plane.unblocking.push((index, slot.generation));
+            }
+            self.send_unblock(index);
         }
-        self.send_unblock(index);
         true
     }
 

@@ -43,6 +43,13 @@ server that does not answer is missing in the sums and named in a section Missin
 line for each server (health, role, version, memory, keys, operations a second, mean latency), and
 `INFO backend <name or address> [section ...]` is that server's own INFO. Other sections ask no server.
 
+**WAIT** on a sharded pool waits until the replicas of every server in use have what the client wrote, and
+answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
+server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
+moves a connection's place in the replication; nobody need listen there. A server that cannot be asked
+makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+embedded store it answers 0 at once.
+
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
@@ -99,6 +106,9 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
+        Handling::Local if command.verb == Verb::Wait => {
+            "every server, on connections of its own".to_owned()
+        }
         Handling::Local if command.verb == Verb::Info => {
             "local, with sums over the servers".to_owned()
         }
