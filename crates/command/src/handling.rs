@@ -236,7 +236,7 @@ impl Handling {
             Config | ConfigGet | ConfigHelp => Local,
             ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
             Dbsize => Everywhere(Join::Sum),
-            Info | Time | Wait => Local,
+            Info | Monitor | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
@@ -246,8 +246,8 @@ impl Handling {
 
             Acl | AclCat | AclDeluser | AclDryrun | AclGenpass | AclGetuser | AclHelp | AclList
             | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
-            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Monitor | Save | Shutdown | Module
-            | ModuleHelp | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
+            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Save | Shutdown | Module | ModuleHelp
+            | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
             Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),
             Asking
             | Readonly

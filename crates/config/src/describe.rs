@@ -164,6 +164,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("clients_max", limits.clients_max);
     count("request_args_max", limits.request_args_max);
     count("reply_depth_max", limits.reply_depth_max);
+    count("monitor_every", limits.monitor_every);
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
     let mut size = |name, value: u64| {

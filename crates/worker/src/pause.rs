@@ -2,21 +2,40 @@ use keyway_base::Time;
 use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The pause that `CLIENT PAUSE` set on a pool's clients, of all workers.
+/// What every request of a pool looks at, of all workers: the pause that
+/// `CLIENT PAUSE` set, and whether somebody watches with MONITOR.
 #[derive(Debug, Default)]
 pub struct Pause(AtomicU64);
 
 /// Set in the word when only writes wait; the rest is the end, in nanoseconds.
 const WRITES_ONLY: u64 = 1 << 63;
 
+/// Set in the word while there are monitors.
+const MONITORED: u64 = 1 << 62;
+
 impl Pause {
     /// Begins a pause that ends at `until`; a time in the past ends it.
     pub fn set(&self, until: Time, writes_only: bool) {
         let mode = if writes_only { WRITES_ONLY } else { 0 };
-        self.0.store(until.0 & !WRITES_ONLY | mode, Relaxed);
+        let word = until.0 & !(WRITES_ONLY | MONITORED) | mode;
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |old| Some(old & MONITORED | word));
     }
 
-    /// Whether nothing was ever paused, told at the cost of one load.
+    /// Notes whether somebody watches the pool's requests.
+    pub fn set_monitored(&self, is_monitored: bool) {
+        if is_monitored {
+            self.0.fetch_or(MONITORED, Relaxed);
+        } else {
+            self.0.fetch_and(!MONITORED, Relaxed);
+        }
+    }
+
+    /// Whether somebody watches the pool's requests.
+    pub fn is_monitored(&self) -> bool {
+        self.0.load(Relaxed) & MONITORED != 0
+    }
+
+    /// Whether nothing was ever paused and nobody watches, told at the cost of one load.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.0.load(Relaxed) == 0
@@ -24,7 +43,7 @@ impl Pause {
 
     /// When the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
-        let until = Time(self.0.load(Relaxed) & !WRITES_ONLY);
+        let until = Time(self.0.load(Relaxed) & !(WRITES_ONLY | MONITORED));
         (now < until).then_some(until)
     }
 
@@ -75,7 +94,11 @@ mod tests {
         for line in ["get k", "ping", "eval_ro s 1 k", "multi"] {
             assert!(!holds(&pause, line, 5), "{line}");
         }
+        pause.set_monitored(true);
+        assert!(holds(&pause, "set k v", 5) && !holds(&pause, "get k", 5));
         pause.set(Time(0), false);
-        assert!(!holds(&pause, "set k v", 5));
+        assert!(pause.is_monitored() && !pause.is_unused());
+        pause.set_monitored(false);
+        assert!(pause.is_unused() && !holds(&pause, "set k v", 5));
     }
 }

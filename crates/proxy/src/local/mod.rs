@@ -130,6 +130,8 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
+        // Whoever shows requests begins to.
+        Verb::Monitor => reply::simple(out, "OK"),
         Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),

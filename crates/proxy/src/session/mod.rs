@@ -62,6 +62,8 @@ pub struct Session {
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
+    /// It is shown the requests of its pool.
+    pub is_monitor: bool,
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
@@ -92,6 +94,7 @@ impl Session {
             barrier: false,
             hung_up: false,
             stateful: None,
+            is_monitor: false,
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,

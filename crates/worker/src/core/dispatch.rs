@@ -56,7 +56,7 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, key, session, &request) {
             session.waits_for_link = true;
             return Step::Wait;
         }
@@ -85,6 +85,9 @@ impl Plane {
             }
             PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
                 self.pubsub(links, key, session, busy, &request)
+            }
+            PoolKind::Store(_) if request.command.verb == Verb::Monitor => {
+                self.start_monitor(&mut Asked { key, session, busy, request: &request })
             }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);
@@ -127,7 +130,7 @@ impl Plane {
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
                     }
-                    Route::Local if matches!(request.command.verb, Verb::Info | Verb::Wait) => {
+                    Route::Local if is_operation(&request) => {
                         self.operate(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local if is_greeting(session, &request) => {
@@ -149,11 +152,22 @@ impl Plane {
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+    fn holds_back(
+        &mut self,
+        pool: &PoolPlan,
+        key: Key<Session>,
+        session: &mut Session,
+        request: &Request,
+    ) -> bool {
+        self.commit_shown();
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.held_back.push(key);
             self.note_deadline(Some(until));
+        } else if session.is_monitor && request.command.verb == Verb::Reset {
+            self.end_monitor(key, session);
+        } else if pool.pause.is_monitored() {
+            self.show_request(session, request);
         }
         until.is_some()
     }
@@ -449,6 +463,11 @@ impl Plane {
             PoolKind::Store(_) => "store".to_owned(),
         }
     }
+}
+
+/// Whether a request that is local otherwise asks servers or shows requests.
+fn is_operation(request: &Request) -> bool {
+    matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
 /// Whether a request may change the protocol that its session speaks.

@@ -180,10 +180,12 @@ impl Plane {
             match self.dispatch(links, pool, (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
+                    self.retract_shown(session);
                     session.paused = true;
                     break;
                 }
                 Step::Full(link) => {
+                    self.retract_shown(session);
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;

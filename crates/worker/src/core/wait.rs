@@ -36,6 +36,7 @@ impl Plane {
     pub(super) fn operate(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         match asked.request.command.verb {
             Verb::Info => self.info(links, asked),
+            Verb::Monitor => self.start_monitor(asked),
             _ => self.wait(links, asked),
         }
     }

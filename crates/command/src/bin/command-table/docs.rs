@@ -50,6 +50,12 @@ moves a connection's place in the replication; nobody need listen there. A serve
 makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
 embedded store it answers 0 at once.
 
+**MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
+form: each request as it arrives, when it starts; commands of a transaction when they are queued. Secrets
+of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
+by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
+misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
