@@ -186,3 +186,47 @@ fn the_file_may_ask_for_a_sample_or_refuse() {
         assert!(text.starts_with("ERR 'monitor' is refused: monitor_every = 0"), "{text}");
     }
 }
+
+#[test]
+fn client_list_tells_what_clients_of_all_workers_have_begun() {
+    let _watch = watchdog(Duration::from_secs(60), "client list");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, pools(&servers).with_server("workers", "2"));
+    let mut asking = keyway.client(0);
+    let mut others: Vec<Client> = (0..6).map(|_| keyway.client(0)).collect();
+    let ids: Vec<i64> =
+        others.iter_mut().map(|client| client.words("CLIENT ID").integer()).collect();
+    others[0].send(&keyway_testkit::encode_words("SUBSCRIBE a b"));
+    others[0].send(&keyway_testkit::encode_words("PSUBSCRIBE p*"));
+    others[0].send(&keyway_testkit::encode_words("SSUBSCRIBE s"));
+    others[0].replies(4);
+    others[1].pipeline(&["WATCH k", "MULTI", "GET k", "GET k"]);
+    let _watching = monitor(keyway.client(0));
+    others[4].send(&keyway_testkit::encode_words("BLPOP q 0"));
+    let line = |asking: &mut Client, id: i64| asking.words(&format!("CLIENT LIST ID {id}")).text();
+    for (nth, fields) in [
+        (0, " flags=P db=0 sub=2 psub=1 ssub=1 multi=-1 watch=0 "),
+        (1, " flags=x db=0 sub=0 psub=0 ssub=0 multi=2 watch=1 "),
+        (5, " flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 "),
+    ] {
+        wait_until(fields, Duration::from_secs(20), || {
+            line(&mut asking, ids[nth]).contains(fields)
+        });
+    }
+    let list = |asking: &mut Client| asking.words("CLIENT LIST").text();
+    for flag in [" flags=O ", " flags=b "] {
+        wait_until(flag, Duration::from_secs(20), || list(&mut asking).contains(flag));
+    }
+    assert!(asking.words("CLIENT INFO").text().contains(" flags=N "));
+    let of_type = |asking: &mut Client, name: &str| {
+        asking.words(&format!("CLIENT LIST TYPE {name}")).text().lines().count()
+    };
+    assert_eq!((of_type(&mut asking, "pubsub"), of_type(&mut asking, "replica")), (1, 0));
+    others[1].words("DISCARD");
+    wait_until("it has ended", Duration::from_secs(20), || {
+        line(&mut asking, ids[1]).contains(" flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 ")
+    });
+    assert_eq!(asking.words("CLIENT KILL TYPE pubsub"), Value::Integer(1));
+    assert_eq!(asking.words("CLIENT KILL TYPE master"), Value::Integer(0));
+    others[0].expect_closed();
+}

@@ -32,6 +32,8 @@ pub use monitor_line::{is_shown, write_line, write_lost};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
-pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
+pub use session::{
+    Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
+};
 pub use session::{PrivateLink, Stateful, Transaction, Watch};
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

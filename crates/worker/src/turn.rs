@@ -311,6 +311,7 @@ impl<I: Io> Worker<I> {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::clone(&identity.live),
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -724,6 +725,7 @@ mod tests {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::default(),
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

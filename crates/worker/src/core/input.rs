@@ -89,6 +89,7 @@ impl Core {
 
 impl Plane {
     fn settle(&mut self, key: Key<Session>, session: &mut Session, busy: Box<Busy>) {
+        session.note_state();
         if !busy.output.is_empty() || busy.is_empty() || session.closing {
             session.busy = Some(busy);
             self.mark_session_dirty(key, session);
