@@ -1,6 +1,7 @@
 //! What a client has begun on its connection and not ended: a transaction, a
 //! watch, a command that blocks.
 
+use crate::Digest;
 use std::mem::size_of;
 
 /// Position of a private link in its worker.
@@ -38,6 +39,8 @@ pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
     server: Option<u16>,
+    /// Scripts it calls by their digests, each once.
+    pub scripts: Vec<Digest>,
     /// A command was refused: `EXEC` will be as well.
     pub is_refused: bool,
 }
@@ -91,7 +94,8 @@ impl Transaction {
 
     /// Bytes of memory held.
     pub fn capacity(&self) -> usize {
-        self.requests.capacity() + size_of::<Self>()
+        let scripts = self.scripts.capacity() * size_of::<Digest>();
+        self.requests.capacity() + scripts + size_of::<Self>()
     }
 }
 

@@ -545,6 +545,20 @@ impl Plane {
         }
     }
 
+    /// Sends the scripts that a connection is not known to have, ahead of the
+    /// transaction that calls them.
+    pub(super) fn preload(&self, slot: &mut LinkSlot, scripts: &[Digest]) {
+        for digest in scripts {
+            if slot.scripts.contains(digest) {
+                continue;
+            }
+            if let Some(body) = self.scripts(slot.pool).script(digest) {
+                send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
+                note_loaded(slot, *digest);
+            }
+        }
+    }
+
     /// What is sent everywhere next is to become one text.
     pub(super) fn expect_report(&mut self, report: Report) {
         self.across.lesson = Some(Lesson::Report(Box::new(report)));

@@ -13,7 +13,7 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use std::sync::Arc;
@@ -74,6 +74,12 @@ impl Plane {
                 .to_owned());
         }
         if transaction.queue(asked.request.args.buf(), len_max) {
+            if matches!(asked.request.command.verb, Verb::Evalsha | Verb::EvalshaRo)
+                && let Some(digest) = Digest::parse(&asked.request.args[1])
+                && !transaction.scripts.contains(&digest)
+            {
+                transaction.scripts.push(digest);
+            }
             return Ok(());
         }
         Err(format!(
@@ -321,6 +327,7 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
+        self.preload(slot, &transaction.scripts);
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
