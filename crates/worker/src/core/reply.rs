@@ -23,6 +23,7 @@ impl Core {
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let (is_private, mut slow_client) = (slot.is_private, None);
+        let is_blocking = slot.link.is_blocking;
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -40,6 +41,13 @@ impl Core {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Session { session, sequence } if is_blocking => {
+                    plane.deliver_waited((pool, backend), exchange.class, kind);
+                    if let Some(waiting) = sessions.get_mut(session) {
+                        let write = |out: &mut Vec<u8>| out.extend_from_slice(reply);
+                        plane.complete(session, waiting, sequence, write);
+                    }
+                }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
@@ -162,6 +170,17 @@ impl Plane {
             Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(_) => {}
+        }
+    }
+
+    /// Counts the reply to a command that waited as it was asked to: how long is
+    /// nobody's latency.
+    #[cold]
+    fn deliver_waited(&self, (pool, backend): (u16, u16), class: u8, kind: Kind) {
+        if kind == Kind::Error {
+            let pool = self.cells.pool(usize::from(pool));
+            pool.backend(usize::from(backend)).error_replies.add(1);
+            pool.class(usize::from(class)).error_replies.add(1);
         }
     }
 
