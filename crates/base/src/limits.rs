@@ -47,6 +47,8 @@ pub struct Limits {
     /// How long a subscriber may stay above `pubsub_output_len_soft`, in
     /// seconds.
     pub pubsub_output_soft_secs: u32,
+    /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
+    pub monitor_every: u32,
 }
 
 impl Default for Limits {
@@ -68,6 +70,7 @@ impl Default for Limits {
             pubsub_output_len_hard: 32 << 20,
             pubsub_output_len_soft: 8 << 20,
             pubsub_output_soft_secs: 60,
+            monitor_every: 1,
         }
     }
 }

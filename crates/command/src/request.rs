@@ -145,6 +145,7 @@ impl<'a> Request<'a> {
         };
         let asked = match self.command.verb {
             Verb::Blmpop | Verb::Bzmpop => seconds(1),
+            Verb::Wait => seconds(2).map(|millis| millis / 1000.0),
             Verb::Xread | Verb::Xreadgroup => {
                 let is_block = |index: &usize| self.args[*index].eq_ignore_ascii_case(b"block");
                 let at = (1..last).find(is_block).map(|index| index + 1);

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Arguments shown of one request, and bytes of each: as Redis does.
-const ARGS_MAX: usize = 32;
+pub(crate) const ARGS_MAX: usize = 32;
 /// See [`ARGS_MAX`].
-const ARG_LEN_MAX: usize = 128;
+pub(crate) const ARG_LEN_MAX: usize = 128;
 
 /// One slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,6 +48,7 @@ impl Local {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Default::default(),
         };
         clients.insert(id, entry);
         Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, password }

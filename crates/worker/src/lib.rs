@@ -11,6 +11,7 @@
 mod channels;
 mod core;
 mod mail;
+mod monitors;
 mod notices;
 mod pause;
 mod plan;
@@ -19,6 +20,7 @@ mod turn;
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
 pub use mail::{Adopted, Mail};
+pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};

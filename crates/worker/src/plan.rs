@@ -1,4 +1,4 @@
-use crate::{Channels, Mail, Notices, Pause};
+use crate::{Channels, Mail, Monitors, Notices, Pause};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -37,6 +37,8 @@ pub struct Plan {
     pub notices: Notices,
     /// Who listens to the channels of the embedded stores.
     pub channels: Channels,
+    /// Who watches the requests.
+    pub monitors: Monitors,
 }
 
 impl Plan {

@@ -152,6 +152,9 @@ impl<I: Io> Worker<I> {
         if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
+        if self.core.plane.monitoring.has_work() {
+            self.core.deliver_monitored();
+        }
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();
@@ -186,6 +189,7 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
+            || plane.monitoring.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -307,6 +311,7 @@ impl<I: Io> Worker<I> {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::clone(&identity.live),
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -577,6 +582,7 @@ impl<I: Io> Worker<I> {
         }
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
+        self.core.plane.monitoring.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are
@@ -624,7 +630,8 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
+            let has_state =
+                session.stateful.is_some() || session.subscriptions.is_some() || session.is_monitor;
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;
@@ -718,6 +725,7 @@ mod tests {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::default(),
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

@@ -6,6 +6,7 @@ use crate::ReplyMode;
 use crate::local::ClientEntry;
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{parse_integer, reply};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Longest name, library name or version a client may give itself, in bytes:
@@ -106,7 +107,8 @@ fn set_reply_mode(word: &[u8], context: &mut LocalContext, out: &mut Vec<u8>) {
 fn info(context: &LocalContext, out: &mut Vec<u8>) {
     let mut text = String::new();
     if let Some(entry) = context.clients.get(context.identity.id) {
-        write_line(context.identity.id, &entry, "client|info", context, &mut text);
+        let blocked = context.clients.blocked();
+        write_line(context.identity.id, &entry, "client|info", (context, &blocked), &mut text);
     }
     context.identity.protocol.text(out, text.as_bytes());
 }
@@ -115,17 +117,21 @@ fn info(context: &LocalContext, out: &mut Vec<u8>) {
 fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let is = |word: &str| args[2].eq_ignore_ascii_case(word.as_bytes());
     let mut text = String::new();
+    let blocked = context.clients.blocked();
     let mut write = |id, entry: &ClientEntry| {
         if entry.pool == context.pool {
-            write_line(id, entry, "client|list", context, &mut text);
+            write_line(id, entry, "client|list", (context, &blocked), &mut text);
         }
     };
     if args.len() == 2 {
         context.clients.for_each(write);
     } else if args.len() == 4 && is("type") {
         match Type::parse(&args[3]) {
-            Ok(Type::Normal) => context.clients.for_each(write),
-            Ok(Type::Other) => {}
+            Ok(kind) => context.clients.for_each(|id, entry| {
+                if Filters::passes_type(kind, entry) {
+                    write(id, entry);
+                }
+            }),
             Err(text) => return reply::error(out, &text),
         }
     } else if args.len() > 3 && is("id") {
@@ -145,26 +151,45 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
 /// One client as a line of `field=value`. What only its own worker knows
 /// (idle time, last command) is told of the asking client alone; -1 and NULL
 /// stand for unknown. Sizes of buffers are left out: they belong to workers
-/// while in use, and a client at rest has none.
+/// while in use, and a client at rest has none. `watch` says only whether keys
+/// are watched.
 fn write_line(
     id: u64,
     entry: &ClientEntry,
     own_command: &str,
-    context: &LocalContext,
+    (context, blocked): (&LocalContext, &BTreeSet<u64>),
     text: &mut String,
 ) {
     let is_self = id == context.identity.id;
     let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
-    let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
-    let touch = if is_self && context.identity.no_touch { "T" } else { "" };
+    let state = entry.live.get();
+    let mut flags: String = [
+        (state.is_monitor, 'O'),
+        (state.is_subscriber(), 'P'),
+        (state.multi.is_some(), 'x'),
+        (blocked.contains(&id), 'b'),
+        (state.is_dirty, 'd'),
+        (is_self && context.identity.no_evict, 'e'),
+        (is_self && context.identity.no_touch, 'T'),
+    ]
+    .into_iter()
+    .filter_map(|(is_set, letter)| is_set.then_some(letter))
+    .collect();
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    let [sub, psub, ssub] = state.subscriptions;
+    let multi = state.multi.map_or(-1, i64::from);
+    let watch = u8::from(state.is_watching);
     let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
         entry;
     let (user, resp) = (auth::USER, protocol.number());
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
-         flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
+         flags={flags} db={database} sub={sub} psub={psub} ssub={ssub} multi={multi} watch={watch} \
+         events=r cmd={command} \
          user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
 }

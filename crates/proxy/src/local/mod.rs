@@ -23,8 +23,10 @@ mod misc;
 mod pause;
 mod registry;
 mod slowlog;
+mod wait;
 
 pub use registry::{ClientEntry, ClientRegistry};
+pub use wait::wait_refusal;
 
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
@@ -55,6 +57,11 @@ pub trait Facts: Send + Sync {
     /// or names such as `server`, in any case), as lines of `field:value\r\n`
     /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
+    /// Mean time of a server's replies so far, in microseconds; `None` before
+    /// the first.
+    fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
+        None
+    }
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None
@@ -153,6 +160,9 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
+        // Whoever shows requests begins to.
+        Verb::Monitor => reply::simple(out, "OK"),
+        Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),
         Verb::ClientId

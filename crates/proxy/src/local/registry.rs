@@ -1,6 +1,8 @@
+use crate::ClientLive;
 use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What other clients may learn of a client.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct ClientEntry {
     pub database: u32,
     /// What it speaks.
     pub protocol: Protocol,
+    /// What it has begun.
+    pub live: Arc<ClientLive>,
 }
 
 /// Every client of the process. Locked when clients come, go or name
@@ -66,6 +70,11 @@ impl ClientRegistry {
     pub fn take_blocked(&self, id: u64, pool: u16) -> bool {
         self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
             && self.blocked.lock().remove(&id)
+    }
+
+    /// The clients that wait in blocking commands.
+    pub fn blocked(&self) -> BTreeSet<u64> {
+        self.blocked.lock().clone()
     }
 
     /// How many clients wait in commands that block.

@@ -1,6 +1,7 @@
 //! What a client has begun on its connection and not ended: a transaction, a
 //! watch, a command that blocks.
 
+use crate::Digest;
 use std::mem::size_of;
 
 /// Position of a private link in its worker.
@@ -16,8 +17,9 @@ pub struct Stateful {
     pub transaction: Option<Transaction>,
     /// Between `WATCH` and the end of the transaction.
     pub watch: Option<Watch>,
-    /// The private link on which a blocking command waits.
-    pub blocked_on: Option<PrivateLink>,
+    /// The private links on which a blocking command waits: one, or of WAIT one
+    /// for each server that has not answered.
+    pub blocked_on: Vec<PrivateLink>,
 }
 
 /// Keys watched on one server.
@@ -40,6 +42,8 @@ pub struct Transaction {
     queued: u16,
     /// The server of its keys, and the ring that said so.
     place: Option<(u16, u64)>,
+    /// Scripts it calls by their digests, each once.
+    pub scripts: Vec<Digest>,
     /// A command was refused: `EXEC` will be as well.
     pub is_refused: bool,
 }
@@ -47,7 +51,7 @@ pub struct Transaction {
 impl Stateful {
     /// Whether nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_none()
+        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_empty()
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.
@@ -98,7 +102,8 @@ impl Transaction {
 
     /// Bytes of memory held.
     pub fn capacity(&self) -> usize {
-        self.requests.capacity() + size_of::<Self>()
+        let scripts = self.scripts.capacity() * size_of::<Digest>();
+        self.requests.capacity() + scripts + size_of::<Self>()
     }
 }
 

@@ -83,6 +83,9 @@ impl Plane {
             PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
                 self.pubsub(links, key, session, busy, &request)
             }
+            PoolKind::Store(_) if request.command.verb == Verb::Monitor => {
+                self.start_monitor(&mut Asked { key, session, busy, request: &request })
+            }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);
                 Step::Started
@@ -123,6 +126,9 @@ impl Plane {
                     ),
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
+                    }
+                    Route::Local if is_operation(&request) => {
+                        self.operate(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local if is_greeting(session, &request) => {
                         self.greet(links, &mut Asked { key, session, busy, request: &request })
@@ -174,11 +180,16 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         request: &Request,
     ) -> bool {
+        self.commit_shown();
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.held_back.push(key);
             session.is_held_back = true;
             self.note_deadline(Some(until));
+        } else if session.is_monitor && request.command.verb == Verb::Reset {
+            self.end_monitor(key, session);
+        } else if pool.pause.is_monitored() {
+            self.show_request(session, request);
         }
         until.is_some()
     }
@@ -478,6 +489,11 @@ impl Plane {
             PoolKind::Store(_) => "store".to_owned(),
         }
     }
+}
+
+/// Whether a request that is local otherwise asks servers or shows requests.
+fn is_operation(request: &Request) -> bool {
+    matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
 /// Whether a request may change the protocol that its session speaks.

@@ -6,8 +6,11 @@
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
+//! | `monitor` | requests are shown to clients that watch |
+//! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
+//! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
@@ -20,8 +23,10 @@ mod ahead;
 mod dispatch;
 mod figures;
 mod health_log;
+mod info;
 mod input;
 mod links;
+mod monitor;
 mod pools;
 mod private;
 mod pubsub;
@@ -29,6 +34,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod wait;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
@@ -158,6 +164,7 @@ pub(crate) struct Plane {
     scratch: Vec<u8>,
     split: split::Scratch,
     across: across::State,
+    pub(crate) monitoring: monitor::Monitoring,
     random: u64,
 }
 
@@ -203,6 +210,7 @@ impl Core {
             scratch: Vec::new(),
             split: split::Scratch::default(),
             across: across::State::default(),
+            monitoring: monitor::Monitoring::default(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -232,6 +240,9 @@ impl Core {
         let Some(mut session) = self.sessions.remove(key) else { return };
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
+        }
+        if session.is_monitor {
+            self.plane.end_monitor(key, &mut session);
         }
         self.plane.end_stateful(&mut self.links, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;

@@ -117,10 +117,12 @@ impl Plane {
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
             self.unwatch(links, index);
         }
-        if let Some(index) = stateful.blocked_on {
+        for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
             links[index].lease = None;
             self.discards.push(index);
+        }
+        if !stateful.blocked_on.is_empty() {
             self.plan.clients.set_blocked(session.identity.id, false);
         }
     }
@@ -157,9 +159,11 @@ impl Plane {
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
             watch.link = None;
         }
-        if stateful.blocked_on == Some(index) {
-            stateful.blocked_on = None;
-            self.plan.clients.set_blocked(session.identity.id, false);
+        if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
+            stateful.blocked_on.swap_remove(place);
+            if stateful.blocked_on.is_empty() {
+                self.plan.clients.set_blocked(session.identity.id, false);
+            }
         }
         session.tidy();
     }

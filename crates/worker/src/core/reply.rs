@@ -280,7 +280,9 @@ impl Plane {
 
     fn note_join(&self, join: &Join) {
         let class = self.cells.pool(join.pool as usize).class(join.class as usize);
-        if let Some(fault) = join.fault() {
+        if join.report.is_some() {
+            // It tells of a server that failed, and does not fail itself.
+        } else if let Some(fault) = join.fault() {
             self.count_fault(join.pool, join.class, fault);
         } else if join.has_errors() {
             class.error_replies.add(1);
@@ -290,6 +292,9 @@ impl Plane {
 }
 
 fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
+    if join.report.is_some() {
+        return super::info::write_report(plan, join, out);
+    }
     let crate::PoolKind::Sharded { pool, .. } = &plan.pools[join.pool as usize].kind else {
         unreachable!("only sharded pools join");
     };

@@ -10,10 +10,10 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
@@ -76,6 +76,12 @@ impl Plane {
                 .to_owned());
         }
         if transaction.queue(asked.request.args.buf(), len_max) {
+            if matches!(asked.request.command.verb, Verb::Evalsha | Verb::EvalshaRo)
+                && let Some(digest) = Digest::parse(&asked.request.args[1])
+                && !transaction.scripts.contains(&digest)
+            {
+                transaction.scripts.push(digest);
+            }
             return Ok(());
         }
         Err(format!(
@@ -97,9 +103,9 @@ impl Plane {
                 ));
             }
             Handling::Local | Handling::Transaction => {
-                use Verb::{Echo, Ping, Time, Unwatch};
+                use Verb::{Echo, Ping, Time, Unwatch, Wait};
                 return match request.command.verb {
-                    Echo | Ping | Time | Unwatch => Ok(None),
+                    Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
                         "ERR '{name}' is refused: inside MULTI the servers of a \
                                       pool run it, and it is about this connection to Keyway"
@@ -362,6 +368,7 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
+        self.preload(slot, &transaction.scripts);
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
@@ -381,36 +388,49 @@ impl Plane {
         asked: &mut Asked,
         server: u16,
     ) -> Step {
+        if let Some(step) = self.check_blocking(asked) {
+            return step;
+        }
+        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
+        let until = self.answered_by(asked);
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = until;
+        links[index].awaited_keys = self.hashes_of(asked);
+        self.send_private(links, asked, index);
+        self.note_deadline(until);
+        asked.session.stateful.get_or_insert_default().blocked_on.push(index);
+        asked.session.barrier = true;
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        Step::Started
+    }
+
+    /// When a server must have answered a command that blocks: it keeps the
+    /// time, and one that is silent far beyond it is gone.
+    pub(super) fn answered_by(&self, asked: &Asked) -> Option<Time> {
+        let options = self.link_options(asked.session.pool);
+        let grace = options.timeout.unwrap_or(options.connect_timeout);
+        asked.request.wait_max().map(|wait| self.clock.now + wait + grace)
+    }
+
+    /// What becomes of a command that blocks if it is not to be sent now.
+    pub(super) fn check_blocking(&mut self, asked: &mut Asked) -> Option<Step> {
         if Self::is_silent(asked.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
-            return Step::Wait;
+            return Some(Step::Wait);
         }
         if asked.session.hung_up || asked.session.ended {
             // Nobody may be there to take what it would be given.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
-        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
-        let options = self.link_options(asked.session.pool);
-        let grace = options.timeout.unwrap_or(options.connect_timeout);
-        // The server keeps the time; one that is silent far beyond it is gone.
-        let until = asked.request.wait_max().map(|wait| self.clock.now + wait + grace);
-        links[index].link.is_blocking = true;
-        links[index].link.blocks_until = until;
-        links[index].awaited_keys = self.hashes_of(asked);
-        self.send_private(links, asked, index);
-        self.note_deadline(until);
-        asked.session.stateful.get_or_insert_default().blocked_on = Some(index);
-        asked.session.barrier = true;
-        self.plan.clients.set_blocked(asked.session.identity.id, true);
-        Step::Started
+        None
     }
 
     /// Hashes of the request's keys, where a pool has several servers and keys
@@ -527,13 +547,15 @@ impl Core {
         };
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get(key) else { return false };
-        let index = session.stateful.as_ref().and_then(|stateful| stateful.blocked_on);
-        let Some(index) = index else { return true };
-        let slot = &mut self.links[index];
-        if slot.unblock.replace(unblock.reason).is_none() {
-            self.plane.unblocking.push((index, slot.generation));
+        let stateful = session.stateful.as_ref();
+        let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
+        for index in waiting {
+            let slot = &mut self.links[index];
+            if slot.unblock.replace(unblock.reason).is_none() {
+                self.plane.unblocking.push((index, slot.generation));
+            }
+            self.send_unblock(index);
         }
-        self.send_unblock(index);
         true
     }
 

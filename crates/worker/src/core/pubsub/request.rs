@@ -30,6 +30,7 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
+            self.commit_shown();
             return Some(Step::Wait);
         }
         let verb = request.command.verb;
@@ -377,7 +378,7 @@ impl Plane {
     }
 
     /// This worker's number.
-    pub(super) fn worker(&self) -> u16 {
+    pub(in super::super) fn worker(&self) -> u16 {
         self.cells.index() as u16
     }
 
