@@ -24,6 +24,8 @@ pub enum Handling {
     Block,
     /// Begins, ends or guards a transaction.
     Transaction,
+    /// Is about which keys' changes the client is told of.
+    Tracking,
     /// Is answered by Keyway itself.
     Local,
     /// Is answered with an error that ends in this reason: a text for a user,
@@ -128,8 +130,6 @@ const SERVER: &str =
     "this is about one server and a sharded pool has several; run it on each server";
 const SETTINGS: &str = "Keyway takes its settings from its configuration file only";
 const USERS: &str = "users are managed on the servers of a pool, not through it";
-const TRACKING: &str =
-    "client-side caching is not supported by a sharded pool; turn it off in the client";
 const INTERNAL: &str =
     "a command between servers or for their tests is not forwarded; run it on a server";
 
@@ -221,7 +221,7 @@ impl Handling {
             | ClientList | ClientNoEvict | ClientNoTouch | ClientReply | ClientSetinfo
             | ClientSetname => Local,
             ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo => {
-                Refused(TRACKING)
+                Handling::Tracking
             }
             ClientPause | ClientUnblock | ClientUnpause => Local,
 

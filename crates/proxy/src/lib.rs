@@ -22,12 +22,15 @@ pub mod pubsub;
 mod scripts;
 mod session;
 mod slow_log;
+pub mod tracking;
 
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation};
+pub use link::{
+    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation,
+};
 pub use monitor_line::{is_shown, write_line, write_lost};
 pub use order::ReplyOrder;
 pub use output::Output;

@@ -15,6 +15,7 @@ mod monitors;
 mod notices;
 mod pause;
 mod plan;
+mod redirects;
 mod turn;
 
 pub use crate::core::{Core, Figures};
@@ -24,4 +25,5 @@ pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
+pub use redirects::Redirects;
 pub use turn::Worker;

@@ -1,4 +1,4 @@
-use crate::{Channels, Mail, Monitors, Notices, Pause};
+use crate::{Channels, Mail, Monitors, Notices, Pause, Redirects};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -39,6 +39,8 @@ pub struct Plan {
     pub channels: Channels,
     /// Who watches the requests.
     pub monitors: Monitors,
+    /// What is to be told clients of other workers about their keys.
+    pub redirects: Redirects,
 }
 
 impl Plan {

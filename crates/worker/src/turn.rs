@@ -190,6 +190,7 @@ impl<I: Io> Worker<I> {
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
             || plane.monitoring.has_work()
+            || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -312,6 +313,7 @@ impl<I: Io> Worker<I> {
             database: 0,
             protocol: Protocol::Resp2,
             live: Arc::clone(&identity.live),
+            tracking: None,
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -494,11 +496,25 @@ impl<I: Io> Worker<I> {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
+        if self.core.plane.tracking.has_work() {
+            self.settle_tracking();
+        }
         while let Some(index) = self.core.plane.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
             }
         }
+    }
+
+    /// Ends what goes with a link that was lost, and tells the clients that are
+    /// to forget everything.
+    #[cold]
+    fn settle_tracking(&mut self) {
+        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+            self.lose_link(index, fault);
+        }
+        self.core.deliver_redirected();
+        self.core.tell_forgetful();
     }
 
     fn handle_timeouts(&mut self) {
@@ -527,6 +543,7 @@ impl<I: Io> Worker<I> {
         self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
+        self.core.tend_tracking();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
@@ -583,6 +600,7 @@ impl<I: Io> Worker<I> {
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
         self.core.plane.monitoring.has_mail = true;
+        self.core.plane.tracking.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are
@@ -631,7 +649,7 @@ impl<I: Io> Worker<I> {
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
             let has_state =
-                session.stateful.is_some() || session.subscriptions.is_some() || session.is_monitor;
+                session.is_special() || session.subscriptions.is_some() || session.is_monitor;
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;
@@ -726,6 +744,7 @@ mod tests {
             database: 0,
             protocol: Protocol::Resp2,
             live: Arc::default(),
+            tracking: None,
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

@@ -14,10 +14,12 @@
 
 mod exchange;
 mod greeting;
+mod precede;
 mod trace;
 mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
+pub use greeting::Announcement;
 pub use trace::Slow;
 pub use translate::Translation;
 
@@ -101,6 +103,9 @@ pub struct Link {
     translates: bool,
     /// Room for a reply that is translated.
     translated: Vec<u8>,
+    /// What is said behind the handshake on a connection that one client has
+    /// for itself; pushes are handed over then.
+    announcement: Option<Announcement>,
     /// What follows the reply to `HELLO`, until it comes.
     greeting: Option<Box<greeting::Greeting>>,
     /// The last connection ended in place of that reply: this server may be
@@ -182,6 +187,7 @@ impl Default for Link {
             protocol: Protocol::Resp2,
             translates: false,
             translated: Vec::new(),
+            announcement: None,
             greeting: None,
             was_lost_greeting: false,
             fifo: VecDeque::new(),
@@ -476,8 +482,12 @@ impl Link {
             match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
-                    // It answers nothing, and nobody here has asked for any.
+                    // It answers nothing, and only one client's own link has
+                    // asked for any.
                     if kind == Kind::Push {
+                        if self.announcement.is_some() && self.state == LinkState::Ready {
+                            deliver(&Exchange::PUSH, kind, &rest[..len]);
+                        }
                         continue;
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
@@ -567,11 +577,13 @@ impl Link {
     ) -> Result<(), BackendFault> {
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
-        if !is_early && let Some(greeting) = greeting {
-            self.on_greeted(*greeting, kind, deadline);
+        let is_about_greeting = !is_early && greeting.is_some();
+        if let (true, Some(greeting)) = (is_about_greeting, greeting)
+            && self.on_greeted(*greeting, kind, deadline)
+        {
             return Ok(());
         }
-        if kind != Kind::Simple {
+        if kind != Kind::Simple || is_about_greeting {
             let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
             self.handshake_refusal = line.trim_ascii_end().to_vec();
             return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });

@@ -61,6 +61,7 @@ impl Bench {
             database: 0,
             protocol: Protocol::Resp2,
             live: Default::default(),
+            tracking: None,
         };
         self.clients.insert(id, entry);
     }

@@ -3,7 +3,7 @@
 use super::client_filter::{Filters, Type};
 use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason, auth};
 use crate::ReplyMode;
-use crate::local::ClientEntry;
+use crate::local::{ClientEntry, TrackingEntry};
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use std::collections::BTreeSet;
@@ -28,9 +28,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
         Verb::ClientList => list(args, context, out),
         Verb::ClientNoEvict => switch(&args[2], &mut context.identity.no_evict, out),
         Verb::ClientNoTouch => switch(&args[2], &mut context.identity.no_touch, out),
-        Verb::ClientReply => set_reply_mode(&args[2], context, out),
-        // Nobody is redirected to: there is no tracking.
-        _ => reply::integer(out, -1),
+        _ => set_reply_mode(&args[2], context, out),
     }
 }
 
@@ -164,18 +162,17 @@ fn write_line(
     let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
     let state = entry.live.get();
-    let mut flags: String = [
-        (state.is_monitor, 'O'),
-        (state.is_subscriber(), 'P'),
-        (state.multi.is_some(), 'x'),
-        (blocked.contains(&id), 'b'),
-        (state.is_dirty, 'd'),
-        (is_self && context.identity.no_evict, 'e'),
-        (is_self && context.identity.no_touch, 'T'),
-    ]
-    .into_iter()
-    .filter_map(|(is_set, letter)| is_set.then_some(letter))
-    .collect();
+    let (tracking, redirect) = tracking_fields(entry);
+    let letter = |is_set: bool, letter: char| is_set.then_some(letter);
+    let mut flags = String::new();
+    flags.extend(letter(state.is_monitor, 'O'));
+    flags.extend(letter(state.is_subscriber(), 'P'));
+    flags.extend(letter(state.multi.is_some(), 'x'));
+    flags.extend(letter(blocked.contains(&id), 'b'));
+    flags.push_str(tracking);
+    flags.extend(letter(state.is_dirty, 'd'));
+    flags.extend(letter(is_self && context.identity.no_evict, 'e'));
+    flags.extend(letter(is_self && context.identity.no_touch, 'T'));
     if flags.is_empty() {
         flags.push('N');
     }
@@ -190,8 +187,22 @@ fn write_line(
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
          flags={flags} db={database} sub={sub} psub={psub} ssub={ssub} multi={multi} watch={watch} \
          events=r cmd={command} \
-         user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+         user={user} redir={redirect} resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
+}
+
+/// The letters and the redirection that tell of a client's tracking.
+fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
+    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking else {
+        return ("", -1);
+    };
+    let letters = match (is_broken, bcast) {
+        (false, false) => "t",
+        (true, false) => "tR",
+        (false, true) => "tB",
+        (true, true) => "tRB",
+    };
+    (letters, redirect.unwrap_or(0) as i64)
 }
 
 /// `CLIENT KILL addr:port`, or filters that a client must all pass.

@@ -25,7 +25,7 @@ mod registry;
 mod slowlog;
 mod wait;
 
-pub use registry::{ClientEntry, ClientRegistry};
+pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 
 use crate::{Identity, SlowLog};
@@ -173,8 +173,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::ClientList
         | Verb::ClientNoEvict
         | Verb::ClientNoTouch
-        | Verb::ClientReply
-        | Verb::ClientGetredir => client::answer(request, context, out),
+        | Verb::ClientReply => client::answer(request, context, out),
         Verb::LatencyDoctor
         | Verb::LatencyGraph
         | Verb::LatencyHistogram

@@ -20,6 +20,7 @@ pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};
+use crate::tracking::Tracking;
 use keyway_base::{Limits, Time};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Session {
     pub is_monitor: bool,
     /// `CLIENT LIST` tells of something it has begun.
     pub is_noted: bool,
+    /// What it is told of keys that change, if it asked for that.
+    pub tracking: Option<Box<Tracking>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
@@ -103,6 +106,7 @@ impl Session {
             stateful: None,
             is_monitor: false,
             is_noted: false,
+            tracking: None,
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
@@ -130,6 +134,13 @@ impl Session {
         }
         let until = *self.held_since.get_or_insert(now) + HELD_MAX;
         (now < until).then_some(until)
+    }
+
+    /// Whether requests of this session may need another way than those of
+    /// most: it has [`Session::stateful`] or [`Session::tracking`].
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.stateful.is_some() | self.tracking.is_some()
     }
 
     /// Whether a blocking command waits on a private link.

@@ -9,6 +9,7 @@
 use super::info::Report;
 use super::input::Step;
 use super::pools::PoolState;
+use super::tracking::caching_request;
 use super::{Core, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
@@ -93,6 +94,7 @@ impl State {
             sequence: 0,
             started: Time(0),
             class: 0,
+            caching: None,
             pool: 0,
             database: 0,
             protocol: Protocol::Resp2,
@@ -328,7 +330,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let index = state.link(server, key, session.identity.protocol);
+        let index = self.link_of(session, server, key);
         let (work, preload) = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => {
                 let Some(digest) = Digest::parse(&request.args[1]) else {
@@ -401,6 +403,7 @@ impl Plane {
         errand.pool = session.pool;
         errand.database = session.identity.database;
         errand.protocol = session.identity.protocol;
+        errand.caching = self.tracking.caching;
         Self::end_skip(session);
         self.prepare_link(index, slot, errand.database);
         if let Some((digest, body)) = preload {
@@ -436,7 +439,9 @@ impl Plane {
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
         let PoolState::Sharded(state) = &self.pools[errand.pool as usize] else { return };
-        let index = state.link(errand.server, errand.session, errand.protocol);
+        let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
+        let shared = || state.link(errand.server, errand.session, errand.protocol);
+        let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
@@ -461,7 +466,11 @@ impl Plane {
             }
             Work::Scan(_) | Work::RandomKey { .. } => {}
         }
+        let caching = errand.caching.filter(|_| own.is_some());
         self.ask(links, index, errand);
+        if let Some(word) = caching {
+            links[index].link.precede_last(&caching_request(word));
+        }
     }
 
     /// Takes a server's reply to an errand.

@@ -1,6 +1,7 @@
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
+use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
@@ -17,10 +18,12 @@ use std::time::Duration;
 
 impl Plane {
     /// Starts one request to the session's pool: `frame` is its wire form,
-    /// `ranges` its arguments.
+    /// `ranges` its arguments. `TRACKED` is for the other dispatch of a session of
+    /// a sharded pool that is tracked, so that no other has to look for links of
+    /// its own.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
-    pub(super) fn dispatch(
+    pub(super) fn dispatch<const TRACKED: bool>(
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
@@ -91,7 +94,11 @@ impl Plane {
                 Step::Started
             }
             PoolKind::Sharded { pool: sharded, .. } => {
-                if session.stateful.is_some() {
+                if session.is_special() {
+                    if !TRACKED && session.tracking.is_some() {
+                        let again = (pool, &request, frame, ranges);
+                        return self.dispatch_tracked(links, key, session, busy, again);
+                    }
                     let mut asked = Asked { key, session, busy, request: &request };
                     if let Some(step) = self.dispatch_stateful(links, &mut asked) {
                         return step;
@@ -108,7 +115,10 @@ impl Plane {
                 };
                 match route(&request, sharded, &state.ring, random, &mut self.keys) {
                     Route::One(server) => {
-                        let link = state.link(server, key, session.identity.protocol);
+                        let link = match TRACKED {
+                            true => self.link_of(session, server, key),
+                            false => state.link(server, key, session.identity.protocol),
+                        };
                         self.forward(links, key, session, busy, &request, link)
                     }
                     Route::Split(split) => self.split(links, key, session, busy, &request, split),
@@ -126,6 +136,9 @@ impl Plane {
                     ),
                     Route::Transaction => {
                         self.transact(links, &mut Asked { key, session, busy, request: &request })
+                    }
+                    Route::Tracking => {
+                        self.track(links, &mut Asked { key, session, busy, request: &request })
                     }
                     Route::Local if is_operation(&request) => {
                         self.operate(links, &mut Asked { key, session, busy, request: &request })
@@ -168,6 +181,7 @@ impl Plane {
         if let Some(stateful) = &mut session.stateful {
             stateful.refuse();
         }
+        forget_caching(session);
         self.refuse(session, busy, |out| refusal.write_error(args, out));
     }
 
@@ -500,7 +514,9 @@ fn is_operation(request: &Request) -> bool {
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
-        Verb::Reset => session.identity.protocol != Protocol::default(),
+        Verb::Reset => {
+            session.identity.protocol != Protocol::default() || session.tracking.is_some()
+        }
         _ => false,
     }
 }

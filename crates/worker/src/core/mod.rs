@@ -16,6 +16,7 @@
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
+//! | `tracking` | who is told which keys have changed |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -34,6 +35,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod tracking;
 mod wait;
 
 pub use figures::Figures;
@@ -104,6 +106,8 @@ pub(crate) struct LinkSlot {
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.
     unblock: Option<UnblockReason>,
+    /// What it is for, where its session is tracked.
+    role: Option<tracking::Role>,
 }
 
 /// All of a worker but its sockets.
@@ -121,6 +125,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
+    pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -180,6 +185,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let plane = Plane {
             pubsub,
+            tracking: tracking::State::default(),
             plan,
             cells,
             clock: Clock::default(),
@@ -245,6 +251,7 @@ impl Core {
             self.plane.end_monitor(key, &mut session);
         }
         self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {

@@ -65,12 +65,12 @@ impl PoolState {
             return false;
         };
         let epoch = plan.health.pool_epoch(index);
-        let is_other = epoch != state.health_epoch;
-        if is_other {
+        let has_changed = epoch != state.health_epoch;
+        if has_changed {
             state.health_epoch = epoch;
             state.ring = build_ring(plan, index, pool);
         }
-        is_other
+        has_changed
     }
 }
 
@@ -120,6 +120,7 @@ impl LinkSlot {
             awaited_keys: Vec::new(),
             client_id: None,
             unblock: None,
+            role: None,
         }
     }
 }

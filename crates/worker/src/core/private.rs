@@ -56,9 +56,33 @@ impl Plane {
             links[index].lease = Some(session);
             return Some(index);
         }
-        if self.private.count >= PRIVATE_MAX {
+        if !self.has_private(1) {
             return None;
         }
+        let index = self.add_private(links, session, (pool, server), protocol);
+        let now = self.clock.now;
+        let out = links[index].link.request_buf();
+        reply::array(out, 2);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"ID");
+        let len = out.len();
+        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
+        Some(index)
+    }
+
+    /// Whether there may be so many more private links.
+    pub(super) fn has_private(&self, count: usize) -> bool {
+        self.private.count + count <= PRIVATE_MAX
+    }
+
+    /// Another link for `session` alone, that nothing was said on.
+    pub(super) fn add_private(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        (pool, server): (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
         self.private.count += 1;
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
@@ -71,20 +95,17 @@ impl Plane {
             slot.generation = links[index].generation;
             links[index] = slot;
         }
-        let now = self.clock.now;
-        let out = links[index].link.request_buf();
-        reply::array(out, 2);
-        reply::bulk(out, b"CLIENT");
-        reply::bulk(out, b"ID");
-        let len = out.len();
-        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
-        Some(index)
+        index
     }
 
     /// Takes a link back from its session, with replies nobody needs still to
     /// come at most.
     pub(super) fn release(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
         let slot = &mut links[index];
+        if slot.role.is_some() {
+            // It stays its session's as long as that is tracked.
+            return;
+        }
         slot.lease = None;
         slot.link.is_blocking = false;
         slot.link.blocks_until = None;
@@ -186,6 +207,9 @@ impl Plane {
         if slot.link.in_flight() > 0 {
             return;
         }
+        if slot.role.is_some() {
+            return self.discard_unused(slot, index);
+        }
         if slot.lease.is_none() {
             return self.trim_idle(index, slot);
         }
@@ -203,6 +227,9 @@ impl Plane {
         index: LinkIndex,
         slot: &mut LinkSlot,
     ) {
+        if slot.role.is_some() {
+            return self.discard_unused(slot, index);
+        }
         if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
             self.end_lease(sessions, index, slot);
             self.discards.push(index);
@@ -256,10 +283,9 @@ impl Core {
     /// Other servers of a pool are in use: commands that wait where their keys
     /// no longer live would wait for ever.
     #[cold]
-    pub(super) fn end_displaced(&mut self, pool: usize) {
-        let is_blocked = |slot: &LinkSlot| {
-            usize::from(slot.pool) == pool && slot.link.is_blocking && slot.lease.is_some()
-        };
+    pub(super) fn end_displaced(&mut self, pool: u16) {
+        let is_blocked =
+            |slot: &LinkSlot| slot.pool == pool && slot.link.is_blocking && slot.lease.is_some();
         for index in 0..self.links.len() {
             if !is_blocked(&self.links[index]) {
                 continue;

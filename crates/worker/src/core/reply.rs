@@ -23,13 +23,15 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (is_blocking, mut slow_client) = (slot.link.is_blocking, None);
+        let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
         let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
-            let is_ours =
-                matches!(exchange.owner, Owner::Internal(Internal::Select | Internal::Load));
+            let is_ours = matches!(
+                exchange.owner,
+                Owner::Internal(Internal::Select | Internal::Load | Internal::Push)
+            );
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
             }
@@ -42,6 +44,7 @@ impl Core {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
                     plane.deliver_waited((pool, backend), exchange.class, kind);
                     if let Some(waiting) = sessions.get_mut(session) {
@@ -75,6 +78,9 @@ impl Core {
         }
         release_waiting(sessions, plane, slot);
         if slot.is_private {
+            if !was_ready && slot.link.state() == LinkState::Ready {
+                self.on_tracking_ready(index);
+            }
             self.on_private_reply(index, client_id);
         }
         Ok(())
@@ -84,6 +90,7 @@ impl Core {
     fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
         if let Some(id) = client_id {
             self.links[index].client_id = id;
+            self.on_receiver_known(index, id);
             self.send_unblock(index);
         }
         let Core { sessions, links, plane } = self;

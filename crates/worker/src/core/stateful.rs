@@ -102,7 +102,7 @@ impl Plane {
                     "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
                 ));
             }
-            Handling::Local | Handling::Transaction => {
+            Handling::Local | Handling::Transaction | Handling::Tracking => {
                 use Verb::{Echo, Ping, Time, Unwatch, Wait};
                 return match request.command.verb {
                     Echo | Ping | Time | Unwatch | Wait => Ok(None),
@@ -191,7 +191,7 @@ impl Plane {
     /// Answers a request that may change the protocol and so the links of its
     /// session, once those before it are answered.
     #[cold]
-    pub(super) fn greet(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+    pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
             return Step::Wait;
@@ -200,8 +200,12 @@ impl Plane {
         let pool = &plan.pools[asked.session.pool as usize];
         let before = asked.session.identity.protocol;
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
-        if asked.session.identity.protocol != before {
+        let has_changed = asked.session.identity.protocol != before;
+        if has_changed {
             self.lose_watch(links, asked.session);
+        }
+        if has_changed || asked.request.command.verb == Verb::Reset {
+            self.change_tracking(links, asked);
         }
         Step::Started
     }
@@ -242,7 +246,7 @@ impl Plane {
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None => match self.lease_for(links, asked, server) {
+            None => match self.watch_link(links, asked, server) {
                 Some(index) => index,
                 None => return Step::Started,
             },
@@ -252,6 +256,24 @@ impl Plane {
         self.send_private(links, asked, index);
         asked.session.barrier = true;
         Step::Started
+    }
+
+    /// The link to watch keys on: the session's own, or one for a while.
+    fn watch_link(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut Asked,
+        server: u16,
+    ) -> Option<LinkIndex> {
+        let Some(own) = self.own_link(asked.session, server) else {
+            return self.lease_for(links, asked, server);
+        };
+        if links[own].link.is_down(self.clock.now) {
+            self.note_refused(own, &mut links[own]);
+            self.answer_down(asked, server);
+            return None;
+        }
+        Some(own)
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC`, as one.
@@ -359,7 +381,7 @@ impl Plane {
         };
         // Without keys any server will do; always the same one.
         let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, state.link(server, asked.key, asked.session.identity.protocol)))
+        Some((server, self.link_of(asked.session, server, asked.key)))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
@@ -523,7 +545,7 @@ impl Plane {
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.class as u8);
         self.answer(asked.session, asked.busy, write);

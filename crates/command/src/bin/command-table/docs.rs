@@ -17,6 +17,7 @@ In a **sharded pool** a command is
   `CROSSSLOT`, never with a wrong answer,
 - *split* into one fragment per server, and the replies are joined,
 - one of the *channels* commands, below,
+- one of the *tracking* commands, which are about client-side caching, below,
 - *local*: answered by Keyway itself, or
 - *refused*, with an error that says what to do instead (the number is that of the reason at the
   end of this page).
@@ -55,6 +56,13 @@ form: each request as it arrives, when it starts; commands of a transaction when
 of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
 by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
 misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+**Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
+the servers for itself, on which the same is said, so every mode is as exact as the servers': the
+default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
+client of the same listener's pool for RESP2. When such a connection is lost, or other servers of the
+pool come into use or go out of it, the client is told to forget everything. The servers must know
+HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
+tracked.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
@@ -118,6 +126,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Local if command.verb == Verb::Info => {
             "local, with sums over the servers".to_owned()
         }
+        Handling::Tracking => "tracking".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
