@@ -4,7 +4,7 @@ use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -41,6 +41,9 @@ impl Plane {
             Err(refusal) => {
                 if let Some(stateful) = &mut session.stateful {
                     stateful.refuse();
+                    if matches!(refusal, Refusal::Arity(command) if command.verb == Verb::Exec) {
+                        self.end_transaction(links, session);
+                    }
                 }
                 self.refuse(session, busy, |out| refusal.write_error(args, out));
                 return Step::Started;

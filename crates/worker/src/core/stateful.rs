@@ -169,7 +169,7 @@ impl Plane {
     }
 
     /// Drops the queued commands and the watch.
-    fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {

@@ -85,7 +85,8 @@ pub const DIFFERENCES: &[Difference] = &[
         is_by_chance: false,
         example: &["0: MSET s0 1 s1 1 s2 1 l0 1 l1 1 l2 1", "0: KEYS *"],
         matches: |seen| {
-            seen.asks_any(UNORDERED)
+            let in_its_own = |words: &Words| words.iter().any(|word| word == b"nosort");
+            (seen.asks_any(UNORDERED) || seen.requests.iter().any(in_its_own))
                 && seen.values_match(|wanted, got| {
                     sorted(wanted) == sorted(got) || (seen.asks("DUMP") && same_len(wanted, got))
                 })
@@ -167,6 +168,34 @@ pub const DIFFERENCES: &[Difference] = &[
                     (wanted.is_error() || *wanted == Value::simple("QUEUED"))
                         && KEYS_UNKNOWN.iter().any(|words| text.contains(words))
                 })
+        },
+    },
+    Difference {
+        name: "MSET with a key and no value",
+        systems: ALL,
+        reason: "It is refused when it is read, while a subscriber of RESP2 or inside MULTI too, where \
+                 Redis says first that it cannot be executed, or QUEUED.",
+        ends: true,
+        is_by_chance: false,
+        example: &["0: SUBSCRIBE c0", "0: MSET s0 1 s1"],
+        matches: |seen| {
+            seen.asks_any(&["MSET", "MSETNX"])
+                && seen.is_refused_with("ERR wrong number of arguments for 'mset")
+        },
+    },
+    Difference {
+        name: "WATCH and HELLO",
+        systems: POOLS,
+        reason: "A watch does not outlive a change of protocol, as each has connections of its own; \
+                 EXEC then answers null and the client tries again.",
+        ends: true,
+        is_by_chance: false,
+        example: &["0: WATCH {t}s0;HELLO 3;MULTI;SET {t}s0 1;EXEC"],
+        matches: |seen| {
+            seen.is_of_pool()
+                && ["WATCH", "HELLO", "EXEC"].into_iter().all(|verb| seen.asks(verb))
+                && seen
+                    .is_instead_of(|wanted, got| matches!(wanted, Value::Array(_)) && is_null(got))
         },
     },
     Difference {

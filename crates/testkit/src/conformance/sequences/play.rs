@@ -151,8 +151,12 @@ impl Stage {
             }
             goes_on &= compare(self.reach, pair, &Got { wanted, got }, tally)
                 .map_err(|what| format!("connection {nth}:\n{what}"))?;
-            let has_ended = |verb| step.requests.iter().any(|words| is_verb(words, verb));
-            if nth == step.connection && ["EXEC", "DISCARD", "RESET"].into_iter().any(has_ended) {
+            let last_of = |verbs: &[&str]| {
+                let is_one = |words: &Words| verbs.iter().any(|verb| is_verb(words, verb));
+                step.requests.iter().rposition(is_one)
+            };
+            let end = last_of(&["EXEC", "DISCARD", "RESET"]);
+            if nth == step.connection && end.is_some() && end > last_of(&["MULTI"]) {
                 pair.recent.clear();
             }
         }
