@@ -30,6 +30,8 @@ pub struct Command {
     pub handling: Handling,
     /// What else must hold of the arguments for `handling` to apply.
     pub condition: Option<Condition>,
+    /// Argument index of its key where it always has one, and only one; else 0.
+    pub only_key: u8,
     /// Where its keys are, one entry per kind of use.
     pub key_specs: &'static [KeySpec],
     /// Lower-case name; a subcommand's is `client|list`.
@@ -110,6 +112,7 @@ impl Entry {
             last_key: self.keys.1,
             key_step: self.keys.2,
             class: Class::of(self.flags, self.acl, handling),
+            only_key: only_key(self.keys, self.key_specs),
             keys_in_range: keys_in_range(self.key_specs),
             flags: self.flags,
             handling,
@@ -126,6 +129,12 @@ impl Entry {
             docs: self.docs,
         }
     }
+}
+
+/// See [`Command::only_key`].
+const fn only_key((first, last, _): (i16, i16, i16), specs: &[KeySpec]) -> u8 {
+    let is_one = first > 0 && first == last && specs.len() == 1;
+    if is_one && first <= u8::MAX as i16 { first as u8 } else { 0 }
 }
 
 /// Whether the specs are one run of keys at a fixed place, which the first

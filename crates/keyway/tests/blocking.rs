@@ -274,6 +274,19 @@ fn ten_thousand_wait_and_all_are_served() {
 }
 
 #[test]
+fn how_long_a_command_waits_is_nobodys_latency() {
+    let _watch = watchdog(Duration::from_secs(60), "latency");
+    let setup = Setup::start(1, 1);
+    let mut client = setup.client();
+    client.words("BLPOP q 0.3");
+    client.words("LLEN q");
+    let sum = |name: &str| setup.keyway.metrics().sum(name, &[]);
+    assert!(sum("keyway_backend_latency_seconds_sum") < 0.2);
+    assert!(sum("keyway_pool_reply_latency_seconds_sum") < 0.2);
+    assert!(sum("keyway_pool_reply_latency_seconds_count") >= 1.0);
+}
+
+#[test]
 fn a_paused_pool_answers_late_and_loses_nothing() {
     let _watch = watchdog(Duration::from_secs(60), "client pause");
     let setup = Setup::start(2, 2);

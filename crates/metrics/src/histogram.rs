@@ -52,9 +52,29 @@ impl Buckets {
     }
 
     #[inline]
-    fn record(&self, step: u64, amount: u64, count: u64) {
-        self.counts[bucket_of(step.min(STEP_MAX))].add(count);
-        self.sum.add(amount.saturating_mul(count));
+    fn add(&self, bucket: usize, amount: u64, count: u64) {
+        self.counts[bucket].add(count);
+        self.sum.add(amount);
+    }
+}
+
+/// A duration with its bucket, to be recorded in several histograms.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    bucket: usize,
+    nanos: u64,
+}
+
+impl Latency {
+    /// The time from `start` to `end`; zero when they are reversed.
+    #[inline]
+    pub fn between(start: Time, end: Time) -> Latency {
+        let nanos = end.0.saturating_sub(start.0);
+        // One below, so that exactly 1 ms still counts as `le` 1 ms.
+        const STEPS: u64 = STEPS_PER_SECOND / 64_000;
+        const NANOS: u64 = NANOS_PER_SECOND / 64_000;
+        let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
+        Latency { bucket: bucket_of((clamped * STEPS / NANOS).min(STEP_MAX)), nanos }
     }
 }
 
@@ -70,18 +90,13 @@ impl LatencyHistogram {
     /// Records the time from `start` to `end`; zero when they are reversed.
     #[inline]
     pub fn record(&self, start: Time, end: Time) {
-        self.record_many(start, end, 1);
+        self.add(Latency::between(start, end), 1);
     }
 
-    /// Records the same time for `count` occurrences.
+    /// Records a latency for `count` occurrences.
     #[inline]
-    pub fn record_many(&self, start: Time, end: Time, count: u64) {
-        let nanos = end.0.saturating_sub(start.0);
-        // One below, so that exactly 1 ms still counts as `le` 1 ms.
-        const STEPS: u64 = STEPS_PER_SECOND / 64_000;
-        const NANOS: u64 = NANOS_PER_SECOND / 64_000;
-        let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
-        self.0.record(clamped * STEPS / NANOS, nanos, count);
+    pub fn add(&self, latency: Latency, count: u64) {
+        self.0.add(latency.bucket, latency.nanos.saturating_mul(count), count);
     }
 }
 
@@ -97,7 +112,7 @@ impl SizeHistogram {
     /// Records one occurrence of `size`.
     #[inline]
     pub fn record(&self, size: u64) {
-        self.0.record(size.saturating_sub(1), size, 1);
+        self.0.add(bucket_of(size.saturating_sub(1).min(STEP_MAX)), size, 1);
     }
 }
 

@@ -30,7 +30,7 @@ pub use cells::{
     BackendCells, BackendFaultCounters, ClassCells, ClientCells, CloseCounters, CloseReason,
     FaultCounters, HealthLevel, PoolCells, PubSubCells, TurnCells,
 };
-pub use histogram::{LatencyHistogram, SizeHistogram, Snapshot};
+pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
     BackendTotals, ClassTotals, DatabaseFigures, Layout, PoolLayout, PoolTotals, Registry,
     StoreFigures, WorkerCells,

@@ -19,7 +19,7 @@ const LINE_LEN_MAX: usize = 21;
 /// A number of one to three digits without leading zeros, and the position one
 /// past its line end; `None` for every other, and near the end of `buf`.
 #[inline(always)]
-fn short_number(buf: &[u8], at: usize) -> Option<(i64, usize)> {
+pub(crate) fn short_number(buf: &[u8], at: usize) -> Option<(i64, usize)> {
     const LINE_END: u16 = u16::from_le_bytes(*b"\r\n");
     let word = u64::from_le_bytes(*buf.get(at..)?.first_chunk()?);
     let digit = |place: u32| (word >> (8 * place) & 0xff) ^ u64::from(b'0');

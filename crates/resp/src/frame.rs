@@ -2,7 +2,7 @@
 //! needs is the length and the leading byte.
 
 use crate::Protocol;
-use crate::digits::{Line, number_line};
+use crate::digits::{Line, number_line, short_number};
 
 /// What a reply is, by its leading byte. Those from [`Kind::Null`] on are
 /// RESP3's.
@@ -144,13 +144,31 @@ impl Framer {
     ///
     /// # Errors
     /// When it is no reply, or beyond a bound.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per reply, called from few places")]
     pub fn frame(
         &mut self,
         buf: &[u8],
         len_max: u32,
         depth_max: u32,
     ) -> Result<Framing, FramingFault> {
+        match short_bulk(buf) {
+            Some(len) if len <= len_max as usize => Ok(Framing::Ready { len, kind: Kind::Bulk }),
+            _ => self.frame_any(buf, len_max, depth_max),
+        }
+    }
+
+    #[inline(never)]
+    fn frame_any(
+        &mut self,
+        buf: &[u8],
+        len_max: u32,
+        depth_max: u32,
+    ) -> Result<Framing, FramingFault> {
+        if buf.starts_with(b"+OK\r\n") && len_max >= 5 {
+            self.scanned = 0;
+            return Ok(Framing::Ready { len: 5, kind: Kind::Simple });
+        }
         let kind = match buf.first() {
             Some(b'$') => Kind::Bulk,
             Some(b'+') => Kind::Simple,
@@ -198,6 +216,19 @@ impl Framer {
             self.open = Vec::new();
         }
     }
+}
+
+/// Length of the reply that `buf` begins with, if it is a whole bulk of less
+/// than 1,000 bytes: what most replies are. A [`Framer`] keeps nothing about a
+/// bulk that is not whole, so none of it has to be forgotten.
+#[inline(always)]
+fn short_bulk(buf: &[u8]) -> Option<usize> {
+    if buf.first() != Some(&b'$') {
+        return None;
+    }
+    let (len, start) = short_number(buf, 1)?;
+    let end = start + len as usize + 2;
+    (buf.get(end - 2..end)? == b"\r\n").then_some(end)
 }
 
 enum End {

@@ -65,6 +65,9 @@ pub fn route(
     keys: &mut Vec<u32>,
 ) -> Route {
     match request.handling() {
+        Handling::Forward if request.command.only_key > 0 => {
+            route_by(request, request.command.only_key, pool, ring, random)
+        }
         Handling::Forward => route_whole(request, pool, ring, random, keys),
         Handling::Split(split) => Route::Split(split),
         Handling::Everywhere(join) => Route::Everywhere(join),
@@ -105,13 +108,9 @@ pub fn route_whole(
     random: u32,
     keys: &mut Vec<u32>,
 ) -> Route {
-    let command = request.command;
-    let one_key = command.first_key > 0
-        && command.first_key == command.last_key
-        && command.key_specs.len() == 1;
-    if one_key {
-        let key = &request.args[command.first_key as usize];
-        return place(pool, ring, key, random).map_or(Route::Unrouted, Route::One);
+    let only_key = request.command.only_key;
+    if only_key > 0 {
+        return route_by(request, only_key, pool, ring, random);
     }
     keys.clear();
     if let Err(fault) = request.keys(keys) {
@@ -129,6 +128,13 @@ pub fn route_whole(
         Some(server) => Route::One(server),
         None => Route::Refused(NO_KEY),
     }
+}
+
+/// Where the key at this argument leads.
+#[inline]
+fn route_by(request: &Request, key: u8, pool: &ShardedPool, ring: &Ring, random: u32) -> Route {
+    let key = &request.args[usize::from(key)];
+    place(pool, ring, key, random).map_or(Route::Unrouted, Route::One)
 }
 
 /// On how many servers the keys live; only for the error text.

@@ -16,14 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
-    /// Starts one request: `frame` is its wire form, `ranges` its arguments.
+    /// Starts one request to the session's pool: `frame` is its wire form,
+    /// `ranges` its arguments.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     pub(super) fn dispatch(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        key: Key<Session>,
-        session: &mut Session,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
         frame: &[u8],
         ranges: &[ByteRange],
@@ -58,8 +59,6 @@ impl Plane {
         {
             return step;
         }
-        let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[session.pool as usize];
         if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
             session.waits_for_link = true;
             return Step::Wait;

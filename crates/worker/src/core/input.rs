@@ -2,6 +2,7 @@ use super::{Core, LinkSlot, Plane};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
+use std::sync::Arc;
 
 /// What became of a request.
 pub(super) enum Step {
@@ -139,6 +140,9 @@ impl Plane {
         let mut args = std::mem::take(&mut self.args);
         let mut inline = std::mem::take(&mut self.inline);
         let was_paused = std::mem::replace(&mut session.paused, false);
+        // Not one by one: it is shared by the workers.
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[session.pool as usize];
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
@@ -173,7 +177,7 @@ impl Plane {
                     break;
                 }
             };
-            match self.dispatch(links, key, session, busy, frame, &args) {
+            match self.dispatch(links, pool, (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
                     session.paused = true;

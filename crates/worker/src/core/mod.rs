@@ -36,7 +36,7 @@ pub(crate) use health_log::HealthLog;
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Class;
-use keyway_metrics::{CloseReason, WorkerCells};
+use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::Unblock;
 use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
@@ -353,9 +353,10 @@ impl Core {
         let Plane { served, cells, clock, has_served, .. } = &mut self.plane;
         *has_served = false;
         let classes = Class::ALL.len();
+        let latency = Latency::between(clock.now, now);
         for (place, count) in served.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
-            let latency = &cells.pool(place / classes).class(place % classes).latency;
-            latency.record_many(clock.now, now, u64::from(std::mem::take(count)));
+            let class = cells.pool(place / classes).class(place % classes);
+            class.latency.add(latency, u64::from(std::mem::take(count)));
         }
     }
 

@@ -1,5 +1,6 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_metrics::Latency;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -22,6 +23,7 @@ impl Core {
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let (is_private, mut slow_client) = (slot.is_private, None);
+        let is_blocking = slot.link.is_blocking;
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -39,6 +41,13 @@ impl Core {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Session { session, sequence } if is_blocking => {
+                    plane.deliver_waited((pool, backend), exchange.class, kind);
+                    if let Some(waiting) = sessions.get_mut(session) {
+                        let write = |out: &mut Vec<u8>| out.extend_from_slice(reply);
+                        plane.complete(session, waiting, sequence, write);
+                    }
+                }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
@@ -136,10 +145,11 @@ impl Plane {
         }
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
-                cells.latency.record(exchange.started, self.clock.now);
+                let latency = Latency::between(exchange.started, self.clock.now);
+                cells.latency.add(latency, 1);
                 let Some(session) = sessions.get_mut(key) else { return };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                class.latency.record(exchange.started, self.clock.now);
+                class.latency.add(latency, 1);
                 if kind == Kind::Error {
                     class.error_replies.add(1);
                 }
@@ -160,6 +170,17 @@ impl Plane {
             Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(_) => {}
+        }
+    }
+
+    /// Counts the reply to a command that waited as it was asked to: how long is
+    /// nobody's latency.
+    #[cold]
+    fn deliver_waited(&self, (pool, backend): (u16, u16), class: u8, kind: Kind) {
+        if kind == Kind::Error {
+            let pool = self.cells.pool(usize::from(pool));
+            pool.backend(usize::from(backend)).error_replies.add(1);
+            pool.class(usize::from(class)).error_replies.add(1);
         }
     }
 
