@@ -197,6 +197,10 @@ impl Draw {
                 }
                 break;
             }
+            // Nor is anything known of when a wait behind another one begins.
+            if !requests.is_empty() && is_waiting(line) && !line.starts_with("MULTI") {
+                break;
+            }
             // What is subscribed behind a PUBLISH is a known difference.
             let publishes = |words: &Words| words[0].ends_with(b"PUBLISH");
             if line.contains("SUBSCRIBE") && requests.iter().any(publishes) {

@@ -135,7 +135,13 @@ impl Stage {
         let all_wanted = self.wanted(pairs, step);
         let blocked = blocked_clients(&mut self.bare_control);
         let mut goes_on = true;
-        for (nth, wanted) in all_wanted.into_iter().enumerate() {
+        let mut all_wanted: Vec<_> = all_wanted.into_iter().enumerate().collect();
+        // What the others get follows from what the one that asked gets.
+        all_wanted.sort_by_key(|(nth, _)| *nth != step.connection);
+        for (nth, wanted) in all_wanted {
+            if !goes_on {
+                break;
+            }
             let pair = &mut pairs[nth];
             let mut got = Vec::new();
             while got.len() < wanted.len() {
