@@ -199,6 +199,25 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "WATCH unheard",
+        systems: POOLS,
+        reason: "Nothing tells when a WATCH behind CLIENT REPLY OFF or SKIP began, so its EXEC answers \
+                 null and the client tries again.",
+        ends: true,
+        is_by_chance: false,
+        example: &["0: CLIENT REPLY SKIP;WATCH {t}s0;MULTI;SET {t}s0 1;EXEC"],
+        matches: |seen| {
+            let is_silent = |words: &Words| words.len() == 3 && words[1] == b"REPLY";
+            seen.is_of_pool()
+                && seen.requests.iter().any(is_silent)
+                && ["WATCH", "EXEC"].into_iter().all(|verb| seen.asks(verb))
+                && seen.is_instead_of(|wanted, got| {
+                    matches!(wanted, Value::Array(_))
+                        && matches!(got, Value::NilArray | Value::Null)
+                })
+        },
+    },
+    Difference {
         name: "scripts that are known",
         systems: POOLS,
         reason: "What was loaded through Keyway before the reply to EVALSHA is here, by whichever \

@@ -231,7 +231,10 @@ impl Draw {
     /// Requests that are not answered, with one behind them that is.
     fn silence(&mut self, connection: usize) -> Step {
         let middle = self.line(connection);
-        if middle.contains(" walk") || middle.starts_with("QUIT") || is_waiting(middle) {
+        if middle.contains(" walk")
+            || ["QUIT", "WATCH"].iter().any(|verb| middle.starts_with(verb))
+            || is_waiting(middle)
+        {
             return self.lines(connection, &["PING"]);
         }
         let middle = self.request(connection, middle);
