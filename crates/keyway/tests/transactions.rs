@@ -76,6 +76,7 @@ fn transactions_answer_what_a_bare_server_does() {
         &["DEL {t}l2", "RPUSH {t}l2 a", "MULTI", "BLPOP {t}l2 0", "EXEC"],
         &["MULTI", "EVAL return{1,2} 1 {t}k", "EXEC"],
         &["EXEC x"],
+        &["MULTI", "SET {t}x 1", "EXEC x", "GET {t}x", "EXEC"],
         &["MULTI x"],
         &["WATCH"],
     ];

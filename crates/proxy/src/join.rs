@@ -489,6 +489,18 @@ impl Join {
         }
     }
 
+    /// The words of every server, where each was sent the same request and they
+    /// agree that it is wrong: which server said so would tell nothing.
+    fn one_refusal(&self) -> Option<&str> {
+        let mut texts = self.fragments.iter().map(|fragment| match fragment.outcome {
+            Outcome::Refused { start, end } if self.is_whole => Some(&self.errors[start..end]),
+            _ => None,
+        });
+        let first = texts.next()??;
+        let agree = texts.all(|text| text == Some(first));
+        if agree { std::str::from_utf8(first).ok() } else { None }
+    }
+
     /// An error that says which part failed. It begins with the error code of
     /// the first server that answered with one, so that clients which look at
     /// the code (OOM, READONLY, ...) still see it.
@@ -500,11 +512,8 @@ impl Join {
         name: impl Fn(u16) -> &'a str,
         describe: impl Fn(u16, Fault) -> String,
     ) {
-        if let [Fragment { outcome: Outcome::Refused { start, end }, .. }] = self.fragments[..] {
-            // Nothing to be told from: the server's own words.
-            out.push(b'-');
-            out.extend_from_slice(&self.errors[start..end]);
-            return out.extend_from_slice(b"\r\n");
+        if let Some(text) = self.one_refusal() {
+            return reply::error(out, text);
         }
         let mut code = "ERR";
         let mut parts = String::new();
@@ -701,6 +710,20 @@ mod tests {
                 written(&mut join),
                 format!("-ERR MSET failed on 1 of 2 servers: beta: timed out; {rest}\r\n")
             );
+        }
+    }
+
+    #[test]
+    fn what_every_server_refuses_in_the_same_words_is_refused_in_theirs() {
+        for (second, expected) in [
+            (&b"-ERR no\r\n"[..], "-ERR no\r\n"),
+            (b"-ERR x\r\n", "-ERR MSET failed on 2 of 2 servers: alpha: no; beta: x\r\n"),
+        ] {
+            let mut join = join(Rule::AllOk, &[1, 1]);
+            join.is_whole = true;
+            join.on_reply(0, Kind::Error, b"-ERR no\r\n");
+            assert!(join.on_reply(1, Kind::Error, second));
+            assert_eq!(written(&mut join), expected);
         }
     }
 

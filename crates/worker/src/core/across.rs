@@ -157,6 +157,12 @@ impl Plane {
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => self.load(links, key, session, busy, request, what),
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
+            Across::Unload(_) if !busy.order.is_empty() => {
+                // What was loaded before is remembered once its reply is here,
+                // and must not be after it was forgotten.
+                session.barrier = true;
+                Step::Wait
+            }
             Across::Unload(what) => {
                 let scripts = Arc::clone(self.scripts(session.pool));
                 forget(&scripts, request, what);
