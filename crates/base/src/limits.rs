@@ -51,6 +51,8 @@ pub struct Limits {
     /// to be told of. Above it some are told that a key has changed when it has
     /// not, and read it again; each key costs about 100 bytes and its name.
     pub tracking_keys_max: u32,
+    /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
+    pub monitor_every: u32,
 }
 
 impl Default for Limits {
@@ -73,6 +75,7 @@ impl Default for Limits {
             pubsub_output_len_soft: 8 << 20,
             pubsub_output_soft_secs: 60,
             tracking_keys_max: 1_000_000,
+            monitor_every: 1,
         }
     }
 }

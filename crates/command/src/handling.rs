@@ -62,6 +62,10 @@ pub enum Join {
     AllOnes,
     /// The largest of the integers.
     Max,
+    /// The smallest of the integers.
+    Min,
+    /// A report on every fragment, whether it was answered or not: no error.
+    Each,
     /// One array of the elements of all arrays, each element once.
     Union,
     /// An array of names, each followed by the sum of the integers that follow
@@ -232,7 +236,7 @@ impl Handling {
             Config | ConfigGet | ConfigHelp => Local,
             ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
             Dbsize => Everywhere(Join::Sum),
-            Info | Time => Local,
+            Info | Monitor | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
@@ -242,9 +246,9 @@ impl Handling {
 
             Acl | AclCat | AclDeluser | AclDryrun | AclGenpass | AclGetuser | AclHelp | AclList
             | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
-            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Monitor | Save | Shutdown | Module
-            | ModuleHelp | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
-            Failover | Replicaof | Role | Slaveof | Wait => Refused(REPLICATION),
+            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Save | Shutdown | Module | ModuleHelp
+            | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
+            Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),
             Asking
             | Readonly
             | Readwrite

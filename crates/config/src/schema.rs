@@ -244,6 +244,12 @@ pub(crate) static LIMITS: Table = Table {
             "Deepest nesting of arrays taken from a backend; a deeper one closes that connection. A script can return 7,995 levels.",
         ),
         key(
+            "monitor_every",
+            Count { min: 0, max: 1_000_000 },
+            Is("1"),
+            "MONITOR shows one in this many requests, chosen by chance: all with 1. With 0 MONITOR is refused. A monitor with more than 1MiB unread misses lines and is told how many.",
+        ),
+        key(
             "session_in_flight_max",
             Count { min: 1, max: 1 << 20 },
             Is("1024"),

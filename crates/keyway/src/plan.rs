@@ -126,6 +126,7 @@ pub fn plan(
         notices: keyway_worker::Notices::default(),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
+        monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })
 }

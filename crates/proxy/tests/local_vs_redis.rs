@@ -48,6 +48,7 @@ impl Local {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Default::default(),
             tracking: None,
         };
         clients.insert(id, entry);

@@ -15,7 +15,7 @@ use crate::{Adopted, Mail, Plan, PoolKind};
 use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::local::{ClientEntry, Unblock};
+use keyway_proxy::local::{ClientEntry, Unblock, UnblockReason};
 use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use keyway_resp::Protocol;
 use std::sync::Arc;
@@ -155,6 +155,9 @@ impl<I: Io> Worker<I> {
         if self.core.plane.store_tracking.has_work() {
             self.core.deliver_invalidations();
         }
+        if self.core.plane.monitoring.has_work() {
+            self.core.deliver_monitored();
+        }
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();
@@ -190,6 +193,7 @@ impl<I: Io> Worker<I> {
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
             || plane.store_tracking.has_work()
+            || plane.monitoring.has_work()
             || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
@@ -312,6 +316,7 @@ impl<I: Io> Worker<I> {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::clone(&identity.live),
             tracking: None,
         };
         self.plan.clients.insert(id, entry);
@@ -599,6 +604,7 @@ impl<I: Io> Worker<I> {
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
         self.core.plane.store_tracking.has_mail = true;
+        self.core.plane.monitoring.has_mail = true;
         self.core.plane.tracking.has_mail = true;
     }
 
@@ -613,7 +619,7 @@ impl<I: Io> Worker<I> {
         for key in self.core.sessions.keys() {
             self.end_client(key);
         }
-        let ended = |id| Unblock { id, with_error: true };
+        let ended = |id| Unblock { id, reason: UnblockReason::Stopping };
         self.core.plane.unblocks.extend(self.core.blocked_clients().into_iter().map(ended));
     }
 
@@ -649,6 +655,7 @@ impl<I: Io> Worker<I> {
             let Some(client) = self.client(key) else { continue };
             let has_state = session.is_special()
                 || session.subscriptions.is_some()
+                || session.is_monitor
                 || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
@@ -743,6 +750,7 @@ mod tests {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::default(),
             tracking: None,
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));

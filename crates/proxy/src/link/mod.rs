@@ -129,6 +129,8 @@ pub struct Link {
     trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
+    /// When bytes of a large transfer last moved.
+    moved: Time,
     /// Attempts to connect since the backend last answered a request.
     failures: u32,
     /// The backend has answered a request on this connection.
@@ -137,9 +139,10 @@ pub struct Link {
     pub send_blocked: bool,
     /// In the worker's list of links with output.
     pub is_dirty: bool,
-    /// Its one request may wait for ever, once it was sent: a blocking
-    /// command's own timeout is the server's to keep.
+    /// Its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
+    /// When the server must have answered a blocking command with a timeout.
+    pub blocks_until: Option<Time>,
 }
 
 /// Which database a request runs on that is sent as it is.
@@ -201,11 +204,13 @@ impl Default for Link {
             refusal: Vec::new(),
             trace: Trace::default(),
             progress: Time(0),
+            moved: Time(0),
             failures: 0,
             answered: false,
             send_blocked: false,
             is_dirty: false,
             is_blocking: false,
+            blocks_until: None,
         }
     }
 }
@@ -405,6 +410,7 @@ impl Link {
     pub fn advance(&mut self, len: usize) {
         match self.state {
             LinkState::Ready => {
+                self.moved = self.last_moved();
                 self.trace.on_sent(&self.output.unsent()[..len]);
                 self.output.advance(len);
             }
@@ -428,6 +434,7 @@ impl Link {
         mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         let silent_since = std::mem::replace(&mut self.progress, now);
+        self.moved = self.last_moved();
         if self.state == LinkState::Ready {
             let oldest = self.fifo.front().map(|exchange| exchange.started);
             self.trace.on_bytes(now, silent_since, oldest);
@@ -606,7 +613,7 @@ impl Link {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
         if self.is_blocking && self.state == LinkState::Ready {
-            return None;
+            return self.blocks_until;
         }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
@@ -630,8 +637,15 @@ impl Link {
         is_large.then_some(self.progress)
     }
 
+    /// When the time of an exchange began: those that waited behind a large
+    /// transfer count from its last movement when it is over too, so that no
+    /// deadline becomes an earlier one than was told.
     fn since(&self, exchange: &Exchange) -> Time {
-        self.transferring().map_or(exchange.started, |moved| moved.max(exchange.started))
+        exchange.started.max(self.last_moved())
+    }
+
+    fn last_moved(&self) -> Time {
+        self.transferring().map_or(self.moved, |moved| moved.max(self.moved))
     }
 
     /// Notes that the socket took a part of what was offered.
@@ -664,18 +678,16 @@ impl Link {
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
         if self.is_blocking && self.state == LinkState::Ready {
-            return Ok(());
+            let is_over = self.blocks_until.is_some_and(|until| now >= until);
+            return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
-        let transferring = self.transferring();
+        let last_moved = self.last_moved();
         if let Some(timeout) = options.timeout {
             if self.state != LinkState::Ready {
                 self.take_back_expired(timeout, now, &mut expired);
             } else {
                 while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                    if now
-                        < transferring.map_or(exchange.started, |at| at.max(exchange.started))
-                            + timeout
-                    {
+                    if now < exchange.started.max(last_moved) + timeout {
                         break;
                     }
                     expired(exchange);
@@ -698,6 +710,16 @@ impl Link {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Gives up every exchange and hands each that somebody waits for to
+    /// `given_up`: the connection is to be ended.
+    pub fn abandon(&mut self, mut given_up: impl FnMut(&Exchange)) {
+        for exchange in self.fifo.iter_mut().skip(self.abandoned) {
+            given_up(exchange);
+            exchange.owner = Owner::None;
+        }
+        self.abandoned = self.fifo.len();
     }
 
     /// Removes the expired requests from the front of the unsent output. The
@@ -1068,6 +1090,29 @@ mod tests {
         assert_eq!(link.unsent(), [&last[..], own].concat());
         let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
         assert_eq!(refused, Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn a_deadline_becomes_no_earlier_one_when_a_large_transfer_ends() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        link.request_buf().extend_from_slice(&[b'x'; 2 * TRANSFER_LEN]);
+        link.enqueue(owner(1), 0, 2 * TRANSFER_LEN, at(0));
+        let mut last = link.deadline(&options());
+        for (now, len) in [(40, 1000), (90, TRANSFER_LEN), (91, 10_000)] {
+            link.advance(len);
+            link.note_progress(at(now));
+            assert!(link.deadline(&options()) >= last, "at {now}");
+            last = link.deadline(&options());
+        }
+        link.advance(link.unsent_len());
+        assert_eq!(link.deadline(&options()), last, "from the last movement on");
+        let mut expired = 0;
+        let before = at(90) + Duration::from_millis(1);
+        link.handle_timeout(&options(), before, |_| expired += 1).expect("alive");
+        assert_eq!(expired, 0);
+        link.handle_timeout(&options(), last.expect("a timeout"), |_| expired += 1).expect("alive");
+        assert_eq!(expired, 2);
     }
 
     #[test]

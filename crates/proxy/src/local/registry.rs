@@ -1,7 +1,9 @@
+use crate::ClientLive;
 use crate::tracking::Tracking;
 use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What other clients may learn of a client.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct ClientEntry {
     pub database: u32,
     /// What it speaks.
     pub protocol: Protocol,
+    /// What it has begun.
+    pub live: Arc<ClientLive>,
     /// What there is to tell of its tracking, if it has any.
     pub tracking: Option<TrackingEntry>,
 }
@@ -82,10 +86,16 @@ impl ClientRegistry {
         }
     }
 
-    /// Whether a client of `pool` waits in a blocking command.
-    pub fn is_blocked(&self, id: u64, pool: u16) -> bool {
-        self.blocked.lock().contains(&id)
-            && self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+    /// Whether a client of `pool` waits in a blocking command; from then on it
+    /// counts as one that does not.
+    pub fn take_blocked(&self, id: u64, pool: u16) -> bool {
+        self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+            && self.blocked.lock().remove(&id)
+    }
+
+    /// The clients that wait in blocking commands.
+    pub fn blocked(&self) -> BTreeSet<u64> {
+        self.blocked.lock().clone()
     }
 
     /// How many clients wait in commands that block.

@@ -6,6 +6,7 @@
 //! A reply that asks for another question only notes so (`errands_due`): the
 //! link it came from is in use just then, and goes on at the end of the turn.
 
+use super::info::Report;
 use super::input::Step;
 use super::pools::PoolState;
 use super::tracking::caching_request;
@@ -64,6 +65,8 @@ enum Lesson {
     Library(Vec<u8>),
     /// Elements that are one whatever they say.
     Certain(Vec<bool>),
+    /// Make one text of them.
+    Report(Box<Report>),
 }
 
 impl Default for State {
@@ -154,6 +157,12 @@ impl Plane {
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => self.load(links, key, session, busy, request, what),
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
+            Across::Unload(_) if !busy.order.is_empty() => {
+                // What was loaded before is remembered once its reply is here,
+                // and must not be after it was forgotten.
+                session.barrier = true;
+                Step::Wait
+            }
             Across::Unload(what) => {
                 let scripts = Arc::clone(self.scripts(session.pool));
                 forget(&scripts, request, what);
@@ -543,11 +552,36 @@ impl Plane {
     pub(super) fn keep_lesson(&mut self, key: Key<Box<Join>>) {
         match (self.across.lesson.take(), self.joins.get_mut(key)) {
             (Some(Lesson::Certain(certain)), Some(join)) => join.certain = certain,
+            (Some(Lesson::Report(report)), Some(join)) => join.report = Some(report),
             (Some(lesson), Some(_)) => {
                 self.across.lessons.insert(key.to_bits(), lesson);
             }
             _ => {}
         }
+    }
+
+    /// Sends the scripts that a connection is not known to have, ahead of the
+    /// transaction that calls them.
+    pub(super) fn preload(&self, slot: &mut LinkSlot, scripts: &[Digest]) {
+        for digest in scripts {
+            if slot.scripts.contains(digest) {
+                continue;
+            }
+            if let Some(body) = self.scripts(slot.pool).script(digest) {
+                send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
+                note_loaded(slot, *digest);
+            }
+        }
+    }
+
+    /// What is sent everywhere next is to become one text.
+    pub(super) fn expect_report(&mut self, report: Report) {
+        self.across.lesson = Some(Lesson::Report(Box::new(report)));
+    }
+
+    /// Nothing more follows from what is sent everywhere.
+    pub(super) fn expect_nothing(&mut self) {
+        self.across.lesson = None;
     }
 
     /// To be called when a join is complete.
@@ -568,7 +602,7 @@ impl Plane {
                 scripts.load(&body);
             }
             Lesson::Library(code) => scripts.load_library(said, &code),
-            Lesson::Certain(_) => {}
+            Lesson::Certain(_) | Lesson::Report(_) => {}
         }
     }
 

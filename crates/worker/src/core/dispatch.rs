@@ -5,7 +5,7 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -43,11 +43,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                if let Some(stateful) = &mut session.stateful {
-                    stateful.refuse();
-                }
-                forget_caching(session);
-                self.refuse(session, busy, |out| refusal.write_error(args, out));
+                self.refuse_unresolved(links, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -60,7 +56,7 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
             session.waits_for_link = true;
             return Step::Wait;
         }
@@ -100,6 +96,9 @@ impl Plane {
             PoolKind::Store(store) if request.command.handling == Handling::Tracking => {
                 let mut asked = Asked { key, session, busy, request: &request };
                 self.track_on_store(store, &mut asked)
+            }
+            PoolKind::Store(_) if request.command.verb == Verb::Monitor => {
+                self.start_monitor(&mut Asked { key, session, busy, request: &request })
             }
             PoolKind::Store(_) => {
                 self.answer_without_server(session, busy, pool, &request);
@@ -152,6 +151,9 @@ impl Plane {
                     Route::Tracking => {
                         self.track(links, &mut Asked { key, session, busy, request: &request })
                     }
+                    Route::Local if is_operation(&request) => {
+                        self.operate(links, &mut Asked { key, session, busy, request: &request })
+                    }
                     Route::Local if is_greeting(session, &request) => {
                         self.greet(links, &mut Asked { key, session, busy, request: &request })
                     }
@@ -168,14 +170,51 @@ impl Plane {
         }
     }
 
+    /// Answers what is no request, or one with a wrong number of arguments. That
+    /// spoils an open transaction, and an `EXEC` ends it.
+    #[cold]
+    fn refuse_unresolved(
+        &mut self,
+        links: &mut [LinkSlot],
+        (session, busy): (&mut Session, &mut Busy),
+        args: Args,
+        refusal: Refusal,
+    ) {
+        let is_exec = matches!(refusal, Refusal::Arity(command) if command.verb == Verb::Exec);
+        let is_open =
+            session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
+        if is_exec && is_open {
+            self.end_transaction(links, session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                        'exec' command";
+            return self.refuse(session, busy, |out| reply::error(out, text));
+        }
+        if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        forget_caching(session);
+        self.refuse(session, busy, |out| refusal.write_error(args, out));
+    }
+
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+    fn holds_back(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        self.commit_shown();
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.held_back.push(key);
+            session.is_held_back = true;
             self.note_deadline(Some(until));
+        } else if session.is_monitor && request.command.verb == Verb::Reset {
+            self.end_monitor(key, session);
+        } else if pool.pause.is_monitored() {
+            self.show_request(session, request);
         }
         until.is_some()
     }
@@ -291,7 +330,9 @@ impl Plane {
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
             busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
-        } else if was_silent && request.command.verb != Verb::ClientReply {
+        } else if was_silent
+            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
+        {
             Self::end_skip(session);
         }
         self.scratch = out;
@@ -307,8 +348,10 @@ impl Plane {
             }
             After::Unblock(unblock) => self.unblocks.push(unblock),
             After::Pause { millis, writes_only } => {
-                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
+                let now = self.clock.now;
+                pool.pause.extend(now + Duration::from_millis(millis), writes_only, now);
             }
+            After::Unpause => pool.pause.stop(),
         }
     }
 
@@ -471,6 +514,11 @@ impl Plane {
             PoolKind::Store(_) => "store".to_owned(),
         }
     }
+}
+
+/// Whether a request that is local otherwise asks servers or shows requests.
+fn is_operation(request: &Request) -> bool {
+    matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
 /// Whether a request may change the protocol that its session speaks.

@@ -38,7 +38,10 @@ impl Core {
                     changed.push(index as u16);
                 }
             }
-            changed.into_iter().for_each(|pool| self.on_ring_changed(pool));
+            for pool in changed {
+                self.end_displaced(pool);
+                self.on_ring_changed(pool);
+            }
             self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;

@@ -17,7 +17,7 @@ pub(super) enum PoolState {
 pub(super) struct ShardedState {
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
-    health_epoch: u64,
+    pub(super) health_epoch: u64,
     /// First link of server 0; each server has `connections` in a row. Behind
     /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
@@ -117,6 +117,7 @@ impl LinkSlot {
             is_private: false,
             is_free: false,
             lease: None,
+            awaited_keys: Vec::new(),
             client_id: None,
             unblock: None,
             role: None,

@@ -1,6 +1,7 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -22,8 +23,8 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (is_private, lease, mut slow_client) = (slot.is_private, slot.lease, None);
-        let is_blocking = slot.link.is_blocking;
+        let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
+        let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
@@ -35,8 +36,8 @@ impl Core {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
-            // What blocks on a private link waits as it was asked to.
-            if exchange.is_slow && !is_private && !matches!(exchange.owner, Owner::Internal(_)) {
+            // What blocks waits as it was asked to.
+            if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
@@ -47,7 +48,12 @@ impl Core {
                 Owner::Session { session, sequence } if is_blocking => {
                     plane.deliver_waited((pool, backend), exchange.class, kind);
                     if let Some(waiting) = sessions.get_mut(session) {
-                        let write = |out: &mut Vec<u8>| out.extend_from_slice(reply);
+                        let write = |out: &mut Vec<u8>| match ended_with {
+                            Some(text) if reply.starts_with(b"-UNBLOCKED") => {
+                                keyway_resp::reply::error(out, text);
+                            }
+                            _ => out.extend_from_slice(reply),
+                        };
                         plane.complete(session, waiting, sequence, write);
                     }
                 }
@@ -281,7 +287,9 @@ impl Plane {
 
     fn note_join(&self, join: &Join) {
         let class = self.cells.pool(join.pool as usize).class(join.class as usize);
-        if let Some(fault) = join.fault() {
+        if join.report.is_some() {
+            // It tells of a server that failed, and does not fail itself.
+        } else if let Some(fault) = join.fault() {
             self.count_fault(join.pool, join.class, fault);
         } else if join.has_errors() {
             class.error_replies.add(1);
@@ -291,6 +299,9 @@ impl Plane {
 }
 
 fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
+    if join.report.is_some() {
+        return super::info::write_report(plan, join, out);
+    }
     let crate::PoolKind::Sharded { pool, .. } = &plan.pools[join.pool as usize].kind else {
         unreachable!("only sharded pools join");
     };

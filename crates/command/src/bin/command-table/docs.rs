@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{Across, COMMANDS, Command, Condition, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Condition, Handling, Verb, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -37,6 +37,25 @@ server is lost, its channels are silent; it is made again and everything subscri
 embedded store all counts are exact. A client that has subscribed may send what Redis allows it. One
 that publishes to itself gets the reply to PUBLISH before the message.
 
+**INFO** on a sharded pool is about Keyway itself, but for what concerns data: in the sections Memory,
+Stats, Replication and Keyspace, memory in use, keys, hits, misses, commands processed, operations a
+second, replicas and the like are those of the servers in use, added up, as their own INFO has them. A
+server that does not answer is missing in the sums and named in a section Missing. `INFO backends` has a
+line for each server (health, role, version, memory, keys, operations a second, mean latency), and
+`INFO backend <name or address> [section ...]` is that server's own INFO. Other sections ask no server.
+
+**WAIT** on a sharded pool waits until the replicas of every server in use have what the client wrote, and
+answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
+server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
+moves a connection's place in the replication; nobody need listen there. A server that cannot be asked
+makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+embedded store it answers 0 at once.
+
+**MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
+form: each request as it arrives, when it starts; commands of a transaction when they are queued. Secrets
+of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
+by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
+misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
 **Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
 the servers for itself, on which the same is said, so every mode is as exact as the servers': the
 default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
@@ -107,6 +126,12 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
+        Handling::Local if command.verb == Verb::Wait => {
+            "every server, on connections of its own".to_owned()
+        }
+        Handling::Local if command.verb == Verb::Info => {
+            "local, with sums over the servers".to_owned()
+        }
         Handling::Tracking => "tracking".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
