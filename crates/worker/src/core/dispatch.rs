@@ -77,7 +77,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     fn serve(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut [LinkSlot],
         pool: &PoolPlan,
         store: &Store,
         asked: &mut Asked,
