@@ -151,6 +151,7 @@ fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
         | Route::Across(_)
         | Route::PubSub
         | Route::Transaction
+        | Route::Tracking
         | Route::KeysUnknown(_) => {}
     }
 }

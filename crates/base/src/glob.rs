@@ -47,9 +47,9 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
 /// matched before it cannot match better.
 fn matches_with(pattern: &[u8], text: &[u8], case: Case) -> bool {
     if text.is_empty() {
-        // Redis matches nothing against an empty text, but takes a lone star
-        // to mean that there is no pattern.
-        return pattern.is_empty() || pattern == b"*";
+        // Redis matches no wildcard against an empty text; where it takes a lone
+        // star to mean that there is no pattern, the caller does.
+        return pattern.is_empty();
     }
     let (mut at, mut byte_at) = (0, 0);
     // Behind the latest star, and where in `text` it was last tried from.
@@ -184,7 +184,7 @@ mod tests {
             ("a\\", "a\\", true),
             ("", "", true),
             ("", "a", false),
-            ("*", "", true),
+            ("*", "", false),
             ("**", "", false),
             ("**", "a", true),
             ("?", "", false),

@@ -24,6 +24,8 @@ pub enum Handling {
     Block,
     /// Begins, ends or guards a transaction.
     Transaction,
+    /// Is about which keys' changes the client is told of.
+    Tracking,
     /// Is answered by Keyway itself.
     Local,
     /// Is answered with an error that ends in this reason: a text for a user,
@@ -60,6 +62,10 @@ pub enum Join {
     AllOnes,
     /// The largest of the integers.
     Max,
+    /// The smallest of the integers.
+    Min,
+    /// A report on every fragment, whether it was answered or not: no error.
+    Each,
     /// One array of the elements of all arrays, each element once.
     Union,
     /// An array of names, each followed by the sum of the integers that follow
@@ -124,8 +130,6 @@ const SERVER: &str =
     "this is about one server and a sharded pool has several; run it on each server";
 const SETTINGS: &str = "Keyway takes its settings from its configuration file only";
 const USERS: &str = "users are managed on the servers of a pool, not through it";
-const TRACKING: &str =
-    "client-side caching is not supported by a sharded pool; turn it off in the client";
 const INTERNAL: &str =
     "a command between servers or for their tests is not forwarded; run it on a server";
 
@@ -217,7 +221,7 @@ impl Handling {
             | ClientList | ClientNoEvict | ClientNoTouch | ClientReply | ClientSetinfo
             | ClientSetname => Local,
             ClientCaching | ClientGetredir | ClientTracking | ClientTrackinginfo => {
-                Refused(TRACKING)
+                Handling::Tracking
             }
             ClientPause | ClientUnblock | ClientUnpause => Local,
 
@@ -232,7 +236,7 @@ impl Handling {
             Config | ConfigGet | ConfigHelp => Local,
             ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
             Dbsize => Everywhere(Join::Sum),
-            Info | Time => Local,
+            Info | Monitor | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
@@ -242,9 +246,9 @@ impl Handling {
 
             Acl | AclCat | AclDeluser | AclDryrun | AclGenpass | AclGetuser | AclHelp | AclList
             | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
-            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Monitor | Save | Shutdown | Module
-            | ModuleHelp | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
-            Failover | Replicaof | Role | Slaveof | Wait => Refused(REPLICATION),
+            Bgrewriteaof | Bgsave | Lastsave | Lolwut | Save | Shutdown | Module | ModuleHelp
+            | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
+            Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),
             Asking
             | Readonly
             | Readwrite

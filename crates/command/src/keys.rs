@@ -24,12 +24,14 @@ impl Request<'_> {
     #[cold]
     pub fn keys_error(&self, fault: KeysFault) -> String {
         use KeysFault::{BadCount, Negative, None, TooMany, ZeroCount};
-        use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Lmpop, Sintercard, Zmpop};
+        use Verb::{Blmpop, Bzmpop, Lmpop, Sintercard, Zmpop};
+        use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
         let verb = self.command.verb;
         if matches!(verb, Evalsha | EvalshaRo) && self.args[1].len() != SHA1_LEN {
             return "NOSCRIPT No matching script. Please use EVAL.".to_owned();
         }
         let text = match (verb, fault) {
+            (Verb::Xread | Verb::Xreadgroup, None) => self.streams_error(),
             (_, None) => "syntax error",
             (Fcall | FcallRo, BadCount) => "Bad number of keys provided",
             (Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo, Negative) => {
@@ -38,7 +40,7 @@ impl Request<'_> {
             (Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo | Sintercard, TooMany) => {
                 "Number of keys can't be greater than number of args"
             }
-            (Sintercard | Lmpop | Zmpop, BadCount | Negative | ZeroCount) => {
+            (Sintercard | Lmpop | Zmpop | Blmpop | Bzmpop, BadCount | Negative | ZeroCount) => {
                 "numkeys should be greater than 0"
             }
             (_, BadCount) => "value is not an integer or out of range",
@@ -49,6 +51,34 @@ impl Request<'_> {
             (_, TooMany) => "syntax error",
         };
         format!("ERR {text}")
+    }
+}
+
+impl Request<'_> {
+    /// What is wrong with a reader of streams that names none: Redis looks at
+    /// its options one after the other, and last at what follows STREAMS.
+    fn streams_error(&self) -> &'static str {
+        const UNBALANCED: &str = "Unbalanced XREAD list of streams: for each stream key an ID or \
+                                  '$' must be specified.";
+        let is_integer = |index: usize| {
+            let text = self.args.get(index).and_then(|text| std::str::from_utf8(text).ok());
+            text.is_some_and(|text| text.parse::<i64>().is_ok())
+        };
+        let mut index = 1;
+        while let Some(word) = self.args.get(index) {
+            let word = word.to_ascii_uppercase();
+            index += match &word[..] {
+                b"STREAMS" => return UNBALANCED,
+                b"COUNT" if is_integer(index + 1) => 2,
+                b"BLOCK" if is_integer(index + 1) => 2,
+                b"COUNT" => return "value is not an integer or out of range",
+                b"BLOCK" => return "timeout is not an integer or out of range",
+                b"GROUP" => 3,
+                b"NOACK" => 1,
+                _ => break,
+            };
+        }
+        "syntax error"
     }
 }
 

@@ -1,5 +1,6 @@
 use crate::{Command, Condition, Handling, Verb, lookup};
 use keyway_base::ByteRange;
+use std::time::Duration;
 
 /// The arguments of one request (the command name is argument 0), as ranges
 /// into the buffer they were read into.
@@ -133,6 +134,30 @@ impl<'a> Request<'a> {
             };
         }
         false
+    }
+
+    /// How long a command that blocks asks to wait at most; `None` for ever.
+    /// Not at all where its arguments are wrong, as a server says at once.
+    pub fn wait_max(&self) -> Option<Duration> {
+        let last = self.args.len() - 1;
+        let seconds = |index: usize| -> Option<f64> {
+            std::str::from_utf8(self.args.get(index)?).ok()?.parse().ok()
+        };
+        let asked = match self.command.verb {
+            Verb::Blmpop | Verb::Bzmpop => seconds(1),
+            Verb::Wait => seconds(2).map(|millis| millis / 1000.0),
+            Verb::Xread | Verb::Xreadgroup => {
+                let is_block = |index: &usize| self.args[*index].eq_ignore_ascii_case(b"block");
+                let at = (1..last).find(is_block).map(|index| index + 1);
+                at.and_then(seconds).map(|millis| millis / 1000.0)
+            }
+            _ => seconds(last),
+        };
+        match asked {
+            Some(0.0) => None,
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
+            None => Some(Duration::ZERO),
+        }
     }
 
     /// Whether a SORT reads keys it does not name: a BY pattern with a star,

@@ -49,6 +49,16 @@ pub struct MemoryBound {
     pub session_bytes: u64,
 }
 
+/// Scripts and libraries that the clients of a pool loaded, and scripts seen in
+/// EVAL, in bytes.
+const SCRIPTS_LEN_MAX: u64 = (64 << 20) + 500 * (16 << 10);
+
+/// What a link keeps of requests on their way, for SLOWLOG, in bytes.
+const TRACE_LEN_MAX: u64 = 16 << 10;
+
+/// Connections that clients have for themselves, for each worker.
+const PRIVATE_LINKS_MAX: u32 = 50_000;
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -94,6 +104,16 @@ fn memory_comment(config: &Config) -> String {
             text,
             "  links: {bytes} of unsent requests per worker (connections: {})",
             bound.links
+        );
+        let _ = writeln!(
+            text,
+            "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
+             tell of slow requests, up to {} of commands for each client inside MULTI, and for\n    \
+             each client that watches keys or blocks a connection of its own (at most {} a worker)",
+            format_size(SCRIPTS_LEN_MAX),
+            format_size(TRACE_LEN_MAX),
+            format_size(u64::from(config.limits.link_output_len_max) / 2),
+            PRIVATE_LINKS_MAX,
         );
     }
     let _ = writeln!(
@@ -164,8 +184,10 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("clients_max", limits.clients_max);
     count("request_args_max", limits.request_args_max);
     count("reply_depth_max", limits.reply_depth_max);
+    count("monitor_every", limits.monitor_every);
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
+    count("tracking_keys_max", limits.tracking_keys_max);
     let mut size = |name, value: u64| {
         out.entry(&schema::LIMITS, name, &string(&format_size(value)));
     };

@@ -106,6 +106,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         request_len_max: section.number_u32("request_len_max"),
         inline_len_max: section.number_u32("inline_len_max"),
         reply_len_max: section.number_u32("reply_len_max"),
+        monitor_every: section.number_u32("monitor_every"),
         reply_depth_max: section.number_u32("reply_depth_max"),
         session_in_flight_max: section.number_u32("session_in_flight_max"),
         session_output_len_soft: section.number_u32("session_output_len_soft"),
@@ -118,6 +119,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         pubsub_output_soft_secs: section
             .duration("pubsub_output_soft_for")
             .map_or(0, |time| time.as_secs() as u32),
+        tracking_keys_max: section.number_u32("tracking_keys_max"),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {

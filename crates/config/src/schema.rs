@@ -244,6 +244,12 @@ pub(crate) static LIMITS: Table = Table {
             "Deepest nesting of arrays taken from a backend; a deeper one closes that connection. A script can return 7,995 levels.",
         ),
         key(
+            "monitor_every",
+            Count { min: 0, max: 1_000_000 },
+            Is("1"),
+            "MONITOR shows one in this many requests, chosen by chance: all with 1. With 0 MONITOR is refused. A monitor with more than 1MiB unread misses lines and is told how many.",
+        ),
+        key(
             "session_in_flight_max",
             Count { min: 1, max: 1 << 20 },
             Is("1024"),
@@ -300,6 +306,13 @@ pub(crate) static LIMITS: Table = Table {
             Is("\"60s\""),
             "How long a subscriber may stay above `pubsub_output_len_soft`; whole seconds count.",
         ),
+        key(
+            "tracking_keys_max",
+            Count { min: 1, max: 1 << 28 },
+            Is("1000000"),
+            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, each at about 100 bytes and its name; above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
+        )
+        .known_elsewhere_as(&["tracking-table-max-keys", "tracking_table_max_keys"]),
     ],
 };
 

@@ -2,7 +2,8 @@
 //!
 //! Fields have Redis's names where they mean what Redis means by them, since
 //! exporters and client libraries look for these; the rest is in the section
-//! `Keyway`. Counts are those of the asking client's pool; memory in RAM, CPU
+//! `Keyway`. On a sharded pool the worker puts the servers' numbers in the place
+//! of those about data. Counts are those of the asking client's pool; memory in RAM, CPU
 //! and uptime are the process's. What Keyway does not measure is left out,
 //! never shown as zero.
 
@@ -14,8 +15,8 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
-use keyway_proxy::SlowLog;
-use keyway_proxy::local::{Facts, REDIS_VERSION};
+use keyway_proxy::local::{ClientRegistry, Facts, REDIS_VERSION};
+use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
 use keyway_worker::{PoolKind, PoolPlan};
 use rate::Rates;
@@ -61,6 +62,7 @@ struct PoolFacts {
     bulk_len_max: u32,
     request_len_max: u32,
     output_limits: String,
+    tracking_keys_max: u32,
     listening: Listening,
     rates: Rates,
     /// Absent where there are no servers.
@@ -75,6 +77,7 @@ pub struct ProcessFacts {
     wall_clock: fn() -> Clock,
     pools: Vec<PoolFacts>,
     registry: Arc<Registry>,
+    clients: Arc<ClientRegistry>,
 }
 
 impl ProcessFacts {
@@ -83,7 +86,7 @@ impl ProcessFacts {
         config: &Config,
         pools: &[PoolPlan],
         listeners: &[Listener],
-        registry: &Arc<Registry>,
+        (registry, clients): (&Arc<Registry>, &Arc<ClientRegistry>),
         start: Clock,
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
@@ -104,6 +107,7 @@ impl ProcessFacts {
             bulk_len_max: config.limits.bulk_len_max,
             request_len_max: config.limits.request_len_max,
             output_limits: settings::output_limits(&config.limits),
+            tracking_keys_max: config.limits.tracking_keys_max,
             listening: listening(config, listeners, index),
             rates: Rates::default(),
             slow_log: match &pool.kind {
@@ -117,6 +121,7 @@ impl ProcessFacts {
             wall_clock: crate::serve::wall_clock,
             pools: facts.collect(),
             registry: Arc::clone(registry),
+            clients: Arc::clone(clients),
         }
     }
 }
@@ -208,6 +213,12 @@ impl Facts for ProcessFacts {
         }
     }
 
+    fn backend_latency_micros(&self, pool: u16, backend: usize) -> Option<f64> {
+        let totals = self.registry.backend_totals(usize::from(pool));
+        let backend = totals.get(backend).filter(|backend| backend.replies > 0)?;
+        Some(backend.reply_seconds * 1e6 / backend.replies as f64)
+    }
+
     fn slow_log(&self, pool: u16) -> Option<&SlowLog> {
         self.pools.get(usize::from(pool))?.slow_log.as_deref()
     }
@@ -229,25 +240,6 @@ impl Fields<'_> {
     /// A size in bytes, and the same for people under `name_human`.
     fn put_size(&mut self, name: &str, bytes: u64) -> &mut Self {
         self.put(name, bytes).put(&format!("{name}_human"), Human(bytes))
-    }
-}
-
-/// A size as Redis writes it for people: `0B`, `1.50K`, `12.00G`.
-struct Human(u64);
-
-impl Display for Human {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
-        if self.0 < 1024 {
-            return write!(f, "{}B", self.0);
-        }
-        let mut value = self.0 as f64 / 1024.0;
-        let mut unit = 0;
-        while value >= 1024.0 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        write!(f, "{value:.2}{}", UNITS[unit])
     }
 }
 
@@ -317,12 +309,13 @@ impl Report<'_> {
     }
 
     fn clients(&self, fields: &mut Fields) {
+        let (blocked, tracking) = self.process.clients.waiting_and_tracking(self.index as u16);
         fields
             .put("connected_clients", self.totals().clients_connected)
             .put("cluster_connections", 0)
             .put("maxclients", self.pool.clients_max)
-            .put("blocked_clients", 0)
-            .put("tracking_clients", 0);
+            .put("blocked_clients", blocked)
+            .put("tracking_clients", tracking);
     }
 
     /// `used_memory` is what `maxmemory` bounds: the store's share. Without a
@@ -425,7 +418,9 @@ impl Report<'_> {
             .put("keyway_pools", self.process.pools.len())
             .put("keyway_workers", registry.workers_running())
             .put("keyway_workers_max", registry.layout().workers_max)
-            .put("keyway_backends", backends.len());
+            .put("keyway_backends", backends.len())
+            .put_size("keyway_used_memory", memory::resident())
+            .put("keyway_commands_processed", self.totals().requests);
         let totals = registry.backend_totals(self.index);
         for (index, (name, backend)) in backends.iter().zip(totals).enumerate() {
             let value = format_args!(

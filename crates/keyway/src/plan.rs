@@ -111,7 +111,7 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
         });
-    let facts = ProcessFacts::new(config, &pools, listeners, registry, clock);
+    let facts = ProcessFacts::new(config, &pools, listeners, (registry, &clients), clock);
     Arc::new(Plan {
         limits: config.limits,
         listeners: listener_plans.collect(),
@@ -125,6 +125,9 @@ pub fn plan(
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
         channels: keyway_worker::Channels::default(),
+        invalidations: keyway_worker::Invalidations::default(),
+        monitors: keyway_worker::Monitors::default(),
+        redirects: keyway_worker::Redirects::default(),
     })
 }
 

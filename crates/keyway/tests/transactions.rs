@@ -52,6 +52,7 @@ fn transactions_answer_what_a_bare_server_does() {
     let scripts: &[&[&str]] = &[
         &["MULTI", "SET {t}a 1", "INCR {t}a", "GET {t}a", "LPUSH {t}l x y", "EXEC", "GET {t}a"],
         &["MULTI", "EXEC"],
+        &["MULTI", "SET {t}b 1", "EXEC x", "GET {t}b", "EXEC"],
         &["EXEC"],
         &["DISCARD"],
         &["UNWATCH"],
@@ -75,6 +76,7 @@ fn transactions_answer_what_a_bare_server_does() {
         &["DEL {t}l2", "RPUSH {t}l2 a", "MULTI", "BLPOP {t}l2 0", "EXEC"],
         &["MULTI", "EVAL return{1,2} 1 {t}k", "EXEC"],
         &["EXEC x"],
+        &["MULTI", "SET {t}x 1", "EXEC x", "GET {t}x", "EXEC"],
         &["MULTI x"],
         &["WATCH"],
     ];
@@ -273,4 +275,25 @@ fn a_client_that_hears_nothing_still_runs_its_transaction() {
     }
     assert_eq!(client.reply(), Value::simple("OK"));
     assert_eq!(client.words("GET {q}k"), Value::bulk("7"));
+}
+
+#[test]
+fn a_script_loaded_before_runs_in_a_transaction_on_a_server_that_was_restarted() {
+    let _watch = watchdog(Duration::from_secs(60), "scripts in transactions");
+    let mut servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    let digest = client.command(&["SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])"]).text();
+    servers.iter_mut().for_each(RedisServer::restart);
+    let call = format!("EVALSHA {digest} 1 k");
+    wait_until("the servers are back", BOUND, || {
+        !client.words("GET k").is_error() && !client.words("DBSIZE").is_error()
+    });
+    for begin in ["GET k", "WATCH k"] {
+        let before = client.words("GET k").text().parse().unwrap_or(0);
+        let replies = client.pipeline(&[begin, "MULTI", &call, &call, "EXEC"]);
+        let expected = [before + 1, before + 2].map(Value::Integer);
+        assert_eq!(replies[4], Value::Array(expected.to_vec()), "{begin}");
+    }
 }

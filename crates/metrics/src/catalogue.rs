@@ -101,7 +101,7 @@ catalogue! {
         leaves_out "Leaves out what was refused before its command was known: keyway_pool_refused_requests_total."
     POOL_LATENCY: Histogram "keyway_pool_reply_latency_seconds" in "seconds" by [Pool Command]
         measures "Time from a request being parsed to its reply, or an error of Keyway's own, being written into the client's output, on a clock that is read once per turn of the worker. For requests answered without a backend (embedded store, PING and the like): from the start of the turn until all such requests of the turn were answered, with one more look at the clock."
-        leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client."
+        leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client; and commands sent to wait on a server (BLPOP and the like)."
     POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
         measures "Requests answered with an error of Keyway's own, by what went wrong; store_full: writes that the embedded store refused with -OOM."
         leaves_out "Leaves out other error replies of the embedded store, and those of a backend, which are passed on: keyway_backend_error_replies_total."
@@ -149,7 +149,7 @@ catalogue! {
         leaves_out "Leaves out the handshake and health probes of a link."
     BACKEND_LATENCY: Histogram "keyway_backend_latency_seconds" in "seconds" by [Pool Backend]
         measures "Time from a request being queued for the backend to its reply being read whole, on the clock that is read once per turn of the worker."
-        leaves_out "Leaves out requests that got no reply in time, late replies included (keyway_backend_late_replies_total counts them); it includes the wait behind earlier requests of the same link."
+        leaves_out "Leaves out requests that got no reply in time, late replies included (keyway_backend_late_replies_total counts them); and commands sent to wait (BLPOP and the like); it includes the wait behind earlier requests of the same link."
     BACKEND_ERRORS: Counter "keyway_backend_errors_total" in "errors" by [Pool Backend Fault]
         measures "Requests and fragments that failed because of the backend, by what went wrong: each one lost with its link, timed out, or refused at once while the backend could not be reached."
         leaves_out "Leaves out links lost or not made while no request needed them, and error replies of the server: keyway_backend_error_replies_total."

@@ -117,6 +117,10 @@ pub struct BackendTotals {
     pub links_ready: u64,
     /// Times it was taken out of use.
     pub ejections: u64,
+    /// Replies whose latency was measured.
+    pub replies: u64,
+    /// Sum of their latencies, in seconds.
+    pub reply_seconds: f64,
     /// How usable it is found.
     pub health: HealthLevel,
 }
@@ -291,7 +295,10 @@ impl Registry {
         let total = |backend: usize| {
             let cells = || self.cells().map(move |cells| cells.pools[pool].backend(backend));
             let sum = |read: fn(&BackendCells) -> u64| cells().map(read).sum();
+            let latency = Snapshot::of_latencies(cells().map(|backend| &backend.latency));
             BackendTotals {
+                replies: latency.count(),
+                reply_seconds: latency.sum(),
                 requests: sum(|backend| backend.requests.get()),
                 errors: sum(|backend| backend.errors.sum()),
                 error_replies: sum(|backend| backend.error_replies.get()),

@@ -2,7 +2,7 @@
 //! directions, so that no request costs an `epoll_ctl`.
 
 use crate::resolver::{Answer, Resolver};
-use crate::tune::tune;
+use crate::tune::{tune, watch_over};
 use crate::{Accept, Address, ConnectFault, Event, Io, Listener, ListenerIndex, Mailbox, Peer};
 use crate::{Recv, Send, Socket, Token};
 use keyway_base::{Clock, Time};
@@ -115,6 +115,7 @@ impl EpollIo {
         let outcome = match target {
             Target::Tcp(addr) => {
                 tune(&socket, *addr)?;
+                watch_over(&socket)?;
                 rustix::net::connect(&socket, addr)
             }
             Target::Unix(addr) => rustix::net::connect(&socket, addr),

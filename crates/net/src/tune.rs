@@ -7,6 +7,15 @@ use rustix::net::sockopt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Silence of a server after which the kernel asks whether it is still there: a
+/// command may wait for ever on one that has vanished without a word.
+const SERVER_SILENCE: Duration = Duration::from_secs(60);
+
+/// Has the kernel watch over a connection to a server.
+pub(crate) fn watch_over(socket: &impl AsFd) -> Result<(), Errno> {
+    keep_alive(socket, SERVER_SILENCE)
+}
+
 /// Prepares a socket for short messages to or from `addr`, of which one end is.
 pub(crate) fn tune(socket: &impl AsFd, addr: SocketAddr) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(socket, true)?;

@@ -24,6 +24,8 @@ pub struct Errand {
     pub started: Time,
     /// Its class, for metrics.
     pub class: u8,
+    /// What `CLIENT CACHING` said of it.
+    pub caching: Option<&'static str>,
     /// Position of the pool.
     pub pool: u16,
     /// Database it runs on, as the client counts them.
@@ -149,6 +151,7 @@ mod tests {
             sequence: 0,
             started: Time(0),
             class: 0,
+            caching: None,
             pool: 0,
             database: 0,
             protocol: Protocol::Resp2,

@@ -19,7 +19,10 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
                 BackendFault::Timeout => "did not answer in time",
                 BackendFault::Closed => "closed the connection",
                 BackendFault::Protocol => "answered something that is not RESP",
-                BackendFault::Handshake => "refused the password or database of this pool",
+                BackendFault::Handshake => {
+                    "refused the password or database of this pool, or, for a client that is \
+                     tracked, HELLO 3 or CLIENT TRACKING"
+                }
                 BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
                 BackendFault::Reply(ReplyBound::Len) => {
                     "sent a reply longer than reply_len_max and was disconnected"

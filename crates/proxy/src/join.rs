@@ -1,6 +1,7 @@
 //! One reply from the replies to the fragments of a split request.
 
 use crate::Session;
+use crate::info_report::InfoQuery;
 use keyway_base::{Fault, Key, Time};
 use keyway_command::Join as Rule;
 use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
@@ -32,6 +33,15 @@ enum Outcome {
     },
 }
 
+/// Why a server's answer is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnswer<'a> {
+    /// It said this instead.
+    Refused(&'a [u8]),
+    /// It said nothing.
+    Fault(Fault),
+}
+
 /// A split request that waits for its fragments.
 #[derive(Debug)]
 pub struct Join {
@@ -55,6 +65,8 @@ pub struct Join {
     /// Fragment of each key, in the order of the request; for arrays only.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
+    /// What to make of the answers, of a join of [`Rule::Each`].
+    pub report: Option<Box<(InfoQuery, Protocol)>>,
     /// Which elements of the reply to [`Rule::AllOnes`] are one whatever the
     /// servers say; fewer than elements when the rest is not.
     pub certain: Vec<bool>,
@@ -80,6 +92,7 @@ impl Default for Join {
             sum: 0,
             owners: Vec::new(),
             fragments: Vec::new(),
+            report: None,
             certain: Vec::new(),
             bytes: Vec::new(),
             ends: Vec::new(),
@@ -133,6 +146,7 @@ impl Join {
         self.sum = 0;
         self.owners.clear();
         self.fragments.clear();
+        self.report = None;
         self.certain.clear();
         self.bytes.clear();
         self.ends.clear();
@@ -207,6 +221,22 @@ impl Join {
                 }
                 None => protocol_fault(),
             },
+            (Kind::Integer, Rule::Min) => match parse_integer(body) {
+                Some(count) => {
+                    self.sum = if self.bytes.is_empty() { count } else { self.sum.min(count) };
+                    // There is one.
+                    self.bytes.resize(1, 0);
+                    Outcome::Fine
+                }
+                None => protocol_fault(),
+            },
+            (Kind::Bulk | Kind::Verbatim, Rule::Each) => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(bytes);
+                let place = &mut self.fragments[fragment as usize];
+                (place.start, place.element) = (start, self.bytes.len());
+                Outcome::Fine
+            }
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
             (Kind::Array, Rule::Union | Rule::Counts) => match self.take_all(fragment, bytes) {
                 Some(()) => Outcome::Fine,
@@ -376,6 +406,9 @@ impl Join {
         describe: impl Fn(u16, Fault) -> String,
     ) {
         let failed = self.fragments.iter().filter(|part| part.outcome != Outcome::Fine).count();
+        if let Some(text) = self.unblocked() {
+            return reply::error(out, &text);
+        }
         if failed > 0 && !self.is_agreed() {
             return self.write_error(failed, out, name, describe);
         }
@@ -392,12 +425,39 @@ impl Join {
                     reply::integer(out, i64::from(is_one));
                 }
             }
-            Rule::Sum | Rule::Max => reply::integer(out, self.sum),
+            Rule::Sum | Rule::Max | Rule::Min => reply::integer(out, self.sum),
+            // Made of `Join::answers` by who asked.
+            Rule::Each => {}
             Rule::Union => self.write_union(out),
             Rule::Counts => self.write_counts(out),
             Rule::AllOk => reply::simple(out, "OK"),
             Rule::Array => self.write_array(out),
         }
+    }
+
+    /// The error with which servers answer a command that somebody has ended: it
+    /// speaks of no server, and needs no naming of them.
+    fn unblocked(&self) -> Option<String> {
+        let mut refusals = self.fragments.iter().filter_map(|part| match part.outcome {
+            Outcome::Refused { start, end } => Some(&self.errors[start..end]),
+            _ => None,
+        });
+        let text = refusals.find(|text| text.starts_with(b"UNBLOCKED"))?;
+        (self.rule == Rule::Min).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// What each server asked has answered, for [`Rule::Each`]: its position,
+    /// and its reply without type, length and line end, or why there is none.
+    pub fn answers(&self) -> impl Iterator<Item = (u16, Result<&[u8], NoAnswer<'_>>)> {
+        self.fragments.iter().map(|part| {
+            let answer = match part.outcome {
+                Outcome::Fine => Ok(text_of(&self.bytes[part.start..part.element])),
+                Outcome::Refused { start, end } => Err(NoAnswer::Refused(&self.errors[start..end])),
+                Outcome::Failed(fault) => Err(NoAnswer::Fault(fault)),
+                Outcome::Waiting => Err(NoAnswer::Refused(b"")),
+            };
+            (part.backend, answer)
+        })
     }
 
     /// Whether every server that could be asked gave the same reply, and one
@@ -429,6 +489,18 @@ impl Join {
         }
     }
 
+    /// The words of every server, where each was sent the same request and they
+    /// agree that it is wrong: which server said so would tell nothing.
+    fn one_refusal(&self) -> Option<&str> {
+        let mut texts = self.fragments.iter().map(|fragment| match fragment.outcome {
+            Outcome::Refused { start, end } if self.is_whole => Some(&self.errors[start..end]),
+            _ => None,
+        });
+        let first = texts.next()??;
+        let agree = texts.all(|text| text == Some(first));
+        if agree { std::str::from_utf8(first).ok() } else { None }
+    }
+
     /// An error that says which part failed. It begins with the error code of
     /// the first server that answered with one, so that clients which look at
     /// the code (OOM, READONLY, ...) still see it.
@@ -440,6 +512,9 @@ impl Join {
         name: impl Fn(u16) -> &'a str,
         describe: impl Fn(u16, Fault) -> String,
     ) {
+        if let Some(text) = self.one_refusal() {
+            return reply::error(out, text);
+        }
         let mut code = "ERR";
         let mut parts = String::new();
         for fragment in &self.fragments {
@@ -472,12 +547,22 @@ impl Join {
             (_, false) => "; nothing is returned for the other keys",
             (_, true) => "; nothing is returned for the other servers",
         };
-        let command = self.command.to_ascii_uppercase();
+        let command = self.command.to_ascii_uppercase().replace('|', " ");
         let total = self.fragments.len();
         reply::error(
             out,
             &format!("{code} {command} failed on {failed} of {total} servers: {parts}{rest}"),
         );
+    }
+}
+
+/// The text in a bulk or verbatim reply.
+fn text_of(reply: &[u8]) -> &[u8] {
+    let start = reply.iter().position(|&byte| byte == b'\n').map_or(reply.len(), |end| end + 1);
+    let text = reply[start..].strip_suffix(b"\r\n").unwrap_or_default();
+    match reply.first() {
+        Some(b'=') => text.get(4..).unwrap_or_default(),
+        _ => text,
     }
 }
 
@@ -536,6 +621,34 @@ mod tests {
         most.on_reply(0, Kind::Integer, b":3\r\n");
         most.on_reply(1, Kind::Integer, b":2\r\n");
         assert_eq!(written(&mut most), ":3\r\n");
+    }
+
+    #[test]
+    fn the_least_of_all_servers_counts_and_an_end_put_to_it_is_told_as_it_came() {
+        let mut least = join(Rule::Min, &[1, 1, 1]);
+        least.on_reply(1, Kind::Integer, b":0\r\n");
+        least.on_reply(0, Kind::Integer, b":2\r\n");
+        assert!(least.on_reply(2, Kind::Integer, b":1\r\n"));
+        assert_eq!(written(&mut least), ":0\r\n");
+        let mut ended = join(Rule::Min, &[1, 1]);
+        ended.on_reply(1, Kind::Integer, b":1\r\n");
+        ended.on_reply(0, Kind::Error, b"-UNBLOCKED by somebody\r\n");
+        assert_eq!(written(&mut ended), "-UNBLOCKED by somebody\r\n");
+    }
+
+    #[test]
+    fn a_report_has_the_text_of_each_answer_and_the_reason_of_each_that_is_missing() {
+        let mut report = join(Rule::Each, &[1, 1, 1, 1]);
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+        report.on_reply(2, Kind::Verbatim, b"=7\r\ntxt:b:2\r\n");
+        report.on_reply(0, Kind::Bulk, b"$3\r\na:1\r\n");
+        report.on_fault(1, fault);
+        assert!(report.on_reply(3, Kind::Error, b"-LOADING wait\r\n"));
+        let answers: Vec<_> = report.answers().collect();
+        assert_eq!(answers[0], (0, Ok(&b"a:1"[..])));
+        assert_eq!(answers[1], (1, Err(NoAnswer::Fault(fault))));
+        assert_eq!(answers[2], (2, Ok(&b"b:2"[..])));
+        assert_eq!(answers[3], (3, Err(NoAnswer::Refused(b"LOADING wait"))));
     }
 
     fn written(join: &mut Join) -> String {
@@ -597,6 +710,20 @@ mod tests {
                 written(&mut join),
                 format!("-ERR MSET failed on 1 of 2 servers: beta: timed out; {rest}\r\n")
             );
+        }
+    }
+
+    #[test]
+    fn what_every_server_refuses_in_the_same_words_is_refused_in_theirs() {
+        for (second, expected) in [
+            (&b"-ERR no\r\n"[..], "-ERR no\r\n"),
+            (b"-ERR x\r\n", "-ERR MSET failed on 2 of 2 servers: alpha: no; beta: x\r\n"),
+        ] {
+            let mut join = join(Rule::AllOk, &[1, 1]);
+            join.is_whole = true;
+            join.on_reply(0, Kind::Error, b"-ERR no\r\n");
+            assert!(join.on_reply(1, Kind::Error, second));
+            assert_eq!(written(&mut join), expected);
         }
     }
 

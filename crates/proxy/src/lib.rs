@@ -11,23 +11,32 @@
 
 mod errand;
 mod fault_reply;
+mod info_report;
 mod join;
 mod link;
 pub mod local;
+mod monitor_line;
 mod order;
 mod output;
 pub mod pubsub;
 mod scripts;
 mod session;
 mod slow_log;
+pub mod tracking;
 
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
-pub use join::{Fragment, Join, JoinPool};
-pub use link::{Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation};
+pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
+pub use join::{Fragment, Join, JoinPool, NoAnswer};
+pub use link::{
+    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation,
+};
+pub use monitor_line::{is_shown, write_line, write_lost};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
-pub use session::{Busy, BusyPool, Identity, ReplyMode, ReplySize, Session};
+pub use session::{
+    Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
+};
 pub use session::{PrivateLink, Stateful, Transaction, Watch};
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

@@ -66,6 +66,22 @@ impl ReplyOrder {
         self.stash.capacity() + self.slots.capacity() * size_of::<Slot>()
     }
 
+    /// Whether replies are here that wait for an earlier one.
+    pub fn has_early(&self) -> bool {
+        self.stashed > 0
+    }
+
+    /// The place that will be reserved next.
+    pub fn next_place(&self) -> u32 {
+        self.head.wrapping_add(self.slots.len() as u32)
+    }
+
+    /// Whether every reply in front of `place`, which was told as the next one
+    /// not long ago, has left.
+    pub fn has_passed(&self, place: u32) -> bool {
+        place.wrapping_sub(self.head) as i32 <= 0
+    }
+
     /// The place of the next request's reply.
     #[inline]
     pub fn reserve(&mut self) -> u32 {

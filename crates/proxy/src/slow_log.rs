@@ -1,14 +1,15 @@
 //! The slow requests of a pool: what SLOWLOG shows.
 
+use keyway_command::{Flags, lookup};
 use keyway_resp::parse_integer;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Arguments shown of one request, and bytes of each: as Redis does.
-const ARGS_MAX: usize = 32;
+pub(crate) const ARGS_MAX: usize = 32;
 /// See [`ARGS_MAX`].
-const ARG_LEN_MAX: usize = 128;
+pub(crate) const ARG_LEN_MAX: usize = 128;
 
 /// One slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,37 @@ impl SlowLog {
     }
 }
 
+/// Of a transaction sent as one, the first command that Redis does not call
+/// fast, or else its `MULTI`; of any other request, the request itself.
+pub(crate) fn slow_part(request: &[u8]) -> &[u8] {
+    const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+    let mut rest = request.strip_prefix(MULTI).unwrap_or_default();
+    while let Some(end) = end_of(rest) {
+        let (command, behind) = rest.split_at(end);
+        if !is_fast(command) {
+            return command;
+        }
+        rest = behind;
+    }
+    request
+}
+
+/// Whether a request is one that Redis calls fast; one without a name is.
+pub(crate) fn is_fast(request: &[u8]) -> bool {
+    let args = shown_args(request);
+    lookup(&args[0]).is_none_or(|command| command.flags.contains(Flags::FAST))
+}
+
+/// Length of the whole request that `bytes` begin with, if there is one.
+fn end_of(bytes: &[u8]) -> Option<usize> {
+    let (count, mut rest) = number(bytes, b'*')?;
+    for _ in 0..count {
+        let (len, behind) = number(rest, b'$')?;
+        rest = behind.get(len.checked_add(2)?..)?;
+    }
+    Some(bytes.len() - rest.len())
+}
+
 /// The arguments of a request of which these are the first bytes, cut as Redis
 /// cuts them.
 pub fn shown_args(request: &[u8]) -> Vec<Vec<u8>> {
@@ -129,6 +161,18 @@ mod tests {
         keyway_resp::reply::array(&mut out, args.len());
         args.iter().for_each(|arg| keyway_resp::reply::bulk(&mut out, arg));
         out
+    }
+
+    #[test]
+    fn a_transaction_is_known_by_its_first_command_that_is_not_fast() {
+        let of =
+            |lines: &[&[&[u8]]]| lines.iter().flat_map(|line| request(line)).collect::<Vec<_>>();
+        let slow = of(&[&[b"MULTI"], &[b"GET", b"k"], &[b"KEYS", b"*"], &[b"EXEC"]]);
+        assert_eq!(slow_part(&slow), request(&[b"KEYS", b"*"]));
+        let fast = of(&[&[b"MULTI"], &[b"GET", b"k"]]);
+        assert_eq!(slow_part(&fast), fast);
+        assert_eq!(slow_part(&slow[..30]), &slow[..30], "cut off");
+        assert_eq!(slow_part(b"*1\r\n$4\r\nKEYS\r\n"), b"*1\r\n$4\r\nKEYS\r\n");
     }
 
     #[test]

@@ -48,6 +48,8 @@ impl Local {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Default::default(),
+            tracking: None,
         };
         clients.insert(id, entry);
         Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, password }
@@ -186,7 +188,6 @@ const SAME: &str = "
     CLIENT SETNAME a_b
     CLIENT SETNAME \u{e9}
     CLIENT SETNAME
-    CLIENT GETREDIR
     CLIENT LIST TYPE x
     CLIENT LIST TYPE replica
     CLIENT LIST TYPE SLAVE

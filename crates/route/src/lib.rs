@@ -29,6 +29,8 @@ pub enum Route {
     Block(u16),
     /// It begins, ends or guards a transaction.
     Transaction,
+    /// It is about which keys' changes the client is told of.
+    Tracking,
     /// Answer it here.
     Local,
     /// Answer with an error that ends in this reason.
@@ -78,6 +80,7 @@ pub fn route(
             other => other,
         },
         Handling::Transaction => Route::Transaction,
+        Handling::Tracking => Route::Tracking,
         Handling::Local => Route::Local,
         Handling::Refused(reason) => Route::Refused(reason),
     }

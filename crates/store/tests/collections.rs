@@ -480,7 +480,7 @@ impl Pair {
     fn ours(&self, words: &[&[u8]]) -> Vec<u8> {
         let mut reply = Vec::new();
         let clock = clock_at(unix_millis());
-        let context = Context { database: 0, clock, protocol: self.protocol };
+        let context = Context { database: 0, clock, protocol: self.protocol, worker: 0 };
         execute_in(&self.store, context, words, &mut reply);
         reply
     }
@@ -505,9 +505,9 @@ impl Pair {
             }
         }
         let theirs = self.their_events();
-        let ours: Vec<String> = self
-            .store
-            .take_events()
+        let mut events = Vec::new();
+        self.store.take_events(0, &mut events);
+        let ours: Vec<String> = events
             .into_iter()
             .map(|event| {
                 let key = String::from_utf8_lossy(&event.key).into_owned();

@@ -10,16 +10,22 @@
 
 mod channels;
 mod core;
+mod invalidations;
 mod mail;
+mod monitors;
 mod notices;
 mod pause;
 mod plan;
+mod redirects;
 mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use invalidations::Invalidations;
 pub use mail::{Adopted, Mail};
+pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan};
+pub use redirects::Redirects;
 pub use turn::Worker;

@@ -2,21 +2,54 @@ use keyway_base::Time;
 use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The pause that `CLIENT PAUSE` set on a pool's clients, of all workers.
+/// What every request of a pool looks at, of all workers: the pause that
+/// `CLIENT PAUSE` set, and whether somebody watches with MONITOR.
 #[derive(Debug, Default)]
 pub struct Pause(AtomicU64);
 
 /// Set in the word when only writes wait; the rest is the end, in nanoseconds.
 const WRITES_ONLY: u64 = 1 << 63;
 
+/// Set in the word while there are monitors.
+const MONITORED: u64 = 1 << 62;
+
+/// The end's part of the word.
+const END: u64 = MONITORED - 1;
+
 impl Pause {
-    /// Begins a pause that ends at `until`; a time in the past ends it.
-    pub fn set(&self, until: Time, writes_only: bool) {
-        let mode = if writes_only { WRITES_ONLY } else { 0 };
-        self.0.store(until.0 & !WRITES_ONLY | mode, Relaxed);
+    /// Begins a pause that ends at `until`. Of two at once the later end and
+    /// the stronger mode hold.
+    pub fn extend(&self, until: Time, writes_only: bool, now: Time) {
+        let extended = |word: u64| {
+            let end = word & END;
+            let is_over = end <= now.0;
+            let is_weak = writes_only && (is_over || word & WRITES_ONLY != 0);
+            let mode = if is_weak { WRITES_ONLY } else { 0 };
+            Some(end.max(until.0 & END) | mode | word & MONITORED)
+        };
+        let _ = self.0.fetch_update(Relaxed, Relaxed, extended);
     }
 
-    /// Whether nothing was ever paused, told at the cost of one load.
+    /// Ends whatever pause there is.
+    pub fn stop(&self) {
+        self.0.fetch_and(MONITORED, Relaxed);
+    }
+
+    /// Notes whether somebody watches the pool's requests.
+    pub fn set_monitored(&self, is_monitored: bool) {
+        if is_monitored {
+            self.0.fetch_or(MONITORED, Relaxed);
+        } else {
+            self.0.fetch_and(!MONITORED, Relaxed);
+        }
+    }
+
+    /// Whether somebody watches the pool's requests.
+    pub fn is_monitored(&self) -> bool {
+        self.0.load(Relaxed) & MONITORED != 0
+    }
+
+    /// Whether nothing was ever paused and nobody watches, told at the cost of one load.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.0.load(Relaxed) == 0
@@ -24,7 +57,7 @@ impl Pause {
 
     /// When the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
-        let until = Time(self.0.load(Relaxed) & !WRITES_ONLY);
+        let until = Time(self.0.load(Relaxed) & !(WRITES_ONLY | MONITORED));
         (now < until).then_some(until)
     }
 
@@ -65,17 +98,35 @@ mod tests {
     fn a_pause_holds_what_it_says_until_it_ends() {
         let pause = Pause::default();
         assert!(pause.is_unused() && !holds(&pause, "get k", 5));
-        pause.set(Time(10), false);
+        pause.extend(Time(10), false, Time(0));
         assert!(holds(&pause, "get k", 5) && holds(&pause, "ping", 9));
         assert!(!holds(&pause, "get k", 10) && !holds(&pause, "client unpause", 5));
-        pause.set(Time(10), true);
+        pause.stop();
+        pause.extend(Time(10), true, Time(4));
         for line in ["set k v", "publish c m", "eval s 1 k", "exec", "pfcount k"] {
             assert!(holds(&pause, line, 5), "{line}");
         }
         for line in ["get k", "ping", "eval_ro s 1 k", "multi"] {
             assert!(!holds(&pause, line, 5), "{line}");
         }
-        pause.set(Time(0), false);
-        assert!(!holds(&pause, "set k v", 5));
+        pause.set_monitored(true);
+        assert!(holds(&pause, "set k v", 5) && !holds(&pause, "get k", 5));
+        pause.stop();
+        assert!(pause.is_monitored() && !pause.is_unused());
+        pause.set_monitored(false);
+        assert!(pause.is_unused() && !holds(&pause, "set k v", 5));
+    }
+
+    #[test]
+    fn of_two_pauses_the_later_end_and_the_stronger_mode_hold() {
+        let pause = Pause::default();
+        pause.extend(Time(30), true, Time(1));
+        pause.extend(Time(10), true, Time(2));
+        assert!(holds(&pause, "set k v", 20) && !holds(&pause, "get k", 5));
+        pause.extend(Time(15), false, Time(3));
+        assert!(holds(&pause, "get k", 20) && !holds(&pause, "get k", 30));
+        // The one before is over.
+        pause.extend(Time(50), true, Time(40));
+        assert!(holds(&pause, "set k v", 45) && !holds(&pause, "get k", 45));
     }
 }

@@ -15,7 +15,7 @@ use crate::{Adopted, Mail, Plan, PoolKind};
 use keyway_base::{BackendFault, Fault, Key, LimitFault, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Accept, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::local::{ClientEntry, Unblock};
+use keyway_proxy::local::{ClientEntry, Unblock, UnblockReason};
 use keyway_proxy::{Identity, LinkState, Session, write_fault};
 use keyway_resp::Protocol;
 use std::sync::Arc;
@@ -152,6 +152,12 @@ impl<I: Io> Worker<I> {
         if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
+        if self.core.plane.store_tracking.has_work() {
+            self.core.deliver_invalidations();
+        }
+        if self.core.plane.monitoring.has_work() {
+            self.core.deliver_monitored();
+        }
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();
@@ -186,6 +192,9 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
+            || plane.store_tracking.has_work()
+            || plane.monitoring.has_work()
+            || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
@@ -307,6 +316,8 @@ impl<I: Io> Worker<I> {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::clone(&identity.live),
+            tracking: None,
         };
         self.plan.clients.insert(id, entry);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
@@ -489,11 +500,25 @@ impl<I: Io> Worker<I> {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
+        if self.core.plane.tracking.has_work() {
+            self.settle_tracking();
+        }
         while let Some(index) = self.core.plane.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
             }
         }
+    }
+
+    /// Ends what goes with a link that was lost, and tells the clients that are
+    /// to forget everything.
+    #[cold]
+    fn settle_tracking(&mut self) {
+        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+            self.lose_link(index, fault);
+        }
+        self.core.deliver_redirected();
+        self.core.tell_forgetful();
     }
 
     fn handle_timeouts(&mut self) {
@@ -522,6 +547,7 @@ impl<I: Io> Worker<I> {
         self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
+        self.core.tend_tracking();
         self.core.publish_gauges();
         self.core.trim();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
@@ -577,6 +603,9 @@ impl<I: Io> Worker<I> {
         }
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
+        self.core.plane.store_tracking.has_mail = true;
+        self.core.plane.monitoring.has_mail = true;
+        self.core.plane.tracking.has_mail = true;
     }
 
     /// Stops accepting; what was received is answered, then clients are
@@ -590,7 +619,7 @@ impl<I: Io> Worker<I> {
         for key in self.core.sessions.keys() {
             self.end_client(key);
         }
-        let ended = |id| Unblock { id, with_error: true };
+        let ended = |id| Unblock { id, reason: UnblockReason::Stopping };
         self.core.plane.unblocks.extend(self.core.blocked_clients().into_iter().map(ended));
     }
 
@@ -624,7 +653,10 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let has_state = session.stateful.is_some() || session.subscriptions.is_some();
+            let has_state = session.is_special()
+                || session.subscriptions.is_some()
+                || session.is_monitor
+                || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;
@@ -718,6 +750,8 @@ mod tests {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Arc::default(),
+            tracking: None,
         };
         [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
         let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);

@@ -15,6 +15,8 @@ pub enum Internal {
     Load,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
+    /// Nothing: what comes is a push, on a link that is for one client.
+    Push,
 }
 
 /// Who waits for a reply.
@@ -62,4 +64,17 @@ pub struct Exchange {
     /// Replies that come before the one its owner waits for: those to `MULTI`
     /// and to the commands of a transaction, which goes out whole.
     pub(crate) replies_before: u16,
+}
+
+impl Exchange {
+    /// What a push is handed over with.
+    pub(crate) const PUSH: Exchange = Exchange {
+        owner: Owner::Internal(Internal::Push),
+        started: Time(0),
+        len: 0,
+        class: 0,
+        is_slow: false,
+        translation: Translation::Nulls,
+        replies_before: 0,
+    };
 }

@@ -20,7 +20,29 @@ pub(super) struct Greeting {
     selects: (Vec<u8>, u8),
 }
 
+/// What a link says behind its handshake, before any request: that keys are
+/// to be tracked. A server that does not take it, or that does not speak
+/// RESP3 where that is wanted, is not spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announcement {
+    /// Requests in their wire form, each answered with `OK`.
+    pub requests: Vec<u8>,
+    /// How many.
+    pub count: u8,
+}
+
 impl Link {
+    /// Sets what is said on the next connection.
+    pub fn announce(&mut self, announcement: Announcement) {
+        self.announcement = Some(announcement);
+    }
+
+    fn announced(&self) -> (Vec<u8>, u8) {
+        self.announcement.as_ref().map_or_else(Default::default, |announcement| {
+            (announcement.requests.clone(), announcement.count)
+        })
+    }
+
     /// A link for clients that speak `protocol`.
     pub fn new(protocol: Protocol) -> Link {
         Link { protocol, ..Link::default() }
@@ -40,14 +62,15 @@ impl Link {
         self.progress = now;
         self.answered = false;
         self.translates = self.protocol == Protocol::Resp3;
-        if self.translates && !self.was_lost_greeting {
+        let needs_resp3 = self.announcement.is_some();
+        if self.translates && (needs_resp3 || !self.was_lost_greeting) {
             write_hello(options.password.as_deref(), self.handshake.buf());
             self.framer = Framer::new(Protocol::Resp3);
             self.greeting = Some(Box::new(greeting));
             self.state = LinkState::Handshaking { left: 1, deadline };
         } else {
             self.framer = Framer::default();
-            self.introduce([greeting.auth, greeting.selects], deadline);
+            self.introduce([greeting.auth, greeting.selects, self.announced()], deadline);
         }
     }
 
@@ -64,15 +87,18 @@ impl Link {
         };
     }
 
-    /// Takes the reply to `HELLO`.
-    pub(super) fn on_greeted(&mut self, greeting: Greeting, kind: Kind, deadline: Time) {
+    /// Takes the reply to `HELLO`. Returns whether the connection may be used.
+    pub(super) fn on_greeted(&mut self, greeting: Greeting, kind: Kind, deadline: Time) -> bool {
         if kind == Kind::Map {
             self.translates = false;
-            self.introduce([greeting.selects], deadline);
+            self.introduce([greeting.selects, self.announced()], deadline);
+        } else if self.announcement.is_some() {
+            return false;
         } else {
             self.framer = Framer::default();
             self.introduce([greeting.auth, greeting.selects], deadline);
         }
+        true
     }
 }
 

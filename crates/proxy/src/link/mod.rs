@@ -14,10 +14,13 @@
 
 mod exchange;
 mod greeting;
+mod precede;
+mod time;
 mod trace;
 mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
+pub use greeting::Announcement;
 pub use trace::Slow;
 pub use translate::Translation;
 
@@ -101,6 +104,9 @@ pub struct Link {
     translates: bool,
     /// Room for a reply that is translated.
     translated: Vec<u8>,
+    /// What is said behind the handshake on a connection that one client has
+    /// for itself; pushes are handed over then.
+    announcement: Option<Announcement>,
     /// What follows the reply to `HELLO`, until it comes.
     greeting: Option<Box<greeting::Greeting>>,
     /// The last connection ended in place of that reply: this server may be
@@ -124,6 +130,8 @@ pub struct Link {
     trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
+    /// When bytes of a large transfer last moved.
+    moved: Time,
     /// Attempts to connect since the backend last answered a request.
     failures: u32,
     /// The backend has answered a request on this connection.
@@ -132,9 +140,10 @@ pub struct Link {
     pub send_blocked: bool,
     /// In the worker's list of links with output.
     pub is_dirty: bool,
-    /// Its one request may wait for ever, once it was sent: a blocking
-    /// command's own timeout is the server's to keep.
+    /// Its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
+    /// When the server must have answered a blocking command with a timeout.
+    pub blocks_until: Option<Time>,
 }
 
 /// Which database a request runs on that is sent as it is.
@@ -155,15 +164,6 @@ const REFUSAL_LEN_MAX: usize = 512;
 /// is not counted as waiting.
 const TRANSFER_LEN: usize = 64 << 10;
 
-/// How old the oldest outstanding request may grow before the connection counts
-/// as dead: this many timeouts, and never less than
-/// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
-const STUCK_TIMEOUTS: u32 = 10;
-/// See [`STUCK_TIMEOUTS`].
-const STUCK_MIN: Duration = Duration::from_secs(10);
-/// Age that counts as death where requests have no timeout.
-const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
-
 /// Exchanges whose room the FIFO keeps when it runs empty.
 const FIFO_KEPT_MAX: usize = 4096;
 
@@ -181,6 +181,7 @@ impl Default for Link {
             protocol: Protocol::Resp2,
             translates: false,
             translated: Vec::new(),
+            announcement: None,
             greeting: None,
             was_lost_greeting: false,
             fifo: VecDeque::new(),
@@ -195,11 +196,13 @@ impl Default for Link {
             refusal: Vec::new(),
             trace: Trace::default(),
             progress: Time(0),
+            moved: Time(0),
             failures: 0,
             answered: false,
             send_blocked: false,
             is_dirty: false,
             is_blocking: false,
+            blocks_until: None,
         }
     }
 }
@@ -399,6 +402,7 @@ impl Link {
     pub fn advance(&mut self, len: usize) {
         match self.state {
             LinkState::Ready => {
+                self.moved = self.last_moved();
                 self.trace.on_sent(&self.output.unsent()[..len]);
                 self.output.advance(len);
             }
@@ -422,6 +426,7 @@ impl Link {
         mut deliver: impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         let silent_since = std::mem::replace(&mut self.progress, now);
+        self.moved = self.last_moved();
         if self.state == LinkState::Ready {
             let oldest = self.fifo.front().map(|exchange| exchange.started);
             self.trace.on_bytes(now, silent_since, oldest);
@@ -474,8 +479,12 @@ impl Link {
             match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
-                    // It answers nothing, and nobody here has asked for any.
+                    // It answers nothing, and only one client's own link has
+                    // asked for any.
                     if kind == Kind::Push {
+                        if self.announcement.is_some() && self.state == LinkState::Ready {
+                            deliver(&Exchange::PUSH, kind, &rest[..len]);
+                        }
                         continue;
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
@@ -565,11 +574,13 @@ impl Link {
     ) -> Result<(), BackendFault> {
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
-        if !is_early && let Some(greeting) = greeting {
-            self.on_greeted(*greeting, kind, deadline);
+        let is_about_greeting = !is_early && greeting.is_some();
+        if let (true, Some(greeting)) = (is_about_greeting, greeting)
+            && self.on_greeted(*greeting, kind, deadline)
+        {
             return Ok(());
         }
-        if kind != Kind::Simple {
+        if kind != Kind::Simple || is_about_greeting {
             let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
             self.handshake_refusal = line.trim_ascii_end().to_vec();
             return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
@@ -585,141 +596,6 @@ impl Link {
     /// as it came; empty when it did not.
     pub fn handshake_refusal(&self) -> &[u8] {
         &self.handshake_refusal
-    }
-
-    /// When [`Link::handle_timeout`] has something to do at the earliest.
-    pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
-        // The worker's own requests may wait until the connection stands.
-        let is_timed = |exchange: &&Exchange| {
-            self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
-        };
-        if self.is_blocking && self.state == LinkState::Ready {
-            return None;
-        }
-        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
-        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
-        let connection = match self.state {
-            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
-                Some(deadline)
-            }
-            LinkState::Ready if !self.fifo.is_empty() => Some(self.stuck_at(options)),
-            _ => None,
-        };
-        match (request, connection) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// When bytes of a large request or reply last moved, if one is under way:
-    /// nothing times out while it does, however long it takes.
-    fn transferring(&self) -> Option<Time> {
-        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
-        is_large.then_some(self.progress)
-    }
-
-    fn since(&self, exchange: &Exchange) -> Time {
-        self.transferring().map_or(exchange.started, |moved| moved.max(exchange.started))
-    }
-
-    /// Notes that the socket took a part of what was offered.
-    pub fn note_progress(&mut self, now: Time) {
-        self.progress = now;
-    }
-
-    /// By the age of the oldest request, not by silence: a backend that drops
-    /// a request and answers the next would stay out of step for ever.
-    fn stuck_at(&self, options: &LinkOptions) -> Time {
-        self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
-            + match options.timeout {
-                Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
-                None => STUCK_WITHOUT_TIMEOUT,
-            }
-    }
-
-    /// Gives up the exchanges whose time is up and hands each to `expired`.
-    /// Requests that were sent are abandoned; while the connection does not
-    /// stand yet none was, and they are taken back: what a client is told was
-    /// not sent is never executed.
-    ///
-    /// # Errors
-    /// When the whole connection is dead: connecting took too long, or the
-    /// backend has been silent for many timeouts.
-    pub fn handle_timeout(
-        &mut self,
-        options: &LinkOptions,
-        now: Time,
-        mut expired: impl FnMut(&Exchange),
-    ) -> Result<(), BackendFault> {
-        if self.is_blocking && self.state == LinkState::Ready {
-            return Ok(());
-        }
-        let transferring = self.transferring();
-        if let Some(timeout) = options.timeout {
-            if self.state != LinkState::Ready {
-                self.take_back_expired(timeout, now, &mut expired);
-            } else {
-                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                    if now
-                        < transferring.map_or(exchange.started, |at| at.max(exchange.started))
-                            + timeout
-                    {
-                        break;
-                    }
-                    expired(exchange);
-                    // What it says still matters to the requests behind it.
-                    if exchange.owner != Owner::Internal(Internal::Select) {
-                        exchange.owner = Owner::None;
-                    }
-                    self.abandoned += 1;
-                }
-            }
-        }
-        match self.state {
-            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. }
-                if now >= deadline =>
-            {
-                Err(BackendFault::Connect)
-            }
-            LinkState::Ready if !self.fifo.is_empty() && now >= self.stuck_at(options) => {
-                Err(BackendFault::Timeout)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the expired requests from the front of the unsent output. The
-    /// worker's own stay, as those behind them may rely on them (`SELECT`).
-    #[cold]
-    fn take_back_expired(
-        &mut self,
-        timeout: Duration,
-        now: Time,
-        expired: &mut impl FnMut(&Exchange),
-    ) {
-        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
-        let count = self.fifo.iter().take_while(is_expired).count();
-        if count == 0 {
-            return;
-        }
-        let unsent = self.output.unsent();
-        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
-        for exchange in self.fifo.drain(..count) {
-            let end = position + exchange.len as usize;
-            if matches!(exchange.owner, Owner::Internal(_)) {
-                kept.push(exchange);
-                kept_bytes.extend_from_slice(&unsent[position..end]);
-            } else {
-                expired(&exchange);
-            }
-            position = end;
-        }
-        kept_bytes.extend_from_slice(&unsent[position..]);
-        for exchange in kept.into_iter().rev() {
-            self.fifo.push_front(exchange);
-        }
-        self.output.clear();
-        *self.output.buf() = kept_bytes;
     }
 
     /// Ends the connection. Each exchange goes to `lost`, with whether its
@@ -1056,6 +932,29 @@ mod tests {
         assert_eq!(link.unsent(), [&last[..], own].concat());
         let refused = link.handle_input(b"-ERR\r\n", &Limits::default(), at(1), |_, _, _| ());
         assert_eq!(refused, Err(BackendFault::Handshake));
+    }
+
+    #[test]
+    fn a_deadline_becomes_no_earlier_one_when_a_large_transfer_ends() {
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        link.request_buf().extend_from_slice(&[b'x'; 2 * TRANSFER_LEN]);
+        link.enqueue(owner(1), 0, 2 * TRANSFER_LEN, at(0));
+        let mut last = link.deadline(&options());
+        for (now, len) in [(40, 1000), (90, TRANSFER_LEN), (91, 10_000)] {
+            link.advance(len);
+            link.note_progress(at(now));
+            assert!(link.deadline(&options()) >= last, "at {now}");
+            last = link.deadline(&options());
+        }
+        link.advance(link.unsent_len());
+        assert_eq!(link.deadline(&options()), last, "from the last movement on");
+        let mut expired = 0;
+        let before = at(90) + Duration::from_millis(1);
+        link.handle_timeout(&options(), before, |_| expired += 1).expect("alive");
+        assert_eq!(expired, 0);
+        link.handle_timeout(&options(), last.expect("a timeout"), |_| expired += 1).expect("alive");
+        assert_eq!(expired, 2);
     }
 
     #[test]

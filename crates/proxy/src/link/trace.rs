@@ -4,8 +4,8 @@
 //! Copied once per write, not per request, and the first bytes only; what does
 //! not fit is slow without a name.
 
+use crate::slow_log::{is_fast, slow_part};
 use keyway_base::Time;
-use keyway_command::{Flags, lookup};
 use std::time::Duration;
 
 /// Bytes kept for each connection. Less leaves requests behind a slow one
@@ -137,14 +137,8 @@ impl Trace {
     fn name(&self, took: Duration, start: u64, len: u32) -> Slow {
         let from = start.checked_sub(self.base).unwrap_or(u64::MAX).min(self.kept.len() as u64);
         let rest = &self.kept[from as usize..];
-        Slow { took, request: rest[..rest.len().min(len as usize)].to_vec() }
+        Slow { took, request: slow_part(&rest[..rest.len().min(len as usize)]).to_vec() }
     }
-}
-
-/// Whether a request is one that Redis calls fast; one without a name is.
-fn is_fast(request: &[u8]) -> bool {
-    let args = crate::shown_args(request);
-    lookup(&args[0]).is_none_or(|command| command.flags.contains(Flags::FAST))
 }
 
 #[cfg(test)]

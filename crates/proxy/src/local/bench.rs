@@ -60,6 +60,8 @@ impl Bench {
             lib_ver: String::new(),
             database: 0,
             protocol: Protocol::Resp2,
+            live: Default::default(),
+            tracking: None,
         };
         self.clients.insert(id, entry);
     }

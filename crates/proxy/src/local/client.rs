@@ -1,11 +1,12 @@
 //! CLIENT and its subcommands.
 
 use super::client_filter::{Filters, Type};
-use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, auth};
+use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason, auth};
 use crate::ReplyMode;
-use crate::local::ClientEntry;
+use crate::local::{ClientEntry, TrackingEntry};
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{parse_integer, reply};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Longest name, library name or version a client may give itself, in bytes:
@@ -27,9 +28,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
         Verb::ClientList => list(args, context, out),
         Verb::ClientNoEvict => switch(&args[2], &mut context.identity.no_evict, out),
         Verb::ClientNoTouch => switch(&args[2], &mut context.identity.no_touch, out),
-        Verb::ClientReply => set_reply_mode(&args[2], context, out),
-        // Nobody is redirected to: there is no tracking.
-        _ => reply::integer(out, -1),
+        _ => set_reply_mode(&args[2], context, out),
     }
 }
 
@@ -106,7 +105,8 @@ fn set_reply_mode(word: &[u8], context: &mut LocalContext, out: &mut Vec<u8>) {
 fn info(context: &LocalContext, out: &mut Vec<u8>) {
     let mut text = String::new();
     if let Some(entry) = context.clients.get(context.identity.id) {
-        write_line(context.identity.id, &entry, "client|info", context, &mut text);
+        let blocked = context.clients.blocked();
+        write_line(context.identity.id, &entry, "client|info", (context, &blocked), &mut text);
     }
     context.identity.protocol.text(out, text.as_bytes());
 }
@@ -115,17 +115,21 @@ fn info(context: &LocalContext, out: &mut Vec<u8>) {
 fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let is = |word: &str| args[2].eq_ignore_ascii_case(word.as_bytes());
     let mut text = String::new();
+    let blocked = context.clients.blocked();
     let mut write = |id, entry: &ClientEntry| {
         if entry.pool == context.pool {
-            write_line(id, entry, "client|list", context, &mut text);
+            write_line(id, entry, "client|list", (context, &blocked), &mut text);
         }
     };
     if args.len() == 2 {
         context.clients.for_each(write);
     } else if args.len() == 4 && is("type") {
         match Type::parse(&args[3]) {
-            Ok(Type::Normal) => context.clients.for_each(write),
-            Ok(Type::Other) => {}
+            Ok(kind) => context.clients.for_each(|id, entry| {
+                if Filters::passes_type(kind, entry) {
+                    write(id, entry);
+                }
+            }),
             Err(text) => return reply::error(out, &text),
         }
     } else if args.len() > 3 && is("id") {
@@ -145,28 +149,60 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
 /// One client as a line of `field=value`. What only its own worker knows
 /// (idle time, last command) is told of the asking client alone; -1 and NULL
 /// stand for unknown. Sizes of buffers are left out: they belong to workers
-/// while in use, and a client at rest has none.
+/// while in use, and a client at rest has none. `watch` says only whether keys
+/// are watched.
 fn write_line(
     id: u64,
     entry: &ClientEntry,
     own_command: &str,
-    context: &LocalContext,
+    (context, blocked): (&LocalContext, &BTreeSet<u64>),
     text: &mut String,
 ) {
     let is_self = id == context.identity.id;
     let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
     let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
-    let flags = if is_self && context.identity.no_evict { "e" } else { "N" };
-    let touch = if is_self && context.identity.no_touch { "T" } else { "" };
+    let state = entry.live.get();
+    let (tracking, redirect) = tracking_fields(entry);
+    let letter = |is_set: bool, letter: char| is_set.then_some(letter);
+    let mut flags = String::new();
+    flags.extend(letter(state.is_monitor, 'O'));
+    flags.extend(letter(state.is_subscriber(), 'P'));
+    flags.extend(letter(state.multi.is_some(), 'x'));
+    flags.extend(letter(blocked.contains(&id), 'b'));
+    flags.push_str(tracking);
+    flags.extend(letter(state.is_dirty, 'd'));
+    flags.extend(letter(is_self && context.identity.no_evict, 'e'));
+    flags.extend(letter(is_self && context.identity.no_touch, 'T'));
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    let [sub, psub, ssub] = state.subscriptions;
+    let multi = state.multi.map_or(-1, i64::from);
+    let watch = u8::from(state.is_watching);
     let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
         entry;
     let (user, resp) = (auth::USER, protocol.number());
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
-         flags={flags}{touch} db={database} sub=0 psub=0 ssub=0 multi=-1 events=r cmd={command} \
-         user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
+         flags={flags} db={database} sub={sub} psub={psub} ssub={ssub} multi={multi} watch={watch} \
+         events=r cmd={command} \
+         user={user} redir={redirect} resp={resp} lib-name={lib_name} lib-ver={lib_ver} worker={worker}"
     );
+}
+
+/// The letters and the redirection that tell of a client's tracking.
+fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
+    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking else {
+        return ("", -1);
+    };
+    let letters = match (is_broken, bcast) {
+        (false, false) => "t",
+        (true, false) => "tR",
+        (false, true) => "tB",
+        (true, true) => "tRB",
+    };
+    (letters, redirect.unwrap_or(0) as i64)
 }
 
 /// `CLIENT KILL addr:port`, or filters that a client must all pass.
@@ -201,20 +237,20 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
 
 /// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
 pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
-    let with_error = match args.get(3) {
-        None => Some(false),
-        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(false),
-        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(true),
+    let reason = match args.get(3) {
+        None => Some(UnblockReason::Timeout),
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Some(UnblockReason::Timeout),
+        Some(word) if word.eq_ignore_ascii_case(b"error") => Some(UnblockReason::Error),
         Some(_) => None,
     };
-    let refusal = match (with_error, parse_integer(&args[2])) {
+    let refusal = match (reason, parse_integer(&args[2])) {
         (None, _) => "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
         (_, None) => NOT_AN_INTEGER,
-        (Some(with_error), Some(id)) => {
+        (Some(reason), Some(id)) => {
             let id = u64::try_from(id).unwrap_or(0);
-            let is_blocked = context.clients.is_blocked(id, context.pool);
+            let is_blocked = context.clients.take_blocked(id, context.pool);
             reply::integer(out, i64::from(is_blocked));
-            let unblock = Unblock { id, with_error };
+            let unblock = Unblock { id, reason };
             return if is_blocked { After::Unblock(unblock) } else { After::Continue };
         }
     };
@@ -226,7 +262,7 @@ pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) ->
 mod tests {
     use crate::ReplyMode;
     use crate::local::bench::Bench;
-    use crate::local::{After, Unblock};
+    use crate::local::{After, Unblock, UnblockReason};
 
     #[test]
     fn only_a_client_that_waits_is_unblocked() {
@@ -241,11 +277,13 @@ mod tests {
         bench.clients.set_blocked(id, true);
         let (reply, after) = ask(&mut bench, format!("CLIENT UNBLOCK {id} error"));
         assert_eq!(reply, ":1\r\n");
-        assert_eq!(after, After::Unblock(Unblock { id, with_error: true }));
+        assert_eq!(after, After::Unblock(Unblock { id, reason: UnblockReason::Error }));
+        assert_eq!(ask(&mut bench, format!("CLIENT UNBLOCK {id}")), answered, "once");
         assert!(ask(&mut bench, format!("CLIENT UNBLOCK {id} x")).0.starts_with("-ERR CLIENT"));
         assert!(ask(&mut bench, "CLIENT UNBLOCK x".to_owned()).0.starts_with("-ERR value is"));
+        bench.clients.set_blocked(id, true);
         bench.clients.remove(id);
-        assert!(!bench.clients.is_blocked(id, 0));
+        assert!(!bench.clients.take_blocked(id, 0));
     }
 
     #[test]

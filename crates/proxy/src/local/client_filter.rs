@@ -4,11 +4,14 @@ use super::{ClientEntry, SYNTAX, auth};
 use keyway_command::Args;
 use keyway_resp::parse_integer;
 
-/// What kinds of clients there are. Nobody replicates from Keyway and nobody
-/// subscribes to it, so every client is a normal one.
+/// What kinds of clients there are. Nobody replicates from Keyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
+    /// Who has not subscribed, monitors among them.
     Normal,
+    /// Who has subscribed to something.
+    Pubsub,
+    /// Of which there are none.
     Other,
 }
 
@@ -21,7 +24,9 @@ impl Type {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is("normal") {
             Ok(Type::Normal)
-        } else if ["master", "slave", "replica", "pubsub"].into_iter().any(is) {
+        } else if is("pubsub") {
+            Ok(Type::Pubsub)
+        } else if ["master", "slave", "replica"].into_iter().any(is) {
             Ok(Type::Other)
         } else {
             Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))
@@ -98,13 +103,23 @@ impl<'a> Filters<'a> {
         Ok(())
     }
 
+    /// Whether a client is of this type.
+    pub(super) fn passes_type(kind: Type, entry: &ClientEntry) -> bool {
+        let is_subscriber = entry.live.get().is_subscriber();
+        match kind {
+            Type::Normal => !is_subscriber,
+            Type::Pubsub => is_subscriber,
+            Type::Other => false,
+        }
+    }
+
     /// Whether a client passes every filter.
     pub(super) fn pass(&self, id: u64, entry: &ClientEntry, now_unix: u64) -> bool {
         let age = now_unix.saturating_sub(entry.connected_unix);
         self.id.is_none_or(|wanted| wanted == id)
             && self.addr.is_none_or(|addr| addr == entry.addr.as_bytes())
             && self.laddr.is_none_or(|laddr| laddr == entry.laddr.as_bytes())
-            && self.kind.is_none_or(|kind| kind == Type::Normal)
+            && self.kind.is_none_or(|kind| Self::passes_type(kind, entry))
             && self.age_min.is_none_or(|age_min| age >= age_min)
     }
 }

@@ -92,6 +92,7 @@ pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
         entry.name = String::new();
         entry.database = 0;
         entry.protocol = Protocol::Resp2;
+        entry.tracking = None;
     });
     reply::simple(out, "RESET");
 }

@@ -68,7 +68,8 @@ pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
         | Handling::Across(_)
         | Handling::Block
         | Handling::Transaction
-        | Handling::PubSub => {
+        | Handling::PubSub
+        | Handling::Tracking => {
             let name = request.command.name.replace('|', " ");
             reply::error(out, &format!("ERR '{name}' needs a server or the embedded store"));
         }
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_why() {
         let mut bench = Bench::new();
-        for line in ["CLIENT TRACKING ON", "CONFIG SET maxmemory 1", "ROLE"] {
+        for line in ["CONFIG SET maxmemory 1", "ROLE"] {
             let text = bench.ask(line);
             assert!(text.starts_with("-ERR '") && text.contains("' is refused: "), "{text}");
         }

@@ -23,8 +23,10 @@ mod misc;
 mod pause;
 mod registry;
 mod slowlog;
+mod wait;
 
-pub use registry::{ClientEntry, ClientRegistry};
+pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
+pub use wait::wait_refusal;
 
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
@@ -55,6 +57,11 @@ pub trait Facts: Send + Sync {
     /// or names such as `server`, in any case), as lines of `field:value\r\n`
     /// under `# Section` heads.
     fn info(&self, pool: u16, sections: &[&str], out: &mut String);
+    /// Mean time of a server's replies so far, in microseconds; `None` before
+    /// the first.
+    fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
+        None
+    }
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None
@@ -77,21 +84,51 @@ pub enum After {
     Unblock(Unblock),
     /// Hold back what the pool's clients ask for.
     Pause {
-        /// For how long, in milliseconds; 0 ends a pause.
+        /// For how long, in milliseconds.
         millis: u64,
         /// Only commands that write.
         writes_only: bool,
     },
+    /// Hold nothing back any more.
+    Unpause,
 }
 
-/// What `CLIENT UNBLOCK` asks for.
+/// The end of a blocking command before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unblock {
     /// The client that waits.
     pub id: u64,
-    /// Whether its command is answered with an error, instead of as if its
-    /// time were up.
-    pub with_error: bool,
+    /// Why, which is also what it is answered with.
+    pub reason: UnblockReason,
+}
+
+/// Why a blocking command is ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnblockReason {
+    /// `CLIENT UNBLOCK id TIMEOUT`: answered as if its time were up.
+    Timeout,
+    /// `CLIENT UNBLOCK id ERROR`: answered with an error.
+    Error,
+    /// Other servers of the pool are in use, and its keys live elsewhere.
+    Displaced,
+    /// The process is to end.
+    Stopping,
+}
+
+impl UnblockReason {
+    /// What the client is told in place of the server's error, if anything.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            UnblockReason::Timeout | UnblockReason::Error => None,
+            UnblockReason::Displaced => Some(
+                "UNBLOCKED a server left the pool or came back, and the keys of this command live \
+                 elsewhere now; ask again",
+            ),
+            UnblockReason::Stopping => {
+                Some("UNBLOCKED Keyway is stopping; connect again and ask again")
+            }
+        }
+    }
 }
 
 /// The Redis whose behaviour is kept: what clients compare when they ask for
@@ -123,6 +160,9 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
+        // Whoever shows requests begins to.
+        Verb::Monitor => reply::simple(out, "OK"),
+        Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),
         Verb::ClientId
@@ -133,8 +173,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::ClientList
         | Verb::ClientNoEvict
         | Verb::ClientNoTouch
-        | Verb::ClientReply
-        | Verb::ClientGetredir => client::answer(request, context, out),
+        | Verb::ClientReply => client::answer(request, context, out),
         Verb::LatencyDoctor
         | Verb::LatencyGraph
         | Verb::LatencyHistogram

@@ -34,7 +34,7 @@ pub(super) fn pause(args: &Args, out: &mut Vec<u8>) -> After {
 /// `CLIENT UNPAUSE`.
 pub(super) fn unpause(out: &mut Vec<u8>) -> After {
     reply::simple(out, "OK");
-    After::Pause { millis: 0, writes_only: false }
+    After::Unpause
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(ask("CLIENT PAUSE 100"), paused(100, false));
         assert_eq!(ask("CLIENT PAUSE 100 all"), paused(100, false));
         assert_eq!(ask("CLIENT PAUSE 100 WRITE"), paused(100, true));
-        assert_eq!(ask("CLIENT UNPAUSE"), paused(0, false));
+        assert_eq!(ask("CLIENT UNPAUSE"), ("+OK\r\n".to_owned(), After::Unpause));
         for wrong in ["x", "-1", "1 read", "9223372036854775807"] {
             assert!(ask(&format!("CLIENT PAUSE {wrong}")).0.starts_with("-ERR "), "{wrong}");
         }

@@ -1,6 +1,9 @@
+use crate::ClientLive;
+use crate::tracking::Tracking;
 use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What other clients may learn of a client.
 #[derive(Clone, Debug)]
@@ -25,6 +28,28 @@ pub struct ClientEntry {
     pub database: u32,
     /// What it speaks.
     pub protocol: Protocol,
+    /// What it has begun.
+    pub live: Arc<ClientLive>,
+    /// What there is to tell of its tracking, if it has any.
+    pub tracking: Option<TrackingEntry>,
+}
+
+/// What other clients may learn of a client's tracking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackingEntry {
+    /// It is told of keys by their prefixes.
+    pub bcast: bool,
+    /// Who is told in its place.
+    pub redirect: Option<u64>,
+    /// That client has left.
+    pub is_broken: bool,
+}
+
+impl From<&Tracking> for TrackingEntry {
+    fn from(tracking: &Tracking) -> Self {
+        let Tracking { bcast, redirect, is_broken, .. } = *tracking;
+        Self { bcast, redirect, is_broken }
+    }
 }
 
 /// Every client of the process. Locked when clients come, go or name
@@ -61,15 +86,53 @@ impl ClientRegistry {
         }
     }
 
-    /// Whether a client of `pool` waits in a blocking command.
-    pub fn is_blocked(&self, id: u64, pool: u16) -> bool {
-        self.blocked.lock().contains(&id)
-            && self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+    /// Whether a client of `pool` waits in a blocking command; from then on it
+    /// counts as one that does not.
+    pub fn take_blocked(&self, id: u64, pool: u16) -> bool {
+        self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+            && self.blocked.lock().remove(&id)
+    }
+
+    /// The clients that wait in blocking commands.
+    pub fn blocked(&self) -> BTreeSet<u64> {
+        self.blocked.lock().clone()
     }
 
     /// How many clients wait in commands that block.
     pub fn blocked_len(&self) -> usize {
         self.blocked.lock().len()
+    }
+
+    /// Notes what a client is told of keys that change.
+    pub fn set_tracking(&self, id: u64, tracking: Option<&Tracking>) {
+        self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
+    }
+
+    /// How many clients of `pool` wait in commands that block, and how many
+    /// are told of keys that change.
+    pub fn waiting_and_tracking(&self, pool: u16) -> (usize, usize) {
+        let entries = self.entries.lock();
+        let blocked = self.blocked.lock();
+        let is_ours = |id: &&u64| entries.get(id).is_some_and(|entry| entry.pool == pool);
+        let tracking =
+            entries.values().filter(|entry| entry.pool == pool && entry.tracking.is_some());
+        (blocked.iter().filter(is_ours).count(), tracking.count())
+    }
+
+    /// Whether `id` is a client of `pool`.
+    pub fn is_of_pool(&self, id: u64, pool: u16) -> bool {
+        self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
+    }
+
+    /// The worker that serves client `id`, if it is one of `pool`.
+    pub fn worker_of(&self, id: u64, pool: u16) -> Option<u16> {
+        let entries = self.entries.lock();
+        entries.get(&id).filter(|entry| entry.pool == pool).map(|entry| entry.worker)
+    }
+
+    /// The worker that serves client `id`, if there is one.
+    pub fn worker(&self, id: u64) -> Option<u16> {
+        self.entries.lock().get(&id).map(|entry| entry.worker)
     }
 
     /// Marks clients as to be closed: a worker that takes one over looks here,

@@ -1,5 +1,7 @@
+use super::ClientLive;
 use keyway_base::Time;
 use keyway_resp::Protocol;
+use std::sync::Arc;
 
 /// What `CLIENT REPLY` set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Identity {
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH ON`.
     pub no_touch: bool,
+    /// What it has begun, for other clients to see.
+    pub live: Arc<ClientLive>,
     /// When it connected.
     pub connected: Time,
     /// When its last request came.
@@ -47,6 +51,7 @@ impl Identity {
             reply_mode: ReplyMode::On,
             no_evict: false,
             no_touch: false,
+            live: Arc::default(),
             connected: now,
             last_request: now,
         }

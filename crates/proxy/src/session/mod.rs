@@ -9,15 +9,18 @@
 
 mod busy;
 mod identity;
+mod live;
 mod reply_size;
 mod stateful;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
+pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
-use crate::pubsub::Subscriptions;
+use crate::pubsub::{SubscriptionKind, Subscriptions};
+use crate::tracking::Tracking;
 use keyway_base::{Limits, Time};
 use std::time::Duration;
 
@@ -53,6 +56,8 @@ pub struct Session {
     pub paused: bool,
     /// In the list of a link that it waits for, or of those a pause holds back.
     pub waits_for_link: bool,
+    /// A pause of its pool holds it back.
+    pub is_held_back: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
     /// No request is started before every reply to those before it is here:
@@ -62,6 +67,12 @@ pub struct Session {
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
+    /// It is shown the requests of its pool.
+    pub is_monitor: bool,
+    /// `CLIENT LIST` tells of something it has begun.
+    pub is_noted: bool,
+    /// What it is told of keys that change, if it asked for that.
+    pub tracking: Option<Box<Tracking>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
@@ -88,10 +99,14 @@ impl Session {
             unread: false,
             paused: false,
             waits_for_link: false,
+            is_held_back: false,
             is_dirty: false,
             barrier: false,
             hung_up: false,
             stateful: None,
+            is_monitor: false,
+            is_noted: false,
+            tracking: None,
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
@@ -121,9 +136,43 @@ impl Session {
         (now < until).then_some(until)
     }
 
+    /// Whether requests of this session may need another way than those of
+    /// most: it has [`Session::stateful`] or [`Session::tracking`].
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.stateful.is_some() | self.tracking.is_some()
+    }
+
     /// Whether a blocking command waits on a private link.
     pub fn is_blocked(&self) -> bool {
-        self.stateful.as_ref().is_some_and(|stateful| stateful.blocked_on.is_some())
+        self.stateful.as_ref().is_some_and(|stateful| !stateful.blocked_on.is_empty())
+    }
+
+    /// Brings what `CLIENT LIST` tells of it up to date.
+    #[inline]
+    pub fn note_state(&mut self) {
+        let has_begun = self.stateful.is_some() || self.subscriptions.is_some() || self.is_monitor;
+        if has_begun || self.is_noted {
+            self.is_noted = has_begun;
+            self.identity.live.set(&self.state());
+        }
+    }
+
+    #[cold]
+    fn state(&self) -> ClientState {
+        let stateful = self.stateful.as_ref();
+        let transaction = stateful.and_then(|stateful| stateful.transaction.as_ref());
+        let watch = stateful.and_then(|stateful| stateful.watch);
+        let subscriptions = self.subscriptions.as_ref();
+        let count = |kind| subscriptions.map_or(0, |them| them.names(kind).len() as u32);
+        use SubscriptionKind::{Channel, Pattern, Shard};
+        ClientState {
+            subscriptions: [Channel, Pattern, Shard].map(count),
+            multi: transaction.map(|transaction| transaction.queued().into()),
+            is_watching: watch.is_some(),
+            is_dirty: watch.is_some_and(|watch| watch.link.is_none()),
+            is_monitor: self.is_monitor,
+        }
     }
 
     /// Forgets state of which nothing is left.

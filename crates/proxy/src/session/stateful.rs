@@ -1,6 +1,7 @@
 //! What a client has begun on its connection and not ended: a transaction, a
 //! watch, a command that blocks.
 
+use crate::Digest;
 use std::mem::size_of;
 
 /// Position of a private link in its worker.
@@ -16,8 +17,9 @@ pub struct Stateful {
     pub transaction: Option<Transaction>,
     /// Between `WATCH` and the end of the transaction.
     pub watch: Option<Watch>,
-    /// The private link on which a blocking command waits.
-    pub blocked_on: Option<PrivateLink>,
+    /// The private links on which a blocking command waits: one, or of WAIT one
+    /// for each server that has not answered.
+    pub blocked_on: Vec<PrivateLink>,
 }
 
 /// Keys watched on one server.
@@ -25,6 +27,8 @@ pub struct Stateful {
 pub struct Watch {
     /// Position of the server in its pool.
     pub server: u16,
+    /// Which servers were in use then, by the number of their ring.
+    pub ring: u64,
     /// The link that watches; `None` after its connection was lost, which
     /// counts as a change to the keys.
     pub link: Option<PrivateLink>,
@@ -36,7 +40,10 @@ pub struct Watch {
 pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
-    server: Option<u16>,
+    /// The server of its keys, and the ring that said so.
+    place: Option<(u16, u64)>,
+    /// Scripts it calls by their digests, each once.
+    pub scripts: Vec<Digest>,
     /// A command was refused: `EXEC` will be as well.
     pub is_refused: bool,
 }
@@ -44,7 +51,7 @@ pub struct Transaction {
 impl Stateful {
     /// Whether nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_none()
+        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_empty()
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.
@@ -69,13 +76,18 @@ impl Transaction {
 
     /// The server its keys are on, once a key has come.
     pub fn server(&self) -> Option<u16> {
-        self.server
+        self.place.map(|(server, _)| server)
     }
 
-    /// Takes a command whose keys are on `server`. Returns whether those of
-    /// the others are there as well.
-    pub fn settle_on(&mut self, server: u16) -> bool {
-        *self.server.get_or_insert(server) == server
+    /// Whether its keys may live elsewhere by now: another ring is in use.
+    pub fn is_outdated(&self, ring: u64) -> bool {
+        self.place.is_some_and(|(_, settled)| settled != ring)
+    }
+
+    /// Takes a command whose keys are on `server`, as `ring` says. Returns
+    /// whether those of the others are there as well.
+    pub fn settle_on(&mut self, server: u16, ring: u64) -> bool {
+        self.place.get_or_insert((server, ring)).0 == server
     }
 
     /// Commands in their wire form.
@@ -90,7 +102,8 @@ impl Transaction {
 
     /// Bytes of memory held.
     pub fn capacity(&self) -> usize {
-        self.requests.capacity() + size_of::<Self>()
+        let scripts = self.scripts.capacity() * size_of::<Digest>();
+        self.requests.capacity() + scripts + size_of::<Self>()
     }
 }
 
@@ -102,9 +115,10 @@ mod tests {
     fn a_transaction_stays_on_the_server_of_its_first_key() {
         let mut transaction = Transaction::default();
         assert_eq!(transaction.server(), None);
-        assert!(transaction.settle_on(3) && transaction.settle_on(3));
-        assert!(!transaction.settle_on(4));
+        assert!(transaction.settle_on(3, 1) && transaction.settle_on(3, 2));
+        assert!(!transaction.settle_on(4, 1));
         assert_eq!(transaction.server(), Some(3));
+        assert!(transaction.is_outdated(2) && !transaction.is_outdated(1));
     }
 
     #[test]

@@ -250,6 +250,13 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
         let own = names.iter().any(|name| name == key);
         return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
     }
+    // Nothing was popped, as other servers of the pool are in use now.
+    if text.starts_with("UNBLOCKED a server left") {
+        return Ok(Fate::NotDone);
+    }
+    if text.starts_with("EXECABORT ") && text.contains("left the pool or came back") {
+        return Ok(Fate::NotDone);
+    }
     if text.starts_with("ERR no server of ") {
         return Ok(Fate::NotDone);
     }

@@ -50,7 +50,9 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             value[byte] = value[byte] & !mask | if on { mask } else { 0 };
             was
         })?;
-        entry.notify(KeyspaceEvents::STRING, "setbit");
+        if was != on || len <= byte {
+            entry.notify(KeyspaceEvents::STRING, "setbit");
+        }
         Ok::<_, Fault>(was)
     })?;
     reply::integer(out, i64::from(was));

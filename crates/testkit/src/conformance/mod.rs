@@ -13,6 +13,7 @@
 mod differential;
 mod expect;
 mod script;
+pub mod sequences;
 mod whole;
 
 use std::net::SocketAddr;

@@ -6,8 +6,10 @@
 //! A reply that asks for another question only notes so (`errands_due`): the
 //! link it came from is in use just then, and goes on at the end of the turn.
 
+use super::info::Report;
 use super::input::Step;
 use super::pools::PoolState;
+use super::tracking::caching_request;
 use super::{Core, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
@@ -63,6 +65,8 @@ enum Lesson {
     Library(Vec<u8>),
     /// Elements that are one whatever they say.
     Certain(Vec<bool>),
+    /// Make one text of them.
+    Report(Box<Report>),
 }
 
 impl Default for State {
@@ -90,6 +94,7 @@ impl State {
             sequence: 0,
             started: Time(0),
             class: 0,
+            caching: None,
             pool: 0,
             database: 0,
             protocol: Protocol::Resp2,
@@ -152,6 +157,12 @@ impl Plane {
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => self.load(links, key, session, busy, request, what),
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
+            Across::Unload(_) if !busy.order.is_empty() => {
+                // What was loaded before is remembered once its reply is here,
+                // and must not be after it was forgotten.
+                session.barrier = true;
+                Step::Wait
+            }
             Across::Unload(what) => {
                 let scripts = Arc::clone(self.scripts(session.pool));
                 forget(&scripts, request, what);
@@ -325,7 +336,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let index = state.link(server, key, session.identity.protocol);
+        let index = self.link_of(session, server, key);
         let (work, preload) = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => {
                 let Some(digest) = Digest::parse(&request.args[1]) else {
@@ -398,6 +409,7 @@ impl Plane {
         errand.pool = session.pool;
         errand.database = session.identity.database;
         errand.protocol = session.identity.protocol;
+        errand.caching = self.tracking.caching;
         Self::end_skip(session);
         self.prepare_link(index, slot, errand.database);
         if let Some((digest, body)) = preload {
@@ -433,7 +445,9 @@ impl Plane {
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
         let PoolState::Sharded(state) = &self.pools[errand.pool as usize] else { return };
-        let index = state.link(errand.server, errand.session, errand.protocol);
+        let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
+        let shared = || state.link(errand.server, errand.session, errand.protocol);
+        let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
@@ -458,7 +472,11 @@ impl Plane {
             }
             Work::Scan(_) | Work::RandomKey { .. } => {}
         }
+        let caching = errand.caching.filter(|_| own.is_some());
         self.ask(links, index, errand);
+        if let Some(word) = caching {
+            links[index].link.precede_last(&caching_request(word));
+        }
     }
 
     /// Takes a server's reply to an errand.
@@ -534,11 +552,36 @@ impl Plane {
     pub(super) fn keep_lesson(&mut self, key: Key<Box<Join>>) {
         match (self.across.lesson.take(), self.joins.get_mut(key)) {
             (Some(Lesson::Certain(certain)), Some(join)) => join.certain = certain,
+            (Some(Lesson::Report(report)), Some(join)) => join.report = Some(report),
             (Some(lesson), Some(_)) => {
                 self.across.lessons.insert(key.to_bits(), lesson);
             }
             _ => {}
         }
+    }
+
+    /// Sends the scripts that a connection is not known to have, ahead of the
+    /// transaction that calls them.
+    pub(super) fn preload(&self, slot: &mut LinkSlot, scripts: &[Digest]) {
+        for digest in scripts {
+            if slot.scripts.contains(digest) {
+                continue;
+            }
+            if let Some(body) = self.scripts(slot.pool).script(digest) {
+                send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
+                note_loaded(slot, *digest);
+            }
+        }
+    }
+
+    /// What is sent everywhere next is to become one text.
+    pub(super) fn expect_report(&mut self, report: Report) {
+        self.across.lesson = Some(Lesson::Report(Box::new(report)));
+    }
+
+    /// Nothing more follows from what is sent everywhere.
+    pub(super) fn expect_nothing(&mut self) {
+        self.across.lesson = None;
     }
 
     /// To be called when a join is complete.
@@ -559,7 +602,7 @@ impl Plane {
                 scripts.load(&body);
             }
             Lesson::Library(code) => scripts.load_library(said, &code),
-            Lesson::Certain(_) => {}
+            Lesson::Certain(_) | Lesson::Report(_) => {}
         }
     }
 

@@ -1,17 +1,19 @@
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
+use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
-use keyway_command::{Args, Class, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_store::Context;
+use keyway_store::{Context, Store};
+use keyway_topology::{Distribution, ShardedPool};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,10 +42,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                if let Some(stateful) = &mut session.stateful {
-                    stateful.refuse();
-                }
-                self.refuse(session, busy, |out| refusal.write_error(args, out));
+                self.refuse_unresolved(links, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -56,101 +55,205 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, key, &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
             session.waits_for_link = true;
             return Step::Wait;
         }
         self.batch += 1;
+        let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
-            PoolKind::Store(store) if store_serves(request.command.verb) => {
-                let Identity { database, protocol, .. } = session.identity;
-                let context = Context { database, clock: self.clock, protocol };
-                self.count(session, &request);
-                self.note_served(session.pool, request.command.class as u8);
-                let mut error = None;
-                self.answer(session, busy, |out| {
-                    let start = out.len();
-                    store.execute(&request, context, out);
-                    if out.get(start) == Some(&b'-') {
-                        error = Some(out[start..].starts_with(b"-OOM "));
-                    }
-                });
-                if store.notifies() {
-                    self.publish_events(session.pool, store);
-                }
-                if let Some(is_full) = error {
-                    self.note_store_error(session.pool, request.command.class as u8, is_full);
-                }
-                Step::Started
-            }
-            PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
-                self.pubsub(links, key, session, busy, &request)
-            }
-            PoolKind::Store(_) => {
-                self.answer_without_server(session, busy, pool, &request);
-                Step::Started
-            }
+            PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
             PoolKind::Sharded { pool: sharded, .. } => {
-                if session.stateful.is_some() {
-                    let mut asked = Asked { key, session, busy, request: &request };
-                    if let Some(step) = self.dispatch_stateful(links, &mut asked) {
-                        return step;
-                    }
+                if asked.session.is_special() {
+                    return self.dispatch_special(links, pool, sharded, &mut asked);
                 }
-                let random =
-                    if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
-                        self.next_random() as u32
-                    } else {
-                        0
-                    };
-                let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
-                    unreachable!("the state of a pool is of its kind");
-                };
-                match route(&request, sharded, &state.ring, random, &mut self.keys) {
-                    Route::One(server) => {
-                        let link = state.link(server, key, session.identity.protocol);
-                        self.forward(links, key, session, busy, &request, link)
-                    }
-                    Route::Split(split) => self.split(links, key, session, busy, &request, split),
-                    Route::Everywhere(join) => {
-                        self.send_everywhere(links, key, session, busy, &request, join)
-                    }
-                    Route::Across(across) => {
-                        self.across(links, key, session, busy, &request, across)
-                    }
-                    Route::PubSub => self.pubsub(links, key, session, busy, &request),
-                    Route::Block(server) => self.block(
-                        links,
-                        &mut Asked { key, session, busy, request: &request },
-                        server,
-                    ),
-                    Route::Transaction => {
-                        self.transact(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Local if is_greeting(session, &request) => {
-                        self.greet(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Local => {
-                        self.answer_without_server(session, busy, pool, &request);
-                        Step::Started
-                    }
-                    refused => {
-                        self.refuse_route(session, busy, pool, &request, refused);
-                        Step::Started
-                    }
-                }
+                self.send_on::<false>(links, pool, sharded, &mut asked)
             }
         }
+    }
+
+    /// Starts a request to an embedded store.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    fn serve(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        store: &Store,
+        asked: &mut Asked,
+    ) -> Step {
+        if asked.session.tracking.is_some() {
+            self.begin_tracked(store, asked);
+        }
+        let command = asked.request.command;
+        if !store_serves(command.verb) {
+            return match command.handling {
+                Handling::PubSub => {
+                    self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
+                }
+                Handling::Tracking => self.track_on_store(store, asked),
+                _ if command.verb == Verb::Monitor => self.start_monitor(asked),
+                _ => {
+                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                    Step::Started
+                }
+            };
+        }
+        let Asked { session, busy, request, .. } = asked;
+        let Identity { database, protocol, .. } = session.identity;
+        let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
+        self.count(session, request);
+        self.note_served(session.pool, command.class as u8);
+        let mut error = None;
+        self.answer(session, busy, |out| {
+            let start = out.len();
+            store.execute(request, context, out);
+            if out.get(start) == Some(&b'-') {
+                error = Some(out[start..].starts_with(b"-OOM "));
+            }
+        });
+        if store.notifies() {
+            self.settle_changes(session, busy, (store, request), error.is_some());
+        }
+        if let Some(is_full) = error {
+            self.note_store_error(session.pool, command.class as u8, is_full);
+        }
+        Step::Started
+    }
+
+    /// Starts a request of a session that has begun something.
+    #[cold]
+    fn dispatch_special(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
+    ) -> Step {
+        if asked.session.tracking.is_some() {
+            return self.dispatch_tracked(links, pool, sharded, asked);
+        }
+        match self.dispatch_stateful(links, asked) {
+            Some(step) => step,
+            None => self.send_on::<false>(links, pool, sharded, asked),
+        }
+    }
+
+    /// Sends a request on to the servers of a pool it is for, or answers it.
+    /// `TRACKED` is for a session that is tracked, so that no other has to look
+    /// for links of its own.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from few places")]
+    pub(super) fn send_on<const TRACKED: bool>(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
+    ) -> Step {
+        let random = match sharded.distribution {
+            Distribution::Random => self.next_random() as u32,
+            _ => 0,
+        };
+        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+            unreachable!("the state of a pool is of its kind");
+        };
+        let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
+        if let Route::One(server) = route {
+            let link = match TRACKED {
+                true => self.link_of(asked.session, server, asked.key),
+                false => state.link(server, asked.key, asked.session.identity.protocol),
+            };
+            let Asked { key, session, busy, request } = asked;
+            return self.forward(links, *key, session, busy, request, link);
+        }
+        self.send_elsewhere(links, pool, asked, route)
+    }
+
+    /// The same for what does not go whole to one server.
+    #[inline(never)]
+    fn send_elsewhere(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        asked: &mut Asked,
+        route: Route,
+    ) -> Step {
+        let key = asked.key;
+        match route {
+            Route::Block(server) => return self.block(links, asked, server),
+            Route::Transaction => return self.transact(links, asked),
+            Route::Tracking => return self.track(links, asked),
+            Route::Local if is_operation(asked.request) => return self.operate(links, asked),
+            Route::Local if is_greeting(asked.session, asked.request) => {
+                return self.greet(links, asked);
+            }
+            _ => {}
+        }
+        let Asked { session, busy, request, .. } = asked;
+        match route {
+            Route::Split(split) => self.split(links, key, session, busy, request, split),
+            Route::Everywhere(join) => {
+                self.send_everywhere(links, key, session, busy, request, join)
+            }
+            Route::Across(across) => self.across(links, key, session, busy, request, across),
+            Route::PubSub => self.pubsub(links, key, session, busy, request),
+            Route::Local => {
+                self.answer_without_server(session, busy, pool, request);
+                Step::Started
+            }
+            refused => {
+                self.refuse_route(session, busy, pool, request, refused);
+                Step::Started
+            }
+        }
+    }
+
+    /// Answers what is no request, or one with a wrong number of arguments. That
+    /// spoils an open transaction, and an `EXEC` ends it.
+    #[cold]
+    fn refuse_unresolved(
+        &mut self,
+        links: &mut [LinkSlot],
+        (session, busy): (&mut Session, &mut Busy),
+        args: Args,
+        refusal: Refusal,
+    ) {
+        let is_exec = matches!(refusal, Refusal::Arity(command) if command.verb == Verb::Exec);
+        let is_open =
+            session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
+        if is_exec && is_open {
+            self.end_transaction(links, session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                        'exec' command";
+            return self.refuse(session, busy, |out| reply::error(out, text));
+        }
+        if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        forget_caching(session);
+        self.refuse(session, busy, |out| refusal.write_error(args, out));
     }
 
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    fn holds_back(&mut self, pool: &PoolPlan, key: Key<Session>, request: &Request) -> bool {
+    fn holds_back(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        self.commit_shown();
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.held_back.push(key);
+            session.is_held_back = true;
             self.note_deadline(Some(until));
+        } else if session.is_monitor && request.command.verb == Verb::Reset {
+            self.end_monitor(key, session);
+        } else if pool.pause.is_monitored() {
+            self.show_request(session, request);
         }
         until.is_some()
     }
@@ -266,7 +369,9 @@ impl Plane {
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
             busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
-        } else if was_silent && request.command.verb != Verb::ClientReply {
+        } else if was_silent
+            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
+        {
             Self::end_skip(session);
         }
         self.scratch = out;
@@ -282,8 +387,10 @@ impl Plane {
             }
             After::Unblock(unblock) => self.unblocks.push(unblock),
             After::Pause { millis, writes_only } => {
-                pool.pause.set(self.clock.now + Duration::from_millis(millis), writes_only);
+                let now = self.clock.now;
+                pool.pause.extend(now + Duration::from_millis(millis), writes_only, now);
             }
+            After::Unpause => pool.pause.stop(),
         }
     }
 
@@ -448,11 +555,18 @@ impl Plane {
     }
 }
 
+/// Whether a request that is local otherwise asks servers or shows requests.
+fn is_operation(request: &Request) -> bool {
+    matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
+}
+
 /// Whether a request may change the protocol that its session speaks.
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
-        Verb::Reset => session.identity.protocol != Protocol::default(),
+        Verb::Reset => {
+            session.identity.protocol != Protocol::default() || session.tracking.is_some()
+        }
         _ => false,
     }
 }

@@ -89,6 +89,7 @@ impl Core {
 
 impl Plane {
     fn settle(&mut self, key: Key<Session>, session: &mut Session, busy: Box<Busy>) {
+        session.note_state();
         if !busy.output.is_empty() || busy.is_empty() || session.closing {
             session.busy = Some(busy);
             self.mark_session_dirty(key, session);
@@ -180,10 +181,12 @@ impl Plane {
             match self.dispatch(links, pool, (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
+                    self.retract_shown(session);
                     session.paused = true;
                     break;
                 }
                 Step::Full(link) => {
+                    self.retract_shown(session);
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;

@@ -32,8 +32,15 @@ impl Core {
         if epoch != self.plane.health_epoch {
             self.plane.health_epoch = epoch;
             let plan = Arc::clone(&self.plane.plan);
+            let mut changed = Vec::new();
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
-                state.refresh(&plan, index);
+                if state.refresh(&plan, index) {
+                    changed.push(index as u16);
+                }
+            }
+            for pool in changed {
+                self.end_displaced(pool);
+                self.on_ring_changed(pool);
             }
             self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
@@ -49,6 +56,7 @@ impl Core {
         let slot = &self.links[index];
         slot.is_connecting
             && matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. })
+            && Plane::may_connect(&self.links, slot)
     }
 
     /// Marks a link as connecting.
@@ -99,7 +107,11 @@ impl Core {
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
-        if self.links[index].is_private {
+        let slot = &self.links[index];
+        if slot.role.is_some() && slot.lease.is_some() {
+            return self.on_tracking_lost(index, fault);
+        }
+        if slot.is_private {
             return self.on_private_lost(index, fault);
         }
         let options = self.options(index);
@@ -411,7 +423,9 @@ impl Plane {
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",
-                BackendFault::Handshake => "the backend refused the password or database",
+                BackendFault::Handshake => {
+                    "the backend refused the password, the database or client-side caching"
+                }
                 BackendFault::NotReady => "the backend is not ready yet",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {

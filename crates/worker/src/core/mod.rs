@@ -6,13 +6,18 @@
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
+//! | `monitor` | requests are shown to clients that watch |
+//! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
+//! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
+//! | `tracking` | who is told which keys have changed |
+//! | `store_tracking` | who is told of changed keys of the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -20,8 +25,10 @@ mod ahead;
 mod dispatch;
 mod figures;
 mod health_log;
+mod info;
 mod input;
 mod links;
+mod monitor;
 mod pools;
 mod private;
 mod pubsub;
@@ -29,6 +36,9 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod store_tracking;
+mod tracking;
+mod wait;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
@@ -38,7 +48,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Class;
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
-use keyway_proxy::local::Unblock;
+use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
@@ -92,10 +102,14 @@ pub(crate) struct LinkSlot {
     is_free: bool,
     /// The session that has it, of a private link.
     lease: Option<Key<Session>>,
+    /// Hashes of the keys for which a blocking command waits on it.
+    awaited_keys: Vec<u32>,
     /// What `CLIENT ID` answered on it, of a private link.
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.
-    unblock: Option<bool>,
+    unblock: Option<UnblockReason>,
+    /// What it is for, where its session is tracked.
+    role: Option<tracking::Role>,
 }
 
 /// All of a worker but its sockets.
@@ -113,6 +127,8 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
+    pub(crate) store_tracking: store_tracking::StoreTracking,
+    pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
     /// Sessions with output to send, or at their end.
@@ -156,6 +172,7 @@ pub(crate) struct Plane {
     scratch: Vec<u8>,
     split: split::Scratch,
     across: across::State,
+    pub(crate) monitoring: monitor::Monitoring,
     random: u64,
 }
 
@@ -171,6 +188,8 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let plane = Plane {
             pubsub,
+            store_tracking: store_tracking::StoreTracking::default(),
+            tracking: tracking::State::default(),
             plan,
             cells,
             clock: Clock::default(),
@@ -201,6 +220,7 @@ impl Core {
             scratch: Vec::new(),
             split: split::Scratch::default(),
             across: across::State::default(),
+            monitoring: monitor::Monitoring::default(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -231,7 +251,14 @@ impl Core {
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
         }
+        if self.plane.store_tracking.is_tracker(session.identity.id) {
+            self.plane.forget_tracker(&mut session);
+        }
+        if session.is_monitor {
+            self.plane.end_monitor(key, &mut session);
+        }
         self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {
@@ -374,6 +401,7 @@ impl Core {
             match end {
                 Some(end) => self.plane.note_deadline(Some(end)),
                 None => {
+                    session.is_held_back = false;
                     session.waits_for_link = false;
                     self.plane.mark_session_resuming(key, session);
                 }
@@ -393,10 +421,12 @@ impl Core {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
                 if store.notifies() {
-                    self.plane.publish_events(index as u16, store);
+                    self.plane.settle_upkeep(index as u16, store);
+                    more |= self.plane.sweep_trackers(index as u16);
                 }
             }
         }
+        self.tell_late();
         more
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum PoolState {
 pub(super) struct ShardedState {
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
-    health_epoch: u64,
+    pub(super) health_epoch: u64,
     /// First link of server 0; each server has `connections` in a row. Behind
     /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
@@ -57,17 +57,20 @@ impl PoolState {
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
-    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) {
+    /// Returns whether it did.
+    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
         let (PoolState::Sharded(state), PoolKind::Sharded { pool, .. }) =
             (self, &plan.pools[index].kind)
         else {
-            return;
+            return false;
         };
         let epoch = plan.health.pool_epoch(index);
-        if epoch != state.health_epoch {
+        let has_changed = epoch != state.health_epoch;
+        if has_changed {
             state.health_epoch = epoch;
             state.ring = build_ring(plan, index, pool);
         }
+        has_changed
     }
 }
 
@@ -114,8 +117,10 @@ impl LinkSlot {
             is_private: false,
             is_free: false,
             lease: None,
+            awaited_keys: Vec::new(),
             client_id: None,
             unblock: None,
+            role: None,
         }
     }
 }

@@ -12,8 +12,9 @@
 use super::pools::PoolState;
 use super::reply::release_all;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_net::Socket;
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
 
@@ -55,9 +56,33 @@ impl Plane {
             links[index].lease = Some(session);
             return Some(index);
         }
-        if self.private.count >= PRIVATE_MAX {
+        if !self.has_private(1) {
             return None;
         }
+        let index = self.add_private(links, session, (pool, server), protocol);
+        let now = self.clock.now;
+        let out = links[index].link.request_buf();
+        reply::array(out, 2);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"ID");
+        let len = out.len();
+        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
+        Some(index)
+    }
+
+    /// Whether there may be so many more private links.
+    pub(super) fn has_private(&self, count: usize) -> bool {
+        self.private.count + count <= PRIVATE_MAX
+    }
+
+    /// Another link for `session` alone, that nothing was said on.
+    pub(super) fn add_private(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        (pool, server): (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
         self.private.count += 1;
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
@@ -70,22 +95,21 @@ impl Plane {
             slot.generation = links[index].generation;
             links[index] = slot;
         }
-        let now = self.clock.now;
-        let out = links[index].link.request_buf();
-        reply::array(out, 2);
-        reply::bulk(out, b"CLIENT");
-        reply::bulk(out, b"ID");
-        let len = out.len();
-        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
-        Some(index)
+        index
     }
 
     /// Takes a link back from its session, with replies nobody needs still to
     /// come at most.
     pub(super) fn release(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
         let slot = &mut links[index];
+        if slot.role.is_some() {
+            // It stays its session's as long as that is tracked.
+            return;
+        }
         slot.lease = None;
         slot.link.is_blocking = false;
+        slot.link.blocks_until = None;
+        slot.awaited_keys.clear();
         // What is said to the server about the client of this connection may
         // still be on its way, and must not meet another's command.
         let is_spoilt = slot.unblock.take().is_some();
@@ -114,10 +138,12 @@ impl Plane {
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
             self.unwatch(links, index);
         }
-        if let Some(index) = stateful.blocked_on {
+        for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
             links[index].lease = None;
             self.discards.push(index);
+        }
+        if !stateful.blocked_on.is_empty() {
             self.plan.clients.set_blocked(session.identity.id, false);
         }
     }
@@ -154,11 +180,20 @@ impl Plane {
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
             watch.link = None;
         }
-        if stateful.blocked_on == Some(index) {
-            stateful.blocked_on = None;
-            self.plan.clients.set_blocked(session.identity.id, false);
+        if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
+            stateful.blocked_on.swap_remove(place);
+            if stateful.blocked_on.is_empty() {
+                self.plan.clients.set_blocked(session.identity.id, false);
+            }
         }
         session.tidy();
+    }
+
+    /// Whether a command waits on this link for keys that live elsewhere now.
+    fn is_displaced(&self, slot: &LinkSlot) -> bool {
+        let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return false };
+        let server = |hash: &u32| state.ring.pick(*hash, 0);
+        slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))
     }
 
     /// A blocking command was answered: the session goes on.
@@ -171,6 +206,9 @@ impl Plane {
         let slot = &mut links[index];
         if slot.link.in_flight() > 0 {
             return;
+        }
+        if slot.role.is_some() {
+            return self.discard_unused(slot, index);
         }
         if slot.lease.is_none() {
             return self.trim_idle(index, slot);
@@ -189,6 +227,9 @@ impl Plane {
         index: LinkIndex,
         slot: &mut LinkSlot,
     ) {
+        if slot.role.is_some() {
+            return self.discard_unused(slot, index);
+        }
         if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
             self.end_lease(sessions, index, slot);
             self.discards.push(index);
@@ -237,6 +278,34 @@ impl Core {
         plane.private.places.push(index);
         plane.private.count -= 1;
         socket
+    }
+
+    /// Other servers of a pool are in use: commands that wait where their keys
+    /// no longer live would wait for ever.
+    #[cold]
+    pub(super) fn end_displaced(&mut self, pool: u16) {
+        let is_blocked =
+            |slot: &LinkSlot| slot.pool == pool && slot.link.is_blocking && slot.lease.is_some();
+        for index in 0..self.links.len() {
+            if !is_blocked(&self.links[index]) {
+                continue;
+            }
+            let Core { sessions, links, plane } = self;
+            let slot = &mut links[index];
+            if !plane.plan.health.is_usable(slot.id) {
+                // It may never answer, not even that the command has ended.
+                let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
+                let place = (slot.pool, slot.backend);
+                slot.link.abandon(|exchange| plane.fail(sessions, place, exchange, fault));
+                plane.end_lease(sessions, index, slot);
+                plane.discards.push(index);
+            } else if plane.is_displaced(slot)
+                && slot.unblock.replace(UnblockReason::Displaced).is_none()
+            {
+                plane.unblocking.push((index, slot.generation));
+                self.send_unblock(index);
+            }
+        }
     }
 
     /// Whether a link that was to be ended still is: it may have ended by

@@ -1,6 +1,7 @@
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -22,24 +23,40 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (is_private, mut slow_client) = (slot.is_private, None);
+        let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
+        let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // A late reply ends nothing: its request has failed.
-            let is_ours =
-                matches!(exchange.owner, Owner::Internal(Internal::Select | Internal::Load));
+            let is_ours = matches!(
+                exchange.owner,
+                Owner::Internal(Internal::Select | Internal::Load | Internal::Push)
+            );
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
             }
             let refused = kind == Kind::Error;
-            // What blocks on a private link waits as it was asked to.
-            if exchange.is_slow && !is_private && !matches!(exchange.owner, Owner::Internal(_)) {
+            // What blocks waits as it was asked to.
+            if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
+                Owner::Session { session, sequence } if is_blocking => {
+                    plane.deliver_waited((pool, backend), exchange.class, kind);
+                    if let Some(waiting) = sessions.get_mut(session) {
+                        let write = |out: &mut Vec<u8>| match ended_with {
+                            Some(text) if reply.starts_with(b"-UNBLOCKED") => {
+                                keyway_resp::reply::error(out, text);
+                            }
+                            _ => out.extend_from_slice(reply),
+                        };
+                        plane.complete(session, waiting, sequence, write);
+                    }
+                }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
@@ -61,6 +78,9 @@ impl Core {
         }
         release_waiting(sessions, plane, slot);
         if slot.is_private {
+            if !was_ready && slot.link.state() == LinkState::Ready {
+                self.on_tracking_ready(index);
+            }
             self.on_private_reply(index, client_id);
         }
         Ok(())
@@ -70,6 +90,7 @@ impl Core {
     fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
         if let Some(id) = client_id {
             self.links[index].client_id = id;
+            self.on_receiver_known(index, id);
             self.send_unblock(index);
         }
         let Core { sessions, links, plane } = self;
@@ -165,6 +186,17 @@ impl Plane {
         }
     }
 
+    /// Counts the reply to a command that waited as it was asked to: how long is
+    /// nobody's latency.
+    #[cold]
+    fn deliver_waited(&self, (pool, backend): (u16, u16), class: u8, kind: Kind) {
+        if kind == Kind::Error {
+            let pool = self.cells.pool(usize::from(pool));
+            pool.backend(usize::from(backend)).error_replies.add(1);
+            pool.class(usize::from(class)).error_replies.add(1);
+        }
+    }
+
     /// Puts a reply into its place in a session.
     #[inline]
     pub(super) fn complete(
@@ -255,7 +287,9 @@ impl Plane {
 
     fn note_join(&self, join: &Join) {
         let class = self.cells.pool(join.pool as usize).class(join.class as usize);
-        if let Some(fault) = join.fault() {
+        if join.report.is_some() {
+            // It tells of a server that failed, and does not fail itself.
+        } else if let Some(fault) = join.fault() {
             self.count_fault(join.pool, join.class, fault);
         } else if join.has_errors() {
             class.error_replies.add(1);
@@ -265,6 +299,9 @@ impl Plane {
 }
 
 fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
+    if join.report.is_some() {
+        return super::info::write_report(plan, join, out);
+    }
     let crate::PoolKind::Sharded { pool, .. } = &plan.pools[join.pool as usize].kind else {
         unreachable!("only sharded pools join");
     };

@@ -91,11 +91,8 @@ impl Plane {
             self.answer_unrouted(session, busy, pool, request);
             return Step::Started;
         };
-        let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
-            unreachable!("the state of a pool is of its kind");
-        };
         if used == 1 {
-            let link = state.link(scratch.servers[0], key, session.identity.protocol);
+            let link = self.link_of(session, scratch.servers[0], key);
             return self.forward(links, key, session, busy, request, link);
         }
         debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
@@ -288,7 +285,10 @@ impl Plane {
         key: Key<Session>,
     ) -> super::LinkIndex {
         match &self.pools[session.pool as usize] {
-            PoolState::Sharded(state) => state.link(server, key, session.identity.protocol),
+            PoolState::Sharded(state) => match self.own_link(session, server) {
+                Some(own) => own,
+                None => state.link(server, key, session.identity.protocol),
+            },
             PoolState::Store => unreachable!("the store has no links"),
         }
     }

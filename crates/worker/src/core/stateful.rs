@@ -10,12 +10,13 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
-use keyway_proxy::local::Unblock;
-use keyway_proxy::{Busy, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
+use keyway_topology::Distribution;
 use std::sync::Arc;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -66,14 +67,21 @@ impl Plane {
     fn try_queue(&mut self, asked: &mut Asked) -> Result<(), String> {
         let server = self.server_in_transaction(asked)?;
         let len_max = self.plan.limits.link_output_len_max as usize / 2;
+        let ring = self.ring_number(asked.session.pool);
         let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
         let Some(transaction) = transaction else { return Ok(()) };
-        if server.is_some_and(|server| !transaction.settle_on(server)) {
+        if server.is_some_and(|server| !transaction.settle_on(server, ring)) {
             return Err("CROSSSLOT the keys of this transaction live on several servers; give \
                         them a common hash tag"
                 .to_owned());
         }
         if transaction.queue(asked.request.args.buf(), len_max) {
+            if matches!(asked.request.command.verb, Verb::Evalsha | Verb::EvalshaRo)
+                && let Some(digest) = Digest::parse(&asked.request.args[1])
+                && !transaction.scripts.contains(&digest)
+            {
+                transaction.scripts.push(digest);
+            }
             return Ok(());
         }
         Err(format!(
@@ -94,10 +102,10 @@ impl Plane {
                     "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
                 ));
             }
-            Handling::Local | Handling::Transaction => {
-                use Verb::{Echo, Ping, Time, Unwatch};
+            Handling::Local | Handling::Transaction | Handling::Tracking => {
+                use Verb::{Echo, Ping, Time, Unwatch, Wait};
                 return match request.command.verb {
-                    Echo | Ping | Time | Unwatch => Ok(None),
+                    Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
                         "ERR '{name}' is refused: inside MULTI the servers of a \
                                       pool run it, and it is about this connection to Keyway"
@@ -105,6 +113,8 @@ impl Plane {
                 };
             }
             Handling::PubSub => return self.server_of_published(asked, &name),
+            // A script without keys runs wherever the transaction does.
+            Handling::Across(Across::Run) if request.args.get(2) == Some(b"0") => return Ok(None),
             _ => {}
         }
         let random = self.next_random() as u32;
@@ -169,7 +179,7 @@ impl Plane {
     }
 
     /// Drops the queued commands and the watch.
-    fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
@@ -181,7 +191,7 @@ impl Plane {
     /// Answers a request that may change the protocol and so the links of its
     /// session, once those before it are answered.
     #[cold]
-    pub(super) fn greet(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+    pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
             return Step::Wait;
@@ -190,8 +200,12 @@ impl Plane {
         let pool = &plan.pools[asked.session.pool as usize];
         let before = asked.session.identity.protocol;
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
-        if asked.session.identity.protocol != before {
+        let has_changed = asked.session.identity.protocol != before;
+        if has_changed {
             self.lose_watch(links, asked.session);
+        }
+        if has_changed || asked.request.command.verb == Verb::Reset {
+            self.change_tracking(links, asked);
         }
         Step::Started
     }
@@ -209,6 +223,8 @@ impl Plane {
             }
         };
         let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        // The first ring counts: what came later may be about another.
+        let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
         let index = match watch {
             Some(watch) if watch.server != server => {
                 let text = "CROSSSLOT the keys watched so far live on another server; give all \
@@ -221,7 +237,7 @@ impl Plane {
             // from then on comes by another link.
             None if Self::is_silent(asked.session) => {
                 let stateful = asked.session.stateful.get_or_insert_default();
-                stateful.watch = Some(Watch { server, link: None });
+                stateful.watch = Some(Watch { server, ring, link: None });
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -230,16 +246,34 @@ impl Plane {
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None => match self.lease_for(links, asked, server) {
+            None => match self.watch_link(links, asked, server) {
                 Some(index) => index,
                 None => return Step::Started,
             },
         };
         let stateful = asked.session.stateful.get_or_insert_default();
-        stateful.watch = Some(Watch { server, link: Some(index) });
+        stateful.watch = Some(Watch { server, ring, link: Some(index) });
         self.send_private(links, asked, index);
         asked.session.barrier = true;
         Step::Started
+    }
+
+    /// The link to watch keys on: the session's own, or one for a while.
+    fn watch_link(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut Asked,
+        server: u16,
+    ) -> Option<LinkIndex> {
+        let Some(own) = self.own_link(asked.session, server) else {
+            return self.lease_for(links, asked, server);
+        };
+        if links[own].link.is_down(self.clock.now) {
+            self.note_refused(own, &mut links[own]);
+            self.answer_down(asked, server);
+            return None;
+        }
+        Some(own)
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC`, as one.
@@ -271,6 +305,10 @@ impl Plane {
             }
             _ => {}
         }
+        let ring = self.ring_number(asked.session.pool);
+        if transaction.is_outdated(ring) || watch.is_some_and(|watch| watch.ring != ring) {
+            return self.exec_elsewhere(links, asked, watch);
+        }
         let Some((server, index)) = self.link_for_exec(asked, watch) else {
             self.end_transaction(links, asked.session);
             let plan = Arc::clone(&self.plan);
@@ -297,9 +335,40 @@ impl Plane {
         Step::Started
     }
 
+    /// Tells apart the rings that a pool has had.
+    fn ring_number(&self, pool: u16) -> u64 {
+        match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(state) => state.health_epoch,
+            PoolState::Store => 0,
+        }
+    }
+
+    /// Answers an `EXEC` of a time when other servers were in use: its keys may
+    /// live elsewhere now, where a write would be found by nobody.
+    #[cold]
+    fn exec_elsewhere(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+        watch: Option<Watch>,
+    ) -> Step {
+        self.end_transaction(links, asked.session);
+        if watch.is_some() {
+            let protocol = asked.session.identity.protocol;
+            self.answer_locally(asked, |out| protocol.null_array(out));
+            return Step::Started;
+        }
+        let class = asked.request.command.class as u8;
+        self.count_fault(asked.session.pool, class, Fault::Unrouted);
+        let text = "EXECABORT Transaction discarded because a server left the pool or came back \
+                    since MULTI; nothing of it was executed, run it again";
+        self.answer_locally(asked, |out| reply::error(out, text));
+        Step::Started
+    }
+
     fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<(u16, LinkIndex)> {
         let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
-        if let Some(Watch { server, link: Some(index) }) = watch {
+        if let Some(Watch { server, link: Some(index), .. }) = watch {
             return Some((server, index));
         }
         let random = self.next_random() as u32;
@@ -312,7 +381,7 @@ impl Plane {
         };
         // Without keys any server will do; always the same one.
         let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, state.link(server, asked.key, asked.session.identity.protocol)))
+        Some((server, self.link_of(asked.session, server, asked.key)))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
@@ -321,6 +390,7 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
+        self.preload(slot, &transaction.scripts);
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
@@ -340,29 +410,65 @@ impl Plane {
         asked: &mut Asked,
         server: u16,
     ) -> Step {
+        if let Some(step) = self.check_blocking(asked) {
+            return step;
+        }
+        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
+        let until = self.answered_by(asked);
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = until;
+        links[index].awaited_keys = self.hashes_of(asked);
+        self.send_private(links, asked, index);
+        self.note_deadline(until);
+        asked.session.stateful.get_or_insert_default().blocked_on.push(index);
+        asked.session.barrier = true;
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        Step::Started
+    }
+
+    /// When a server must have answered a command that blocks: it keeps the
+    /// time, and one that is silent far beyond it is gone.
+    pub(super) fn answered_by(&self, asked: &Asked) -> Option<Time> {
+        let options = self.link_options(asked.session.pool);
+        let grace = options.timeout.unwrap_or(options.connect_timeout);
+        asked.request.wait_max().map(|wait| self.clock.now + wait + grace)
+    }
+
+    /// What becomes of a command that blocks if it is not to be sent now.
+    pub(super) fn check_blocking(&mut self, asked: &mut Asked) -> Option<Step> {
         if Self::is_silent(asked.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
         if !asked.busy.order.is_empty() {
             asked.session.barrier = true;
-            return Step::Wait;
+            return Some(Step::Wait);
         }
         if asked.session.hung_up || asked.session.ended {
             // Nobody may be there to take what it would be given.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return Some(Step::Started);
         }
-        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
-        links[index].link.is_blocking = true;
-        self.send_private(links, asked, index);
-        asked.session.stateful.get_or_insert_default().blocked_on = Some(index);
-        asked.session.barrier = true;
-        self.plan.clients.set_blocked(asked.session.identity.id, true);
-        Step::Started
+        None
+    }
+
+    /// Hashes of the request's keys, where a pool has several servers and keys
+    /// have places.
+    fn hashes_of(&mut self, asked: &Asked) -> Vec<u32> {
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(asked.session.pool)].kind
+        else {
+            return Vec::new();
+        };
+        if pool.servers.len() == 1 || matches!(pool.distribution, Distribution::Random) {
+            return Vec::new();
+        }
+        self.keys.clear();
+        let _ = asked.request.keys(&mut self.keys);
+        let keys = self.keys.iter().filter_map(|&index| asked.request.args.get(index as usize));
+        keys.map(|key| pool.hash_key(key)).collect()
     }
 
     /// A private link to `server`, unless that cannot be reached or there are
@@ -439,7 +545,7 @@ impl Plane {
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.class as u8);
         self.answer(asked.session, asked.busy, write);
@@ -463,13 +569,15 @@ impl Core {
         };
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get(key) else { return false };
-        let index = session.stateful.as_ref().and_then(|stateful| stateful.blocked_on);
-        let Some(index) = index else { return true };
-        let slot = &mut self.links[index];
-        if slot.unblock.replace(unblock.with_error).is_none() {
-            self.plane.unblocking.push((index, slot.generation));
+        let stateful = session.stateful.as_ref();
+        let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
+        for index in waiting {
+            let slot = &mut self.links[index];
+            if slot.unblock.replace(unblock.reason).is_none() {
+                self.plane.unblocking.push((index, slot.generation));
+            }
+            self.send_unblock(index);
         }
-        self.send_unblock(index);
         true
     }
 
@@ -494,7 +602,7 @@ impl Core {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
-        let Some(with_error) = slot.unblock else { return };
+        let Some(reason) = slot.unblock else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
         let index = state.link(slot.backend, session, Protocol::default());
         let slot = &mut links[index];
@@ -508,7 +616,11 @@ impl Core {
         reply::bulk(out, b"CLIENT");
         reply::bulk(out, b"UNBLOCK");
         reply::bulk(out, id.to_string().as_bytes());
-        reply::bulk(out, if with_error { b"ERROR" } else { b"TIMEOUT" });
+        let how = match reason {
+            UnblockReason::Timeout => "TIMEOUT",
+            _ => "ERROR",
+        };
+        reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
         slot.link.enqueue(Owner::Unheard, 0, len, plane.clock.now);
     }
@@ -520,10 +632,11 @@ impl Core {
     }
 
     /// Notes that a client closed its side. Returns whether that is its end: a
-    /// client that waits in a blocking command is not there to be answered.
+    /// client that waits in a blocking command, or for the end of a pause, is
+    /// not there to be answered.
     pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         session.hung_up = true;
-        session.is_blocked()
+        session.is_blocked() || session.is_held_back
     }
 }

@@ -83,6 +83,9 @@ impl<I: Io> Worker<I> {
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;
         session.held_since = None;
+        if session.tracking.is_some() {
+            self.core.plane.release_pushes(key, session);
+        }
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let unsent = busy.output.unsent();
             if !unsent.is_empty() {

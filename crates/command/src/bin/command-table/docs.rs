@@ -1,6 +1,6 @@
 //! The support table, as Markdown.
 
-use keyway_command::{Across, COMMANDS, Command, Condition, Handling, store_serves};
+use keyway_command::{Across, COMMANDS, Command, Condition, Handling, Verb, store_serves};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -17,6 +17,7 @@ In a **sharded pool** a command is
   `CROSSSLOT`, never with a wrong answer,
 - *split* into one fragment per server, and the replies are joined,
 - one of the *channels* commands, below,
+- one of the *tracking* commands, which are about client-side caching, below,
 - *local*: answered by Keyway itself, or
 - *refused*, with an error that says what to do instead (the number is that of the reason at the
   end of this page).
@@ -35,6 +36,39 @@ and clients of its own; PUBSUB NUMSUB and its kin add up what the servers say. W
 server is lost, its channels are silent; it is made again and everything subscribed anew. On the
 embedded store all counts are exact. A client that has subscribed may send what Redis allows it. One
 that publishes to itself gets the reply to PUBLISH before the message.
+
+**INFO** on a sharded pool is about Keyway itself, but for what concerns data: in the sections Memory,
+Stats, Replication and Keyspace, memory in use, keys, hits, misses, commands processed, operations a
+second, replicas and the like are those of the servers in use, added up, as their own INFO has them. A
+server that does not answer is missing in the sums and named in a section Missing. `INFO backends` has a
+line for each server (health, role, version, memory, keys, operations a second, mean latency), and
+`INFO backend <name or address> [section ...]` is that server's own INFO. Other sections ask no server.
+
+**WAIT** on a sharded pool waits until the replicas of every server in use have what the client wrote, and
+answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
+server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
+moves a connection's place in the replication; nobody need listen there. A server that cannot be asked
+makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+embedded store it answers 0 at once.
+
+**MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
+form: each request as it arrives, when it starts; commands of a transaction when they are queued. Secrets
+of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
+by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
+misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+**Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
+the servers for itself, on which the same is said, so every mode is as exact as the servers': the
+default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
+client of the same listener's pool for RESP2. When such a connection is lost, or other servers of the
+pool come into use or go out of it, the client is told to forget everything. The servers must know
+HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
+tracked.
+
+The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
+they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
+is told to forget everything once it reads again. Two things are told that Redis 7.0 keeps to itself: a
+NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
+the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
@@ -92,6 +126,13 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::PubSub => "channels".to_owned(),
         Handling::Block => "forwarded, on a connection of its own".to_owned(),
         Handling::Transaction => "transaction on one shard".to_owned(),
+        Handling::Local if command.verb == Verb::Wait => {
+            "every server, on connections of its own".to_owned()
+        }
+        Handling::Local if command.verb == Verb::Info => {
+            "local, with sums over the servers".to_owned()
+        }
+        Handling::Tracking => "tracking".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
@@ -127,7 +168,8 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 }
 
 fn in_store(command: &Command) -> &'static str {
-    if store_serves(command.verb) || command.handling == Handling::PubSub {
+    let serves = matches!(command.handling, Handling::PubSub | Handling::Tracking);
+    if serves || store_serves(command.verb) {
         "yes"
     } else if command.handling == Handling::Local {
         "local"

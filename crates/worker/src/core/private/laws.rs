@@ -1,6 +1,6 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
-use keyway_proxy::local::Unblock;
+use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_topology::ShardedPool;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn a_client_is_unblocked_however_often_that_must_be_asked_for_and_its_link_is_no
     core.on_client_bytes(client, b"BLPOP k 0\r\n");
     connect_all(&mut core);
     core.on_backend_bytes(PRIVATE, ID).unwrap();
-    core.unblock(Unblock { id: 1, with_error: false });
+    core.unblock(Unblock { id: 1, reason: UnblockReason::Timeout });
     for _ in 0..2 {
         // It came before the command did.
         assert!(sent(&mut core, 0).contains("UNBLOCK"));
@@ -175,4 +175,31 @@ fn a_client_at_its_end_is_closed_when_the_reply_it_waited_for_has_left_already()
     assert_eq!(core.after_flush(client), None);
     settle(&mut core);
     assert!(core.after_flush(client).is_some());
+}
+
+#[test]
+fn a_transaction_open_for_an_hour_is_executed_and_leaves_nothing() {
+    let mut core = connected_core_with(short_timeouts);
+    let (plain, watching) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(plain, b"MULTI\r\nSET k 1\r\n");
+    core.on_client_bytes(watching, b"WATCH k\r\n");
+    connect_all(&mut core);
+    sent(&mut core, PRIVATE);
+    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    settle(&mut core);
+    core.on_client_bytes(watching, b"MULTI\r\nSET k 2\r\n");
+    for minute in 1..=60 {
+        assert!(pass_to(&mut core, minute * 60_000).is_empty(), "minute {minute}");
+        settle(&mut core);
+    }
+    assert_eq!((core.leases(), core.private_links()), (1, 1), "the watch holds its link");
+    for (client, index) in [(plain, 0), (watching, PRIVATE)] {
+        core.on_client_bytes(client, b"EXEC\r\n");
+        settle(&mut core);
+        assert!(sent(&mut core, index).contains("EXEC"), "link {index}");
+        core.on_backend_bytes(index, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n").unwrap();
+        settle(&mut core);
+        assert!(output(&core, client).ends_with(r"*1\r\n+OK\r\n"), "link {index}");
+    }
+    assert_eq!(core.leases(), 0);
 }

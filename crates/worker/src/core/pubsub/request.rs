@@ -30,6 +30,7 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
+            self.commit_shown();
             return Some(Step::Wait);
         }
         let verb = request.command.verb;
@@ -51,8 +52,13 @@ impl Plane {
         if verb == Verb::Ping {
             return None;
         }
+        // As Redis has it, whatever refuses EXEC aborts.
+        let code = match verb {
+            Verb::Exec => "EXECABORT Transaction discarded because of:",
+            _ => "ERR",
+        };
         let text = format!(
-            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+            "{code} Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
              are allowed in this context",
             request.command.name
         );
@@ -377,7 +383,7 @@ impl Plane {
     }
 
     /// This worker's number.
-    pub(super) fn worker(&self) -> u16 {
+    pub(in super::super) fn worker(&self) -> u16 {
         self.cells.index() as u16
     }
 

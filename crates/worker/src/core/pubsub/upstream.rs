@@ -323,6 +323,7 @@ impl Plane {
             self.complete(key, session, sequence, |dest| dest.extend_from_slice(&out));
         }
         session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
+        session.note_state();
     }
 
     /// Answers who waits for a connection that is lost.

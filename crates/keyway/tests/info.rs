@@ -1,0 +1,177 @@
+//! INFO on a sharded pool: Keyway itself, its servers added up, and each alone.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let mut values =
+        text.split("\r\n").filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    values.next().unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+fn number(text: &str, name: &str) -> u64 {
+    field(text, name).parse().expect("a number")
+}
+
+#[test]
+fn what_concerns_data_is_the_sum_over_the_servers() {
+    let _watch = watchdog(Duration::from_secs(60), "sums in INFO");
+    let servers = RedisServer::start_many(3);
+    let pool = Pool::over("main", &servers).with("databases", "2").with("database", "3");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    for nth in 0..60 {
+        client.words(&format!("SET k{nth} v{}", if nth < 20 { " EX 1000" } else { "" }));
+        client.words(&format!("GET k{nth}"));
+        client.words(&format!("GET none{nth}"));
+    }
+    client.pipeline(&["SELECT 1", "SET other 1", "SELECT 0"]);
+    // Not the pool's: its servers may serve others as well.
+    servers[0].client().pipeline(&["SELECT 9", "SET foreign 1"]);
+    let text = client.words("INFO").text();
+    let database = field(&text, "db0");
+    assert!(database.starts_with("keys=60,expires=20,avg_ttl="), "{database}");
+    let ttl: u64 = database.rsplit('=').next().and_then(|ttl| ttl.parse().ok()).expect("a number");
+    // A server works it out in passing, and says 0 until then.
+    assert!(ttl <= 1_000_000, "{ttl}");
+    assert!(field(&text, "db1").starts_with("keys=1,expires=0,"));
+    assert_eq!(text.matches("\r\ndb").count(), 2, "{text}");
+    assert_eq!((number(&text, "keyspace_hits"), number(&text, "keyspace_misses")), (60, 60));
+    let direct = |name| -> u64 {
+        servers.iter().map(|server| number(&server.client().words("INFO").text(), name)).sum()
+    };
+    let used = number(&text, "used_memory");
+    assert!(used > direct("used_memory") / 2 && used < direct("used_memory") * 2, "{used}");
+    assert!(number(&text, "total_commands_processed") > 180);
+    assert_eq!(number(&text, "maxmemory"), 0);
+    assert_eq!(field(&text, "maxmemory_policy"), "noeviction");
+    assert_eq!(number(&text, "connected_slaves"), 0);
+    // What is about Keyway stays so.
+    assert_eq!(number(&text, "tcp_port"), u64::from(keyway.address(0).port()));
+    assert_eq!(number(&text, "connected_clients"), 1);
+    assert!(field(&text, "keyway_version").starts_with(|first: char| first.is_ascii_digit()));
+    let mut names: Vec<_> = text.lines().filter_map(|line| line.split_once(':')).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup_by_key(|(name, _)| *name);
+    assert_eq!(names.len(), count, "no field is there twice");
+    // In RESP3 it is a text, in a pipeline it has its place.
+    client.words("HELLO 3");
+    let replies = client.pipeline(&["GET k1", "INFO keyspace", "GET k1"]);
+    assert_eq!((&replies[0], &replies[2]), (&Value::bulk("v"), &Value::bulk("v")));
+    assert!(replies[1].text().contains("# Keyspace\r\ndb0:keys=60,"), "{:?}", replies[1]);
+}
+
+#[test]
+fn what_is_keyways_alone_asks_no_server() {
+    let _watch = watchdog(Duration::from_secs(60), "local sections");
+    let servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    for section in ["server", "clients", "cpu persistence", "commandstats", "keyway", "cluster"] {
+        assert!(client.words(&format!("INFO {section}")).text().starts_with("# "), "{section}");
+    }
+    for server in &servers {
+        let stats = server.client().words("INFO commandstats").text();
+        assert!(!stats.contains("cmdstat_info"), "{stats}");
+    }
+}
+
+#[test]
+fn each_server_has_a_line_and_can_be_asked_alone() {
+    let _watch = watchdog(Duration::from_secs(60), "servers in INFO");
+    let servers = RedisServer::start_many(2);
+    let replica = format!("127.0.0.1 {}", servers[0].port());
+    let _replica = RedisServer::start_with(&["--replicaof", &replica]);
+    let mut main = servers[0].client();
+    while number(&main.words("INFO replication").text(), "connected_slaves") == 0 {}
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    let mut client = keyway.client(0);
+    (0..20).for_each(|nth| assert!(!client.words(&format!("SET k{nth} v")).is_error()));
+    let text = client.words("INFO backends").text();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("# Backends", 3), "{text}");
+    let mut keys = 0;
+    for (nth, server) in servers.iter().enumerate() {
+        let line = lines[1 + nth];
+        let address = format!("address=127.0.0.1:{},health=up,", server.port());
+        assert!(
+            line.starts_with(&format!("server{nth}:name=")) && line.contains(&address),
+            "{line}"
+        );
+        assert!(line.contains(",answered=yes,role=master,version=7.0."), "{line}");
+        assert!(line.contains(",latency_usec="), "{line}");
+        let value = line.split(",keys=").nth(1).and_then(|rest| rest.split(',').next());
+        keys += value.and_then(|value| value.parse::<u64>().ok()).expect("a number");
+    }
+    assert_eq!(keys, 20);
+    assert!(lines[1].ends_with(",connected_slaves=1"), "{text}");
+    assert_eq!(number(&client.words("INFO replication").text(), "connected_slaves"), 1);
+    for server in &servers {
+        let at = format!("127.0.0.1:{}", server.port());
+        let whole = client.words(&format!("INFO backend {at}")).text();
+        assert_eq!(number(&whole, "tcp_port"), u64::from(server.port()));
+        assert!(whole.contains("# Keyspace"), "{whole}");
+        let section = client.words(&format!("info BACKEND {at} cpu")).text();
+        assert!(section.starts_with("# CPU") && !section.contains("# Server"), "{section}");
+    }
+    let unknown = client.words("INFO backend nobody").error_text();
+    assert!(unknown.starts_with("ERR no server of pool main has this name"), "{unknown}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_shown_as_such() {
+    let _watch = watchdog(Duration::from_secs(60), "missing servers");
+    let mut servers = RedisServer::start_many(3);
+    let pool = Pool::over("main", &servers).with("timeout", "\"300ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(!client.words("INFO").text().contains("# Missing"));
+    servers[1].process().pause();
+    servers[2].kill();
+    let missing = |text: &str, nth: usize| {
+        let line = text.lines().find(|line| line.starts_with(&format!("missing{nth}:name=")));
+        line.unwrap_or_else(|| panic!("server {nth} is missing in {text}")).to_owned()
+    };
+    let text = client.words("INFO memory").text();
+    assert!(missing(&text, 1).contains(",reason=did not answer in time"), "{text}");
+    assert!(missing(&text, 2).contains(",reason="), "{text}");
+    assert!(number(&text, "used_memory") > 0);
+    let list = client.words("INFO backends").text();
+    assert_eq!(list.matches("answered=yes").count(), 1, "{list}");
+    assert_eq!(list.matches("answered=no,reason=").count(), 2, "{list}");
+    servers[1].process().resume();
+    servers[0].kill();
+    servers[1].kill();
+    let text = client.words("INFO").text();
+    assert_eq!(text.matches("\r\nmissing").count(), 3, "{text}");
+    assert!(!text.contains("\r\nused_memory:"), "nothing is shown as zero: {text}");
+    assert!(number(&text, "connected_clients") == 1);
+}
+
+#[test]
+fn clients_that_wait_and_clients_that_track_are_counted() {
+    let _watch = watchdog(Duration::from_secs(60), "counts of clients in INFO");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    let mut client = keyway.client(0);
+    let mut counts = || {
+        let text = client.words("INFO clients").text();
+        (number(&text, "blocked_clients"), number(&text, "tracking_clients"))
+    };
+    const SECONDS: Duration = Duration::from_secs(10);
+    assert_eq!(counts(), (0, 0));
+    let (mut waiting, mut tracking) = (keyway.client(0), keyway.client(0));
+    waiting.send(&encode_words("BLPOP none 0"));
+    tracking.words("HELLO 3");
+    tracking.words("CLIENT TRACKING ON");
+    wait_until("both to be counted", SECONDS, || counts() == (1, 1));
+    drop((waiting, tracking));
+    wait_until("both to have left", SECONDS, || counts() == (0, 0));
+}

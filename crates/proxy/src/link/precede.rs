@@ -1,0 +1,49 @@
+use super::{Internal, Link, Owner};
+
+impl Link {
+    /// Puts one more request in front of the one that was enqueued last, to go
+    /// out with it or not at all; its reply is nobody's. To be called before
+    /// anything of that request was sent.
+    ///
+    /// # Panics
+    /// When nothing was enqueued, or a part of it was sent.
+    pub fn precede_last(&mut self, request: &[u8]) {
+        let last = self.fifo.back_mut().expect("a request was enqueued");
+        debug_assert!(!matches!(last.owner, Owner::Internal(Internal::Select)));
+        let unsent_len = self.output.len();
+        assert!(last.len as usize <= unsent_len, "a part of the request was sent");
+        let out = self.output.buf();
+        let at = out.len() - last.len as usize;
+        out.splice(at..at, request.iter().copied());
+        last.len += request.len() as u32;
+        last.replies_before += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkState;
+    use keyway_base::{Key, Limits, Time};
+
+    #[test]
+    fn what_precedes_a_request_is_sent_in_front_of_it_and_its_reply_is_skipped() {
+        let mut link = Link { state: LinkState::Ready, ..Link::default() };
+        let owner = |sequence| Owner::Session { session: Key::NONE, sequence };
+        link.request_buf().extend_from_slice(b"ONE");
+        link.enqueue(owner(1), 0, 3, Time(0));
+        link.request_buf().extend_from_slice(b"TWO");
+        link.enqueue(owner(2), 0, 3, Time(0));
+        link.precede_last(b"FIRST");
+        assert_eq!(link.unsent(), b"ONEFIRSTTWO");
+        link.advance(11);
+        let mut got = Vec::new();
+        let replies = b"+1\r\n+OK\r\n+2\r\n";
+        link.handle_input(replies, &Limits::default(), Time(0), |exchange, _, reply| {
+            got.push((exchange.owner, reply.to_vec()));
+        })
+        .unwrap();
+        assert_eq!(got, [(owner(1), b"+1\r\n".to_vec()), (owner(2), b"+2\r\n".to_vec())]);
+        assert_eq!(link.in_flight(), 0);
+    }
+}

@@ -1,0 +1,181 @@
+use super::{Tracking, write_everything};
+use crate::{Announcement, PrivateLink, ReplyOrder};
+use keyway_resp::reply;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Bytes that a client is to be told later, above which it is told to forget
+/// everything instead. More costs memory for each slow pipeline; less makes
+/// clients forget more than they must.
+const HELD_LEN_MAX: usize = 64 << 10;
+
+/// The links that one session has for itself, as long as it is tracked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// What its requests go on, by server.
+    pub links: Vec<PrivateLink>,
+    /// What it is told on, by server, where that is another link: for a client
+    /// that speaks RESP2.
+    pub receivers: Vec<PrivateLink>,
+    /// Links that `CLIENT TRACKING` still waits for, to be answered.
+    pub awaited: BTreeSet<PrivateLink>,
+    /// Where its reply belongs.
+    pub place: Option<u32>,
+    /// It takes the place of another: what changed in between was told of by
+    /// nobody.
+    pub is_renewed: bool,
+    /// The servers that refused, if any did.
+    pub refusal: Option<String>,
+}
+
+/// Pushes that would overtake replies which came before them: those wait for
+/// earlier ones from other servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The place in the order that each waits for, and its bytes.
+    pushes: VecDeque<(u32, Vec<u8>)>,
+    len: usize,
+    /// The place behind the last request that was cut into fragments: a part of
+    /// its reply may be here, which no push may overtake either.
+    fragments_end: Option<u32>,
+}
+
+impl Held {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.pushes.is_empty()
+    }
+
+    /// Notes that a request was cut into fragments, whose reply has the place in
+    /// front of `next`.
+    pub fn note_fragments(&mut self, next: u32) {
+        self.fragments_end = Some(next);
+    }
+
+    /// Whether a push that comes now must wait for replies in `order`.
+    pub fn must_hold(&mut self, order: &ReplyOrder) -> bool {
+        self.fragments_end = self.fragments_end.filter(|&end| !order.has_passed(end));
+        order.has_early() || self.fragments_end.is_some() || !self.is_empty()
+    }
+
+    /// Holds a push back until everything before `place` has left. What is too
+    /// much becomes one that everything may have changed.
+    pub fn hold(&mut self, place: u32, push: &[u8]) {
+        self.len += push.len();
+        self.pushes.push_back((place, push.to_vec()));
+        if self.len > HELD_LEN_MAX {
+            let mut everything = Vec::new();
+            write_everything(&mut everything);
+            self.pushes.clear();
+            self.len = everything.len();
+            self.pushes.push_back((place, everything));
+        }
+    }
+
+    /// Appends what is not to be held any longer: `has_passed` tells of a place
+    /// whether everything before it has left.
+    pub fn release(&mut self, has_passed: impl Fn(u32) -> bool, out: &mut Vec<u8>) {
+        while let Some((place, _)) = self.pushes.front() {
+            if !has_passed(*place) {
+                return;
+            }
+            if let Some((_, push)) = self.pushes.pop_front() {
+                self.len -= push.len();
+                out.extend_from_slice(&push);
+            }
+        }
+    }
+}
+
+/// What a link says to its server, so that the keys of this client are tracked
+/// there; `receiver` is the server's client that is told in its place.
+pub fn announcement(tracking: &Tracking, receiver: Option<i64>) -> Announcement {
+    let mut words: Vec<Vec<u8>> = vec![b"CLIENT".into(), b"TRACKING".into(), b"ON".into()];
+    if let Some(id) = receiver {
+        words.extend([b"REDIRECT".into(), id.to_string().into_bytes()]);
+    }
+    let Tracking { bcast, optin, optout, noloop, ref prefixes, .. } = *tracking;
+    let options = [(bcast, "BCAST"), (optin, "OPTIN"), (optout, "OPTOUT"), (noloop, "NOLOOP")];
+    words.extend(options.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).into()));
+    // The empty one is every key's, and is not to be said beside others.
+    if !prefixes.contains(&b""[..]) {
+        for prefix in prefixes {
+            words.extend([b"PREFIX".into(), prefix.clone()]);
+        }
+    }
+    let mut requests = Vec::new();
+    reply::array(&mut requests, words.len());
+    words.iter().for_each(|word| reply::bulk(&mut requests, word));
+    Announcement { requests, count: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_leaves_behind_what_came_before_it_and_in_order() {
+        let mut held = Held::default();
+        held.hold(3, b"a");
+        held.hold(3, b"b");
+        held.hold(5, b"c");
+        let mut out = Vec::new();
+        held.release(|place| place <= 2, &mut out);
+        assert!(out.is_empty());
+        held.release(|place| place <= 4, &mut out);
+        assert_eq!(out, b"ab");
+        held.release(|_| true, &mut out);
+        assert_eq!(out, b"abc");
+        assert!(held.is_empty() && held.len == 0);
+    }
+
+    #[test]
+    fn a_push_waits_for_the_parts_of_a_reply_and_for_early_ones() {
+        let (mut held, mut order, mut out) = (Held::default(), ReplyOrder::default(), Vec::new());
+        let first = order.reserve();
+        assert!(!held.must_hold(&order), "its own reply is still to come");
+        held.note_fragments(order.next_place());
+        assert!(held.must_hold(&order));
+        let second = order.reserve();
+        order.complete(first, &mut out, |_| ());
+        assert!(!held.must_hold(&order));
+        let third = order.reserve();
+        order.complete(third, &mut out, |_| ());
+        assert!(held.must_hold(&order));
+        order.complete(second, &mut out, |_| ());
+        assert!(!held.must_hold(&order));
+        held.hold(order.next_place(), b"a");
+        assert!(held.must_hold(&order), "pushes stay in their order");
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let mut held = Held::default();
+        for place in 0..9 {
+            held.hold(place, &[b'x'; HELD_LEN_MAX / 8]);
+        }
+        let mut out = Vec::new();
+        held.release(|place| place < 8, &mut out);
+        assert!(out.is_empty(), "it waits as long as the last would have");
+        held.release(|_| true, &mut out);
+        assert_eq!(out, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
+    }
+
+    #[test]
+    fn servers_are_told_the_same_as_keyway() {
+        let said = |tracking: &Tracking, receiver| {
+            let Announcement { requests, count } = announcement(tracking, receiver);
+            assert_eq!(count, 1);
+            let lines = String::from_utf8(requests).unwrap();
+            let words: Vec<_> = lines.split("\r\n").skip(2).step_by(2).collect();
+            words.join(" ")
+        };
+        let mut tracking = Tracking { optin: true, noloop: true, ..Tracking::default() };
+        assert_eq!(said(&tracking, None), "CLIENT TRACKING ON OPTIN NOLOOP");
+        assert_eq!(said(&tracking, Some(7)), "CLIENT TRACKING ON REDIRECT 7 OPTIN NOLOOP");
+        tracking = Tracking { bcast: true, ..Tracking::default() };
+        tracking.prefixes = BTreeSet::from([b"b".to_vec(), b"a".to_vec()]);
+        assert_eq!(said(&tracking, None), "CLIENT TRACKING ON BCAST PREFIX a PREFIX b");
+        tracking.prefixes.insert(Vec::new());
+        assert_eq!(said(&tracking, None), "CLIENT TRACKING ON BCAST");
+    }
+}

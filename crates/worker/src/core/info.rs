@@ -1,0 +1,134 @@
+//! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
+//! of them.
+
+use super::input::Step;
+use super::stateful::Asked;
+use super::{LinkSlot, Plane};
+use crate::{Plan, PoolKind};
+use keyway_command::{Args, Join as Rule};
+use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
+use keyway_resp::{Protocol, reply};
+use std::sync::Arc;
+
+/// What every server is asked: the form that every version knows.
+const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
+
+impl Plane {
+    /// Answers INFO, or asks the servers it is about.
+    #[cold]
+    pub(super) fn info(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+        match InfoAsks::of(&asked.request.args) {
+            InfoAsks::Keyway => {
+                let plan = Arc::clone(&self.plan);
+                let pool = &plan.pools[asked.session.pool as usize];
+                self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                Step::Started
+            }
+            InfoAsks::Servers(query) => self.info_of_servers(links, asked, query),
+            InfoAsks::Backend => self.info_of_one(links, asked),
+        }
+    }
+
+    fn info_of_servers(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+        query: InfoQuery,
+    ) -> Step {
+        if self.in_use(asked.session.pool).count() == 0 {
+            let (plan, pool) = (Arc::clone(&self.plan), asked.session.pool);
+            let protocol = asked.session.identity.protocol;
+            self.count(asked.session, asked.request);
+            self.note_served(pool, asked.request.command.class as u8);
+            let mut join = Join::default();
+            (join.pool, join.report) = (pool, Some(Box::new((query, protocol))));
+            self.answer(asked.session, asked.busy, |out| write_report(&plan, &join, out));
+            return Step::Started;
+        }
+        self.expect_report((query, asked.session.identity.protocol));
+        let mut request = *asked.request;
+        request.args = Args::new(INFO, &[]);
+        let (session, busy) = (&mut *asked.session, &mut *asked.busy);
+        let step = self.send_everywhere(links, asked.key, session, busy, &request, Rule::Each);
+        self.expect_nothing();
+        step
+    }
+
+    /// Hands INFO to one server, which its first argument names.
+    fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[asked.session.pool as usize];
+        let PoolKind::Sharded { pool: sharded, addresses, .. } = &pool.kind else {
+            return Step::Started;
+        };
+        let wanted = String::from_utf8_lossy(&asked.request.args[2]).into_owned();
+        let labels = || sharded.servers.iter().map(|server| server.label());
+        let place = labels().position(|label| label == wanted);
+        let at = || addresses.iter().position(|address| address.to_string() == wanted);
+        let Some(server) = place.or_else(at) else {
+            let known: Vec<_> = labels().take(20).map(|label| label.into_owned()).collect();
+            let text = format!(
+                "ERR no server of pool {} has this name or address; there are: {}",
+                pool.name,
+                known.join(", ")
+            );
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        };
+        let mut frame = Vec::new();
+        reply::array(&mut frame, asked.request.args.len() - 2);
+        reply::bulk(&mut frame, b"INFO");
+        asked.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
+        let mut request = *asked.request;
+        request.args = Args::new(&frame, &[]);
+        let link = self.link_of(asked.session, server as u16, asked.key);
+        self.forward(links, asked.key, asked.session, asked.busy, &request, link)
+    }
+}
+
+/// Appends the text made of what the servers of a join have said.
+#[cold]
+pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
+    let Some((query, protocol)) = join.report.as_deref() else { return };
+    let pool = usize::from(join.pool);
+    let PoolKind::Sharded { pool: sharded, addresses, options, .. } = &plan.pools[pool].kind else {
+        return;
+    };
+    let mut servers: Vec<BackendInfo> = Vec::with_capacity(addresses.len());
+    for (index, (server, address)) in sharded.servers.iter().zip(addresses).enumerate() {
+        let health = plan.health.state(plan.topology.backend_id(pool, index));
+        servers.push(BackendInfo {
+            name: server.label().into_owned(),
+            address: address.to_string(),
+            health: health.label(),
+            latency_micros: plan.facts.backend_latency_micros(join.pool, index),
+            info: Err(format!("it is {} and was not asked", health.label())),
+        });
+    }
+    for (backend, answer) in join.answers() {
+        servers[usize::from(backend)].info = match answer {
+            Ok(text) => std::str::from_utf8(text).map_err(|_| "its INFO is no text".to_owned()),
+            Err(NoAnswer::Refused(words)) => Err(one_line(&String::from_utf8_lossy(words))),
+            Err(NoAnswer::Fault(fault)) => {
+                let mut text = Vec::new();
+                write_fault(fault, "", &mut text);
+                let text = String::from_utf8_lossy(&text);
+                let what = text.trim_start_matches("-ERR backend ");
+                Err(one_line(what.split(';').next().unwrap_or(what)))
+            }
+        };
+    }
+    let sections: Vec<&str> = query.sections.iter().map(String::as_str).collect();
+    let mut own = String::new();
+    plan.facts.info(join.pool, &sections, &mut own);
+    let databases = options.database..options.database.saturating_add(options.databases.max(1));
+    protocol.text(out, query.text(&own, databases, &servers).as_bytes());
+}
+
+/// A text that breaks neither the lines nor the fields of INFO.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|it| if it.is_control() || it == ',' { ' ' } else { it }).collect()
+}
+
+/// A report, and in which protocol its client wants it.
+pub(super) type Report = (InfoQuery, Protocol);

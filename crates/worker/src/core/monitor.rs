@@ -1,0 +1,152 @@
+//! MONITOR: requests of a pool shown to its clients that watch.
+//!
+//! A request is shown once, when it starts: the line made of it is held until
+//! the next one comes or the turn ends, and dropped when the request has to
+//! wait instead. A monitor that does not read misses lines, and is told how
+//! many once it has read.
+
+use super::input::Step;
+use super::stateful::Asked;
+use super::{Core, Plane};
+use keyway_base::Key;
+use keyway_command::Request;
+use keyway_proxy::{Session, is_shown, write_line, write_lost};
+use keyway_resp::reply;
+use std::sync::Arc;
+
+/// Undelivered bytes of one monitor above which it is shown nothing more.
+const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// A client of this worker that watches.
+struct Watcher {
+    pool: u16,
+    session: Key<Session>,
+    /// Requests it was not shown, and not told of.
+    lost: u64,
+}
+
+/// The monitors of one worker, and what they are about to be shown.
+#[derive(Default)]
+pub(crate) struct Monitoring {
+    watchers: Vec<Watcher>,
+    /// The line of the request that was started last, and its client.
+    held: Option<(u64, u16, Arc<[u8]>)>,
+    /// The inbox may hold something.
+    pub(crate) has_mail: bool,
+    line: Vec<u8>,
+}
+
+impl Monitoring {
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail || self.held.is_some()
+    }
+}
+
+impl Plane {
+    /// Begins to show a client the requests of its pool.
+    #[cold]
+    pub(super) fn start_monitor(&mut self, asked: &mut Asked) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.barrier = true;
+            return Step::Wait;
+        }
+        if self.plan.limits.monitor_every == 0 {
+            let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        self.count(asked.session, asked.request);
+        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.answer(asked.session, asked.busy, |out| reply::simple(out, "OK"));
+        if !std::mem::replace(&mut asked.session.is_monitor, true) {
+            let pool = asked.session.pool;
+            self.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
+            let pause = &self.plan.pools[usize::from(pool)].pause;
+            self.plan.monitors.add((pool, self.worker()), pause);
+        }
+        Step::Started
+    }
+
+    /// Shows a client no more, as it leaves or resets.
+    #[cold]
+    pub(super) fn end_monitor(&mut self, key: Key<Session>, session: &mut Session) {
+        session.is_monitor = false;
+        self.monitoring.watchers.retain(|watcher| watcher.session != key);
+        let pause = &self.plan.pools[usize::from(session.pool)].pause;
+        self.plan.monitors.remove((session.pool, self.worker()), pause);
+    }
+
+    /// Makes the line of a request that is about to start.
+    #[cold]
+    pub(super) fn show_request(&mut self, session: &Session, request: &Request) {
+        let every = u64::from(self.plan.limits.monitor_every);
+        if !is_shown(request) || (every > 1 && !(self.next_random() >> 16).is_multiple_of(every)) {
+            return;
+        }
+        let identity = &session.identity;
+        let client = self.plan.clients.get(identity.id);
+        let addr = client.map(|client| client.addr).unwrap_or_default();
+        let line = &mut self.monitoring.line;
+        line.clear();
+        write_line(request, self.clock, identity.database, &addr, line);
+        self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
+    }
+
+    /// Shows the request before this one: it has started.
+    #[cold]
+    pub(super) fn commit_shown(&mut self) {
+        let Some((_, pool, line)) = self.monitoring.held.take() else { return };
+        for worker in self.plan.monitors.show(pool, line) {
+            match worker == self.worker() {
+                true => self.monitoring.has_mail = true,
+                false => self.plan.post_published(worker),
+            }
+        }
+    }
+
+    /// Does not show the request of this client now, as it has to wait.
+    #[inline]
+    pub(super) fn retract_shown(&mut self, session: &Session) {
+        let is_its = |held: &mut (u64, u16, Arc<[u8]>)| held.0 == session.identity.id;
+        let _ = self.monitoring.held.take_if(is_its);
+    }
+}
+
+impl Core {
+    /// Hands the lines that have come to this worker's monitors.
+    #[cold]
+    pub(crate) fn deliver_monitored(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        plane.commit_shown();
+        plane.monitoring.has_mail = false;
+        let (lines, lost) = plane.plan.monitors.take(plane.worker());
+        let Plane { monitoring, busy_pool, dirty_sessions, clock, .. } = plane;
+        for watcher in &mut monitoring.watchers {
+            let Some(session) = sessions.get_mut(watcher.session) else { continue };
+            if session.closing {
+                continue;
+            }
+            let missed = lost.iter().filter(|(pool, _)| *pool == watcher.pool);
+            watcher.lost += missed.map(|(_, count)| *count).sum::<u64>();
+            let busy = session.busy.get_or_insert_with(|| busy_pool.take());
+            for (_, line) in lines.iter().filter(|(pool, _)| *pool == watcher.pool) {
+                if busy.undelivered() + line.len() > OUTPUT_LEN_MAX {
+                    watcher.lost += 1;
+                    continue;
+                }
+                if watcher.lost > 0 {
+                    let lost = std::mem::take(&mut watcher.lost);
+                    let reason = "requests are not shown: this client reads too slowly";
+                    write_lost(lost, *clock, reason, busy.output.buf());
+                }
+                busy.output.buf().extend_from_slice(line);
+            }
+            if !session.is_dirty {
+                session.is_dirty = true;
+                dirty_sessions.push(watcher.session);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! WAIT on a sharded pool: the replicas of every server in use have what this
+//! client wrote.
+//!
+//! A server waits for what the asking connection has written, and the client's
+//! writes went over links that others share. So each server is asked on a
+//! private link, once every earlier reply is here, and behind a command that
+//! takes part in replication there: the offset that is waited for is then
+//! behind the client's writes. The reply is the smallest of all.
+
+use super::input::Step;
+use super::pools::PoolState;
+use super::stateful::Asked;
+use super::{LinkIndex, LinkSlot, Plane};
+
+use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_command::{Join as Rule, Verb};
+use keyway_proxy::local::wait_refusal;
+use keyway_proxy::{Join, Owner};
+use keyway_resp::{Protocol, reply};
+use std::sync::Arc;
+
+/// What moves the offset that a server's WAIT on this connection waits for, and
+/// nothing else. A message on a shard channel, to which no pattern listens, is
+/// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
+/// wait for all that was written before the connection's last command: PING.
+const MOVES_OFFSET: &[u8] =
+    b"*1\r\n$4\r\nPING\r\n*3\r\n$8\r\nSPUBLISH\r\n$13\r\n__keyway_wait\r\n$0\r\n\r\n";
+
+/// Replies to [`MOVES_OFFSET`].
+const REPLIES_BEFORE: u16 = 2;
+
+impl Plane {
+    /// Starts a request that operators send, or clients that ask for more than
+    /// one server's word.
+    #[cold]
+    pub(super) fn operate(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+        match asked.request.command.verb {
+            Verb::Info => self.info(links, asked),
+            Verb::Monitor => self.start_monitor(asked),
+            _ => self.wait(links, asked),
+        }
+    }
+
+    fn wait(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+        if let Some(text) = wait_refusal(&asked.request.args) {
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        if let Some(step) = self.check_blocking(asked) {
+            return step;
+        }
+        let in_use = self.in_use(asked.session.pool);
+        let next =
+            |server: Option<u16>| in_use.first_from(server.map_or(0, |it| usize::from(it) + 1));
+        let servers: Vec<u16> =
+            std::iter::successors(next(None), |&server| next(Some(server))).collect();
+        if servers.is_empty() {
+            let plan = Arc::clone(&self.plan);
+            let pool = &plan.pools[asked.session.pool as usize];
+            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            return Step::Started;
+        }
+        let Some(leased) = self.lease_each(links, asked, &servers) else {
+            let text = "ERR too many clients watch keys or wait in blocking commands";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        };
+        self.send_waits(links, asked, &leased);
+        Step::Started
+    }
+
+    /// A private link to each of the servers, or none to one that cannot be
+    /// reached; `None` when there are too many.
+    fn lease_each(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &Asked,
+        servers: &[u16],
+    ) -> Option<Vec<(u16, Option<LinkIndex>)>> {
+        let pool = asked.session.pool;
+        let mut leased = Vec::with_capacity(servers.len());
+        for &server in servers {
+            let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+            let shared = state.link(server, asked.key, Protocol::Resp2);
+            if links[shared].link.is_down(self.clock.now) {
+                self.note_refused(shared, &mut links[shared]);
+                leased.push((server, None));
+                continue;
+            }
+            match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {
+                Some(index) => leased.push((server, Some(index))),
+                None => {
+                    leased.iter().filter_map(|(_, index)| *index).for_each(|index| {
+                        self.release(links, index);
+                    });
+                    return None;
+                }
+            }
+        }
+        Some(leased)
+    }
+
+    fn send_waits(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+        leased: &[(u16, Option<LinkIndex>)],
+    ) {
+        self.count(asked.session, asked.request);
+        let class = asked.request.command.class as u8;
+        let mut join = self.joins_free.take();
+        join.restart(Rule::Min);
+        join.session = asked.key;
+        join.sequence = asked.busy.order.reserve();
+        join.started = self.clock.now;
+        join.class = class;
+        join.pool = asked.session.pool;
+        join.command = asked.request.command.name;
+        join.is_whole = true;
+        leased.iter().for_each(|(server, _)| {
+            join.add_fragment(*server, 1);
+        });
+        let join_key = self.joins.insert(join);
+        let mut blocked_on = Vec::with_capacity(leased.len());
+        let mut is_over = false;
+        for (fragment, (_, index)) in leased.iter().enumerate() {
+            match index {
+                Some(index) => {
+                    self.send_wait(&mut links[*index], *index, asked, (join_key, fragment as u16));
+                    blocked_on.push(*index);
+                }
+                None => {
+                    let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+                    let join = self.joins.get_mut(join_key);
+                    is_over = join.is_some_and(|join| join.on_fault(fragment as u16, fault));
+                }
+            }
+        }
+        if is_over {
+            return self.finish_join_now(join_key, asked.session, asked.busy);
+        }
+        asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
+        asked.session.barrier = true;
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+    }
+
+    fn send_wait(
+        &mut self,
+        slot: &mut LinkSlot,
+        index: LinkIndex,
+        asked: &Asked,
+        (join, fragment): (Key<Box<Join>>, u16),
+    ) {
+        let until = self.answered_by(asked);
+        slot.link.is_blocking = true;
+        slot.link.blocks_until = until;
+        self.note_deadline(until);
+        self.prepare_link(index, slot, asked.session.identity.database);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        out.extend_from_slice(MOVES_OFFSET);
+        reply::array(out, asked.request.args.len());
+        asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
+        let len = out.len() - start;
+        let (owner, class) = (Owner::Join { join, fragment }, asked.request.command.class as u8);
+        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE), self.clock.now);
+        self.note_unsent(index, slot);
+    }
+}

@@ -1,0 +1,133 @@
+//! Clients of all workers that watch a pool's requests with MONITOR.
+//!
+//! ```text
+//!  worker 0: a request ──► who watches? ──► inbox of worker 1 ──► its monitors
+//! ```
+//! Only requests of a pool that is watched come here; a bit in the pool's pause
+//! says which are. An inbox is bounded: what finds no room is counted.
+
+use crate::Pause;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Bytes that may wait in one worker's inbox. It is emptied every turn.
+const INBOX_LEN_MAX: usize = 1 << 20;
+
+/// A line that a pool's monitors are shown.
+pub(crate) type Line = (u16, Arc<[u8]>);
+
+/// Who watches, by worker.
+#[derive(Debug, Default)]
+pub struct Monitors(Mutex<Vec<Part>>);
+
+/// One worker's monitors.
+#[derive(Debug, Default)]
+struct Part {
+    /// How many watch each pool.
+    watching: Vec<u32>,
+    lines: Vec<Line>,
+    /// Bytes of these lines.
+    len: usize,
+    /// Lines of each pool that found no room.
+    lost: Vec<(u16, u64)>,
+}
+
+impl Part {
+    fn watches(&self, pool: u16) -> bool {
+        self.watching.get(usize::from(pool)).is_some_and(|count| *count > 0)
+    }
+}
+
+impl Monitors {
+    /// Counts one more monitor of a worker, and marks its pool.
+    pub(crate) fn add(&self, (pool, worker): (u16, u16), pause: &Pause) {
+        let mut parts = self.0.lock();
+        if parts.len() <= usize::from(worker) {
+            parts.resize_with(usize::from(worker) + 1, Part::default);
+        }
+        let watching = &mut parts[usize::from(worker)].watching;
+        if watching.len() <= usize::from(pool) {
+            watching.resize(usize::from(pool) + 1, 0);
+        }
+        watching[usize::from(pool)] += 1;
+        pause.set_monitored(true);
+    }
+
+    /// Counts one less, and takes the mark away with the last.
+    pub(crate) fn remove(&self, (pool, worker): (u16, u16), pause: &Pause) {
+        let mut parts = self.0.lock();
+        let part = parts.get_mut(usize::from(worker));
+        if let Some(count) = part.and_then(|part| part.watching.get_mut(usize::from(pool))) {
+            *count = count.saturating_sub(1);
+        }
+        pause.set_monitored(parts.iter().any(|part| part.watches(pool)));
+    }
+
+    /// Puts a line into the inbox of every worker that has monitors of the
+    /// pool. Returns those whose inbox was empty: they do not know of it yet.
+    pub(crate) fn show(&self, pool: u16, line: Arc<[u8]>) -> Vec<u16> {
+        let mut wake = Vec::new();
+        for (worker, part) in self.0.lock().iter_mut().enumerate() {
+            if !part.watches(pool) {
+                continue;
+            }
+            if part.lines.is_empty() && part.lost.is_empty() {
+                wake.push(worker as u16);
+            }
+            if part.len + line.len() <= INBOX_LEN_MAX {
+                part.len += line.len();
+                part.lines.push((pool, Arc::clone(&line)));
+                continue;
+            }
+            match part.lost.iter_mut().find(|(of, _)| *of == pool) {
+                Some((_, lost)) => *lost += 1,
+                None => part.lost.push((pool, 1)),
+            }
+        }
+        wake
+    }
+
+    /// Takes what waits for a worker, and how many lines of each pool did not.
+    pub(crate) fn take(&self, worker: u16) -> (Vec<Line>, Vec<(u16, u64)>) {
+        let mut parts = self.0.lock();
+        let Some(part) = parts.get_mut(usize::from(worker)) else { return Default::default() };
+        part.len = 0;
+        (std::mem::take(&mut part.lines), std::mem::take(&mut part.lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reaches_the_workers_whose_monitors_watch_its_pool() {
+        let (monitors, pauses) = (Monitors::default(), [Pause::default(), Pause::default()]);
+        assert!(!pauses[1].is_monitored());
+        monitors.add((1, 0), &pauses[1]);
+        monitors.add((1, 2), &pauses[1]);
+        monitors.add((0, 1), &pauses[0]);
+        assert_eq!(monitors.show(1, b"a"[..].into()), [0, 2]);
+        assert_eq!(monitors.show(1, b"b"[..].into()), [], "they have been told");
+        assert_eq!(monitors.take(1).0, []);
+        let lines: Vec<Line> = vec![(1, b"a"[..].into()), (1, b"b"[..].into())];
+        assert_eq!(monitors.take(2).0, lines);
+        assert_eq!(monitors.show(1, b"c"[..].into()), [2]);
+        monitors.remove((1, 0), &pauses[1]);
+        assert!(pauses[1].is_monitored());
+        monitors.remove((1, 2), &pauses[1]);
+        assert!(!pauses[1].is_monitored() && pauses[1].is_unused() && pauses[0].is_monitored());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let (monitors, pause) = (Monitors::default(), Pause::default());
+        monitors.add((0, 0), &pause);
+        let line: Arc<[u8]> = vec![b'x'; 1000].into();
+        (0..2000).for_each(|_| drop(monitors.show(0, Arc::clone(&line))));
+        let (lines, lost) = monitors.take(0);
+        assert_eq!(lines.len(), INBOX_LEN_MAX / 1000);
+        assert_eq!(lost, [(0, 2000 - lines.len() as u64)]);
+        assert_eq!(monitors.take(0).1, []);
+    }
+}
