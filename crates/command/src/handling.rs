@@ -382,6 +382,38 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Sinterstore
             | Sdiffstore
             | Sintercard
+            | Zadd
+            | Zincrby
+            | Zrem
+            | Zcard
+            | Zscore
+            | Zmscore
+            | Zrank
+            | Zrevrank
+            | Zpopmin
+            | Zpopmax
+            | Zmpop
+            | Zrandmember
+            | Zscan
+            | Zunion
+            | Zinter
+            | Zdiff
+            | Zunionstore
+            | Zinterstore
+            | Zdiffstore
+            | Zintercard
+            | Zcount
+            | Zlexcount
+            | Zremrangebyrank
+            | Zremrangebyscore
+            | Zremrangebylex
+            | Zrangestore
+            | Zrange
+            | Zrevrange
+            | Zrangebyscore
+            | Zrevrangebyscore
+            | Zrangebylex
+            | Zrevrangebylex
             | Getbit
             | Setbit
             | Bitcount

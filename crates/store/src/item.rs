@@ -253,6 +253,28 @@ impl Head {
     }
 }
 
+/// Where an item is, for whoever knows that it still is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Address(NonNull<u8>);
+
+// SAFETY: nothing is reached through it but by `Item::at`, whose caller vouches
+// for the item, as it would for one of its own thread.
+unsafe impl Send for Address {}
+// SAFETY: as above; the address itself never changes.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// The item.
+    ///
+    /// # Safety
+    /// It stays live and unchanged for `'a`.
+    #[inline]
+    pub(crate) unsafe fn item<'a>(self) -> Item<'a> {
+        // SAFETY: by contract.
+        unsafe { Item::at(self.0) }
+    }
+}
+
 /// A live item to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
@@ -305,6 +327,12 @@ impl<'a> Item<'a> {
         }
         let bytes = <[u8; ADDRESS_LEN]>::try_from(self.value()).ok()?;
         Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
+    }
+
+    /// Where the item is.
+    #[inline]
+    pub(crate) fn address(&self) -> Address {
+        Address(self.start)
     }
 
     #[inline]

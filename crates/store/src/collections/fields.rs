@@ -45,12 +45,18 @@ impl Fields {
 
     /// Sets a field; whether it is new.
     pub(crate) fn set(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
+        self.place(means, key, value).0
+    }
+
+    /// As [`Fields::set`], with the field's item.
+    pub(crate) fn place(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
         let meta = Meta::new(Encoding::Text, None);
         let create = || {
             let memory = means.memory();
             Owned::create(memory.heap, memory.arena, &meta, 0, key, (value, value.len()))
         };
-        match self.find(means, key) {
+        let found = self.find(means, key);
+        let position = match found {
             Some(position) => {
                 let mut change = 0;
                 self.table.with_item(position, |item| {
@@ -61,13 +67,11 @@ impl Fields {
                     }
                 });
                 self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
-                false
+                position
             }
-            None => {
-                self.add(means, create());
-                true
-            }
-        }
+            None => self.add(means, create()),
+        };
+        (found.is_none(), self.table.item(position))
     }
 
     /// Adds an item whose key is not there yet.

@@ -5,7 +5,7 @@
 //!  hash      count, then field value ...        Fields: a table of field -> value
 //!  list      count, then elements               Chunks: a deque of such blobs
 //!  set       count, then members; or integers   Fields: a table of members
-//!  sorted    count, then score member ...       Sorted: a table of member -> score,
+//!  sorted    count, then member score ...       Scores: a table of member -> score,
 //!                                                       and a tree in order
 //! ```
 //! A collection is boxed when it grows beyond what Redis keeps in one block,
@@ -20,12 +20,16 @@ pub(crate) mod fields;
 pub(crate) mod hash;
 pub(crate) mod integers;
 pub(crate) mod list;
+pub(crate) mod ranks;
+pub(crate) mod score;
 pub(crate) mod set;
+pub(crate) mod sorted;
 
 use crate::lines::Memory;
 use crate::store::Store;
 use chunks::Chunks;
 use fields::Fields;
+use sorted::Scores;
 
 /// Most elements of a hash, a set or a sorted set in a blob, and the longest of
 /// their strings: Redis's defaults, so that OBJECT ENCODING says the same.
@@ -61,6 +65,7 @@ pub(crate) enum Boxed {
     /// Of a hash or a set.
     Fields(Fields),
     List(Chunks),
+    Sorted(Scores),
 }
 
 impl Boxed {
@@ -69,6 +74,7 @@ impl Boxed {
         let inner = match self {
             Boxed::Fields(fields) => fields.bytes(),
             Boxed::List(chunks) => chunks.bytes(),
+            Boxed::Sorted(scores) => scores.bytes(),
         };
         size_of::<Self>() + inner
     }
@@ -78,6 +84,7 @@ impl Boxed {
         match self {
             Boxed::Fields(fields) => fields.len(),
             Boxed::List(chunks) => chunks.len(),
+            Boxed::Sorted(scores) => scores.len(),
         }
     }
 
@@ -86,6 +93,7 @@ impl Boxed {
         match self {
             Boxed::Fields(fields) => Boxed::Fields(fields.duplicate(means)),
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
+            Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
         }
     }
 
@@ -95,6 +103,7 @@ impl Boxed {
         match self {
             Boxed::Fields(fields) => fields.free_some(memory, steps),
             Boxed::List(chunks) => chunks.free_some(steps),
+            Boxed::Sorted(scores) => scores.free_some(memory, steps),
         }
     }
 }

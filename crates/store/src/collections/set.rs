@@ -7,6 +7,7 @@ use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
 use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A member, as it is stored.
@@ -31,6 +32,16 @@ impl<'a> Member<'a> {
         match self {
             Self::Text(text) => work(text),
             Self::Integer(value) => work(format_integer(*value, &mut [0; INTEGER_LEN_MAX])),
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The member's text.
+    pub(crate) fn into_text(self) -> Cow<'a, [u8]> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Integer(_) => Cow::Owned(self.with_text(<[u8]>::to_vec)),
         }
     }
 }

@@ -14,6 +14,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod sorted;
 mod string;
 
 use crate::collections::WrongType;
@@ -44,6 +45,8 @@ enum Fault {
     ExpireTime,
     /// An option of EXPIRE that there is not.
     Option(Vec<u8>),
+    /// Of a command that needs one; names the command.
+    NoInputKey(String),
 }
 
 impl From<WrongType> for Fault {
@@ -130,6 +133,9 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
         Fault::ExpireTime => {
             let name = request.command.name;
             reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
+        }
+        Fault::NoInputKey(name) => {
+            reply::error(out, &format!("ERR at least 1 input key is needed for '{name}' command"));
         }
         Fault::Option(name) => {
             out.extend_from_slice(b"-ERR Unsupported option ");
@@ -277,6 +283,56 @@ fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Sinterstore => set::store(call, Operation::Intersection, out),
         Verb::Sdiffstore => set::store(call, Operation::Difference, out),
         Verb::Sintercard => set::sintercard(call, out),
+        _ => dispatch_sorted(call, request, out),
+    }
+}
+
+fn dispatch_sorted(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use set::Operation;
+    use sorted::range::By;
+    use sorted::{End, combine};
+    let name = request.command.name;
+    match request.command.verb {
+        Verb::Zadd => sorted::zadd(call, false, out),
+        Verb::Zincrby => sorted::zadd(call, true, out),
+        Verb::Zrem => sorted::zrem(call, out),
+        Verb::Zcard => sorted::zcard(call, out),
+        Verb::Zscore => sorted::zscore(call, out),
+        Verb::Zmscore => sorted::zmscore(call, out),
+        Verb::Zrank => sorted::zrank(call, false, out),
+        Verb::Zrevrank => sorted::zrank(call, true, out),
+        Verb::Zpopmin => sorted::pop(call, End::Min, out),
+        Verb::Zpopmax => sorted::pop(call, End::Max, out),
+        Verb::Zmpop => sorted::zmpop(call, out),
+        Verb::Zrandmember => sorted::zrandmember(call, out),
+        Verb::Zscan => sorted::zscan(call, out),
+        Verb::Zunion => combine::reply_with(call, name, Operation::Union, out),
+        Verb::Zinter => combine::reply_with(call, name, Operation::Intersection, out),
+        Verb::Zdiff => combine::reply_with(call, name, Operation::Difference, out),
+        Verb::Zunionstore => combine::store(call, name, Operation::Union, out),
+        Verb::Zinterstore => combine::store(call, name, Operation::Intersection, out),
+        Verb::Zdiffstore => combine::store(call, name, Operation::Difference, out),
+        Verb::Zintercard => combine::zintercard(call, name, out),
+        Verb::Zcount => sorted::range::count(call, By::Score, out),
+        Verb::Zlexcount => sorted::range::count(call, By::Bytes, out),
+        Verb::Zremrangebyrank => sorted::range::remove(call, By::Rank, out),
+        Verb::Zremrangebyscore => sorted::range::remove(call, By::Score, out),
+        Verb::Zremrangebylex => sorted::range::remove(call, By::Bytes, out),
+        Verb::Zrangestore => sorted::range::zrangestore(call, out),
+        _ => dispatch_ranges(call, request, out),
+    }
+}
+
+fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use sorted::range::{By, Form, zrange};
+    let form = |by, reverse| Form { by: Some(by), reverse: Some(reverse) };
+    match request.command.verb {
+        Verb::Zrange => zrange(call, Form { by: None, reverse: None }, out),
+        Verb::Zrevrange => zrange(call, form(By::Rank, true), out),
+        Verb::Zrangebyscore => zrange(call, form(By::Score, false), out),
+        Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
+        Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
+        Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");
