@@ -296,6 +296,31 @@ fn prefixes_are_told_as_redis_tells_them() {
 }
 
 #[test]
+fn a_change_of_ones_own_hides_none_of_others_in_the_same_turn() {
+    let _watch = watchdog(Duration::from_secs(60), "a turn");
+    let keyway = setup().keyway;
+    let mut pauser = keyway.client(0);
+    for own_first in [false, true] {
+        let (mut own, mut other) = (keyway.client(0), keyway.client(0));
+        own.words("HELLO 3");
+        own.words("CLIENT TRACKING ON BCAST NOLOOP");
+        pauser.words("CLIENT PAUSE 60000 WRITE");
+        let (first, second) =
+            if own_first { (&mut own, &mut other) } else { (&mut other, &mut own) };
+        first.send(&encode_words("SET k 1"));
+        pauser.words("PING");
+        second.send(&encode_words("SET k 2"));
+        pauser.words("PING");
+        // Both go on in one turn.
+        pauser.words("CLIENT UNPAUSE");
+        assert_eq!(own.reply(), Value::simple("OK"));
+        let told = invalidated(&own.reply()).expect("an invalidation");
+        assert_eq!(told, Some(vec![b"k".to_vec()]));
+        assert_eq!(other.reply(), Value::simple("OK"));
+    }
+}
+
+#[test]
 fn who_says_what_is_cached_is_told_of_that_alone() {
     let _watch = watchdog(Duration::from_secs(60), "options");
     let mut scene = String::new();

@@ -178,7 +178,7 @@ pub(crate) struct Entered {
 /// Keys that changed and begin with a prefix, with the clients to be told.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broadcast<'a> {
-    /// In their order, each with the client who changed it last, if any did.
+    /// In their order, each with the client who alone changed it, if one did.
     pub(crate) keys: Vec<(&'a [u8], Option<Client>)>,
     /// Whom to tell, with their workers.
     pub(crate) clients: Vec<(Client, u16)>,

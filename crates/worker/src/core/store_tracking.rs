@@ -42,7 +42,7 @@ pub(crate) struct StoreTracking {
     /// What became of keys by the request being served.
     events: Vec<KeyEvent>,
     /// By pool: keys that changed in this turn, where somebody is told of
-    /// prefixes; with the client who changed each last, if any did.
+    /// prefixes; with the client who changed each, if it was one and no other.
     changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
     /// For clients of this worker, at the end of the turn.
     outbox: Vec<Told>,
@@ -231,7 +231,12 @@ impl Plane {
     fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
         if table.has_prefixes() {
             let changed = self.store_tracking.changed.entry(pool).or_default();
-            changed.insert(event.key.clone(), by);
+            // Who is not told of its own changes is told of a key that another
+            // has changed as well, in whatever order.
+            let changer = changed.entry(event.key.clone()).or_insert(by);
+            if *changer != by {
+                *changer = None;
+            }
         }
     }
 
