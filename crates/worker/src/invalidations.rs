@@ -93,6 +93,16 @@ impl Invalidations {
         nth_of(&self.inboxes, worker).lock().put(told)
     }
 
+    /// Notes that a client of `worker` has missed something that was redirected
+    /// to it. Whether the worker is to be told that there is something.
+    pub(crate) fn miss(&self, worker: u16, client: Client) -> bool {
+        let inbox = nth_of(&self.inboxes, worker);
+        let mut inbox = inbox.lock();
+        let was_empty = inbox.is_empty();
+        inbox.missed.insert((client, true));
+        was_empty
+    }
+
     /// Takes what waits for a worker's clients, and the clients that have
     /// missed something, with whether it was redirected to them.
     pub(crate) fn take(&self, worker: u16) -> (Vec<Told>, IndexSet<(Client, bool)>) {
@@ -117,8 +127,12 @@ fn nth_of<T: Default>(list: &RwLock<Vec<Arc<T>>>, index: u16) -> Arc<T> {
 }
 
 impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.missed.is_empty()
+    }
+
     fn put(&mut self, told: Told) -> bool {
-        let was_empty = self.messages.is_empty() && self.missed.is_empty();
+        let was_empty = self.is_empty();
         let (push_len, is_redirected) = match &told.what {
             What::Changed(push) => (push.len(), false),
             What::Redirected { push, .. } => (push.len(), true),

@@ -66,9 +66,10 @@ tracked.
 
 The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
 they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
-is told to forget everything once it reads again. Two things are told that Redis 7.0 keeps to itself: a
-NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
-the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
+is told to forget everything once it reads again. Three things are told otherwise than by Redis 7.0: a
+NOLOOP client hears of keys that expire or are evicted by its own requests, a null is written in
+the protocol of the client that gets it, and SWAPDB is told to everybody as FLUSHALL is, where Redis
+tells nobody.
 
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
