@@ -163,7 +163,7 @@ impl<I: Io> Worker<I> {
         self.flush_sessions();
         if !self.core.plane.kills.is_empty() {
             let kills = std::mem::take(&mut self.core.plane.kills);
-            self.kill(&kills);
+            self.kill(&Vec::from_iter(kills));
         }
         let cells = &self.core.plane.cells;
         cells.turns.add(1);
@@ -627,6 +627,7 @@ impl<I: Io> Worker<I> {
         self.drain_deadline.is_some() && self.core.sessions.is_empty()
     }
 
+    /// Closes clients of all workers; `ids` ascend.
     fn kill(&mut self, ids: &[u64]) {
         // Before the mail: who took a client over before reading it has the
         // client, who takes it over later sees the mark.
@@ -635,10 +636,11 @@ impl<I: Io> Worker<I> {
         self.plan.post_kill(self.index, ids);
     }
 
+    /// Closes those of this worker's; `ids` ascend.
     fn kill_own(&mut self, ids: &[u64]) {
         for key in self.core.sessions.keys() {
             let id = self.core.session(key).map(|session| session.identity.id);
-            if id.is_some_and(|id| ids.contains(&id)) {
+            if id.is_some_and(|id| ids.binary_search(&id).is_ok()) {
                 self.close_client(key, CloseReason::Killed);
             }
         }
