@@ -58,9 +58,9 @@ fn secrets(request: &Request) -> u32 {
         Verb::Hello if args.get(1).is_some_and(|word| parse_integer(word).is_none()) => {
             u32::MAX << 2
         }
-        Verb::Hello => secret_values(args, 2, |option| {
-            words(option, &[("auth", 3, 0b110), ("setname", 2, 0)])
-        }),
+        Verb::Hello => {
+            secret_values(args, 2, |option| words(option, &[("auth", 3, 0b110), ("setname", 2, 0)]))
+        }
         Verb::Migrate => secret_values(args, 6, |option| {
             let all = ARGS_MAX as u32;
             let known = [
@@ -78,11 +78,7 @@ fn secrets(request: &Request) -> u32 {
 
 /// The secrets among options that begin at argument `index`; `known` tells of
 /// one how many arguments it takes with its name, and which are secrets.
-fn secret_values(
-    args: &Args,
-    mut index: u32,
-    known: impl Fn(&[u8]) -> Option<(u32, u32)>,
-) -> u32 {
+fn secret_values(args: &Args, mut index: u32, known: impl Fn(&[u8]) -> Option<(u32, u32)>) -> u32 {
     let mut secrets = 0;
     while let Some(option) = args.get(index as usize)
         && index < ARGS_MAX as u32

@@ -75,6 +75,7 @@ impl Local {
                     clients: &self.clients,
                     facts: &SameFacts,
                     pool: 0,
+                    reply_len_max: 1 << 30,
                 };
                 answer(&request, &mut context, &mut out);
             }

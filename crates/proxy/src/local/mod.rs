@@ -49,6 +49,9 @@ pub struct LocalContext<'a> {
     pub facts: &'a dyn Facts,
     /// Position of the client's pool.
     pub pool: u16,
+    /// Bytes of undelivered output above which the client would be
+    /// disconnected: no reply is to be longer.
+    pub reply_len_max: usize,
 }
 
 /// What the process knows about itself; the binary provides it.

@@ -362,6 +362,7 @@ impl Plane {
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
+            reply_len_max: plan.limits.session_output_len_hard as usize,
         };
         let after = local::answer(request, &mut context, &mut out);
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
