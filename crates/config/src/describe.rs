@@ -39,6 +39,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
+    /// Keys that clients with CLIENT TRACKING have read, in all stores.
+    pub tracking_bytes: u64,
     /// Connections to backends, per worker: as many for clients that speak RESP3
     /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
@@ -82,6 +84,7 @@ impl Config {
         MemoryBound {
             store_bytes: stores().flatten().fold(0, u64::saturating_add),
             stores_auto: stores().filter(Option::is_none).count(),
+            tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
@@ -98,6 +101,13 @@ fn memory_comment(config: &Config) -> String {
     if bound.stores_auto > 0 {
         text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
     }
+    if bound.tracking_bytes > 0 {
+        let bytes = format_size(bound.tracking_bytes);
+        let _ = writeln!(
+            text,
+            "  tracking: {bytes} of keys that clients have read, in embedded stores"
+        );
+    }
     if bound.links > 0 {
         let bytes = format_size(bound.link_bytes);
         let _ = writeln!(
@@ -108,11 +118,13 @@ fn memory_comment(config: &Config) -> String {
         let _ = writeln!(
             text,
             "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
-             tell of slow requests, up to {} of commands for each client inside MULTI, and for\n    \
-             each client that watches keys or blocks a connection of its own (at most {} a worker)",
+             tell of slow requests, up to {} of commands for each client inside MULTI, for each\n    \
+             client that watches keys or blocks a connection of its own and for each that tracks\n    \
+             keys one to every server, or two, with {} of unsent requests each (at most {} a worker)",
             format_size(SCRIPTS_LEN_MAX),
             format_size(TRACE_LEN_MAX),
             format_size(u64::from(config.limits.link_output_len_max) / 2),
+            format_size(config.limits.link_output_len_max.into()),
             PRIVATE_LINKS_MAX,
         );
     }
@@ -335,6 +347,7 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
+                tracking_bytes: 5000 * 256,
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),

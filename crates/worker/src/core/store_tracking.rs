@@ -13,7 +13,8 @@ use super::input::Step;
 use super::stateful::Asked;
 use super::{Core, Plane};
 use crate::PoolKind;
-use crate::invalidations::{Client, Readers, Table, Told, What};
+use crate::invalidations::{Client, Table, Told, What};
+use crate::readers::Readers;
 use indexmap::{IndexMap, IndexSet};
 use keyway_base::{Key, KeyspaceEvents, Slab};
 use keyway_command::{Flags, Request, Verb};
@@ -186,16 +187,21 @@ impl Plane {
         self.publish_events(pool, store, &events);
         let table = Arc::clone(self.table(pool));
         let reads = std::mem::take(&mut self.store_tracking.reads);
+        let read = |(index, is_new): &(u32, bool)| (&request.args[*index as usize], *is_new);
+        // Of a key that is read twice the first counts.
+        let read: BTreeMap<&[u8], bool> = match events.is_empty() {
+            true => BTreeMap::new(),
+            false => reads.iter().rev().map(read).collect(),
+        };
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);
             self.note_changed(pool, &table, &event, is_own.then_some(own));
-            let read = reads.iter().find(|(index, _)| request.args[*index as usize] == *event.key);
+            let read = read.get(&*event.key).copied();
             let mut readers = table.take(&event.key, read.map(|_| own));
-            if let Some(at) = readers.iter().position(|reader| *reader == own) {
-                readers.swap_remove(at);
+            if readers.remove(own) {
                 // It has expired as it was read for the first time: the reply
                 // has told so.
-                let is_known = read.is_some_and(|(_, is_new)| *is_new);
+                let is_known = read.unwrap_or(false);
                 let noloop = |tracking: &Tracking| tracking.noloop && is_own;
                 let hears = |tracking: &Tracking| !tracking.bcast && !noloop(tracking);
                 if !is_known && session.tracking.as_deref().is_some_and(hears) {
