@@ -38,7 +38,7 @@ impl Local {
     fn new(id: u64, addr: &str, password: Option<&'static str>) -> Self {
         let clients = ClientRegistry::default();
         let entry = ClientEntry {
-            addr: addr.to_owned(),
+            addr: addr.into(),
             laddr: "127.0.0.1:6380".to_owned(),
             worker: 0,
             pool: 0,

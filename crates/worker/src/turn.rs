@@ -304,9 +304,10 @@ impl<I: Io> Worker<I> {
         let clock = self.core.clock();
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
         let is_open = place.password.is_none();
-        let identity = Identity::new(id, is_open, clock.now);
+        let addr = Arc::from(peer.to_string());
+        let identity = Identity { addr, ..Identity::new(id, is_open, clock.now) };
         let entry = ClientEntry {
-            addr: peer.to_string(),
+            addr: Arc::clone(&identity.addr),
             laddr: place.name.clone(),
             worker: self.index,
             pool: place.pool,
@@ -742,7 +743,7 @@ mod tests {
         let mailbox = Mailbox::new(4).unwrap();
         let mailer = mailbox.mailer();
         let entry = |id: u64| ClientEntry {
-            addr: String::new(),
+            addr: Arc::default(),
             laddr: String::new(),
             worker: 1,
             pool: 0,

@@ -52,7 +52,7 @@ impl Bench {
 
     pub(super) fn add_client(&self, id: u64, pool: u16, addr: &str) {
         let entry = ClientEntry {
-            addr: addr.to_owned(),
+            addr: addr.into(),
             laddr: "127.0.0.1:6380".to_owned(),
             worker: 0,
             pool,

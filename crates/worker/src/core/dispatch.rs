@@ -446,8 +446,7 @@ impl Plane {
         session.closing = true;
         session.broken = true;
         if self.plan.notices.http.is_due(self.clock.now) {
-            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
-            let client = addr.unwrap_or_default();
+            let client = &*session.identity.addr;
             tracing::warn!(
                 pool,
                 client,

@@ -590,7 +590,7 @@ mod tests {
         let (plan, cells) = plan_with(|_| ());
         let mut core = Core::new(Arc::clone(&plan), cells, 1);
         let entry = |worker| ClientEntry {
-            addr: String::new(),
+            addr: Arc::default(),
             laddr: String::new(),
             worker,
             pool: 0,
