@@ -310,3 +310,37 @@ fn a_paused_pool_answers_late_and_loses_nothing() {
     assert_eq!(last, (4..12).collect::<Vec<_>>());
     assert!(start.elapsed() < Duration::from_secs(20));
 }
+
+/// A server that takes no other connection is quoted, and goes on serving the
+/// connections it has.
+#[test]
+fn a_server_without_room_is_quoted_and_stays_in_use() {
+    let _watch = watchdog(Duration::from_secs(60), "maxclients");
+    let servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers)
+        .with("hash_tag", "\"{}\"")
+        .with("ejection", "{ after_failures = 1, for = \"30s\", rejoin = \"serve\" }");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(client.words(&format!("SET {key} 1")), Value::simple("OK"));
+    }
+    let mut inside: Vec<Client> = servers.iter().map(RedisServer::client).collect();
+    for server in &mut inside {
+        // It and Keyway's own are what there is.
+        assert_eq!(server.words("CONFIG SET maxclients 1"), Value::simple("OK"));
+    }
+    for round in 0..10 {
+        let text = client.words("BLPOP queue 0").error_text();
+        assert!(text.contains("ERR max number of clients reached"), "{round}: {text}");
+        assert!(text.ends_with("not executed"), "{round}: {text}");
+        for key in ["a", "b", "c", "d", "e"] {
+            assert_eq!(client.words(&format!("GET {key}")), Value::bulk("1"));
+        }
+    }
+    for server in &mut inside {
+        server.words("CONFIG SET maxclients 1000");
+        server.words("RPUSH queue v");
+    }
+    assert_eq!(client.words("BLPOP queue 0"), Value::Array(["queue", "v"].map(Value::bulk).into()));
+}

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode_words,
-    run_tool, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode,
+    encode_words, run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -560,4 +560,106 @@ fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
         assert!(replies.contains(&Value::Push(parts.to_vec())), "{replies:?}");
         assert!(replies.contains(&Value::Integer(1)), "{replies:?}");
     }
+}
+
+/// Everybody hears the messages of a channel in one order, whoever publishes
+/// and whatever worker serves whom.
+#[test]
+fn all_subscribers_of_the_store_hear_one_order() {
+    const PUBLISHERS: usize = 8;
+    const SUBSCRIBERS: usize = 10;
+    const EACH: usize = 500;
+    let _watch = watchdog(Duration::from_secs(90), "one order");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut subscribers = clients(&keyway, STORE, SUBSCRIBERS);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE o:a"), change("subscribe", "o:a", 1));
+    }
+    let heard: Vec<Vec<Value>> = std::thread::scope(|scope| {
+        for number in 0..PUBLISHERS {
+            let mut client = keyway.client(STORE);
+            scope.spawn(move || {
+                for count in 0..EACH {
+                    let reply = client.words(&format!("PUBLISH o:a {number}-{count}"));
+                    assert_eq!(reply, Value::Integer(SUBSCRIBERS as i64));
+                }
+            });
+        }
+        let hear = |client: &mut Client| (0..PUBLISHERS * EACH).map(|_| client.reply()).collect();
+        let threads: Vec<_> = subscribers
+            .iter_mut()
+            .map(|client| scope.spawn(move || -> Vec<Value> { hear(client) }))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("heard all")).collect()
+    });
+    assert!(heard.iter().all(|one| *one == heard[0]), "there are several orders");
+}
+
+/// An answer is never heard before what it answers, whichever worker its
+/// author and its audience are on.
+#[test]
+fn an_answer_is_heard_behind_what_it_answers() {
+    let _watch = watchdog(Duration::from_secs(90), "cause and effect");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut audience = clients(&keyway, STORE, 8);
+    for client in &mut audience {
+        client.words("PSUBSCRIBE c:*");
+    }
+    let mut asking = keyway.client(STORE);
+    let mut answering: Vec<_> =
+        clients(&keyway, STORE, 6).into_iter().map(|ear| (ear, keyway.client(STORE))).collect();
+    for (ear, _) in &mut answering {
+        ear.words("SUBSCRIBE c:question");
+    }
+    for round in 0..300 {
+        let round = round.to_string();
+        asking.send(&encode_words(&format!("PUBLISH c:question {round}")));
+        for (ear, mouth) in &mut answering {
+            assert_eq!(ear.reply(), message("message", &["c:question", &round]));
+            mouth.send(&encode_words(&format!("PUBLISH c:answer {round}")));
+        }
+        asking.reply();
+        for (_, mouth) in &mut answering {
+            mouth.reply();
+        }
+        for client in &mut audience {
+            let question = message("pmessage", &["c:*", "c:question", &round]);
+            assert_eq!(client.reply(), question, "first");
+            for _ in 0..6 {
+                let answer = message("pmessage", &["c:*", "c:answer", &round]);
+                assert_eq!(client.reply(), answer);
+            }
+        }
+    }
+}
+
+/// One message larger than an inbox reaches who wants it, and costs those who
+/// do not nothing.
+#[test]
+fn a_message_of_any_size_closes_no_subscriber_of_another_channel() {
+    let _watch = watchdog(Duration::from_secs(90), "a large message");
+    let limits = "[limits]\npubsub_output_len_hard = \"off\"\npubsub_output_len_soft = \"off\"";
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "2")
+        .with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut large = clients(&keyway, STORE, 4);
+    let mut others = clients(&keyway, STORE, 8);
+    large.iter_mut().for_each(|client| drop(client.words("SUBSCRIBE l:big")));
+    others.iter_mut().for_each(|client| drop(client.words("SUBSCRIBE l:other")));
+    let text = "x".repeat(65 << 20);
+    let mut publisher = keyway.client(STORE);
+    publisher.send(&encode(&["PUBLISH", "l:big", &text]));
+    for client in &mut large {
+        let Value::Array(parts) = client.reply() else { panic!("no message") };
+        assert!(parts[2] == Value::bulk(&text));
+    }
+    assert_eq!(publisher.reply(), Value::Integer(4));
+    assert_eq!(publisher.words("PUBLISH l:other x"), Value::Integer(8));
+    for client in &mut others {
+        assert_eq!(client.reply(), message("message", &["l:other", "x"]));
+    }
+    assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
 }
