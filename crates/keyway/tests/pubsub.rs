@@ -663,3 +663,33 @@ fn a_message_of_any_size_closes_no_subscriber_of_another_channel() {
     }
     assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
 }
+
+/// A server without room for the connection of its subscribers is quoted to who
+/// asks; who has subscribed before hears it again once there is room.
+#[test]
+fn a_server_without_room_closes_no_subscriber() {
+    let _watch = watchdog(Duration::from_secs(60), "maxclients");
+    let servers = RedisServer::start_many(1);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config.with_server("workers", "1"));
+    let mut publisher = keyway.client(0);
+    assert_eq!(publisher.words("PUBLISH f:a x"), Value::Integer(0));
+    let mut early = keyway.client(0);
+    assert_eq!(early.words("SUBSCRIBE f:a"), change("subscribe", "f:a", 1));
+    let mut inside = servers[0].client();
+    assert_eq!(inside.words("CONFIG SET maxclients 1"), Value::simple("OK"));
+    assert_eq!(inside.words("CLIENT KILL TYPE pubsub"), Value::Integer(1));
+    let mut late = keyway.client(0);
+    // Between two attempts to connect, it cannot be reached.
+    wait_until("it is quoted", Duration::from_secs(20), || {
+        let text = late.words("SUBSCRIBE f:b").error_text();
+        text.contains("ERR max number of clients reached")
+    });
+    assert_eq!(publisher.words("PUBLISH f:a unheard"), Value::Integer(0));
+    assert_eq!(inside.words("CONFIG SET maxclients 1000"), Value::simple("OK"));
+    wait_until("it is heard again", Duration::from_secs(20), || {
+        publisher.words("PUBLISH f:a heard") == Value::Integer(1)
+    });
+    assert_eq!(early.reply(), message("message", &["f:a", "heard"]));
+    assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
+}

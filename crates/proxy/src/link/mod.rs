@@ -157,7 +157,7 @@ enum Database {
 }
 
 /// What a server at its `maxclients` says to the one client more.
-const NO_ROOM: &[u8] = b"-ERR max number of clients";
+pub(crate) const NO_ROOM: &[u8] = b"-ERR max number of clients";
 
 /// Bytes kept of what a server says when it refuses us.
 const REFUSAL_LEN_MAX: usize = 512;
