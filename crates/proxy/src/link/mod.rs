@@ -498,12 +498,12 @@ impl Link {
                         }
                         continue;
                     }
-                    if !self.answered && kind == Kind::Error {
-                        self.check_room(&rest[..len])?;
-                    }
                     if let LinkState::Handshaking { left, deadline } = self.state {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
+                    }
+                    if !self.answered {
+                        self.on_first_reply(&rest[..len])?;
                     }
                     if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
                         self.fifo[0].replies_before -= 1;
@@ -513,10 +513,6 @@ impl Link {
                         return Err(BackendFault::Protocol);
                     };
                     exchange.is_slow = self.trace.on_answered(exchange.len);
-                    if !self.answered {
-                        self.answered = true;
-                        self.failures = 0;
-                    }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
                     }
@@ -542,9 +538,19 @@ impl Link {
         Ok(pos)
     }
 
+    /// Notes that the server answers requests on this connection.
+    #[cold]
+    fn on_first_reply(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
+        if !self.fifo.is_empty() {
+            self.answered = true;
+            self.failures = 0;
+        }
+        Ok(())
+    }
+
     /// Tells the answer to a request from what a server without room says on a
     /// new connection before it closes that, having read nothing.
-    #[cold]
     fn check_room(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
         if !reply.starts_with(NO_ROOM) {
             return Ok(());
@@ -604,6 +610,7 @@ impl Link {
         reply: &[u8],
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
         let is_about_greeting = !is_early && greeting.is_some();
