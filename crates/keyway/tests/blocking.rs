@@ -344,3 +344,24 @@ fn a_server_without_room_is_quoted_and_stays_in_use() {
     }
     assert_eq!(client.words("BLPOP queue 0"), Value::Array(["queue", "v"].map(Value::bulk).into()));
 }
+
+/// A client that sends its end behind a command that blocks gets the replies to
+/// what came before it, whenever its end is seen; and nothing blocks for it.
+#[test]
+fn who_sends_its_end_gets_the_replies_to_what_came_before() {
+    let _watch = watchdog(Duration::from_secs(60), "half closed");
+    let setup = Setup::start(2, 2);
+    assert_eq!(setup.client().words("SET half 1"), Value::simple("OK"));
+    for round in 0..200 {
+        let mut client = setup.client();
+        client.send(b"GET half\r\nBLPOP half:none 0\r\nGET half\r\n");
+        client.close_write();
+        assert_eq!(client.reply(), Value::bulk("1"), "{round}");
+        // Its end was seen before the command that blocks, or behind it.
+        if let Ok(reply) = client.try_reply() {
+            assert!(reply.error_text().starts_with("UNBLOCKED"), "{reply:?}");
+            assert_eq!(client.reply(), Value::bulk("1"));
+        }
+    }
+    setup.wait_for_blocked(0);
+}

@@ -104,7 +104,8 @@ impl Plane {
             Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
             Handling::Across(across) if across != Across::Run => {
                 return Err(format!(
-                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
+                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool, and \
+                     a transaction runs on one; send it before MULTI or after EXEC"
                 ));
             }
             Handling::Local | Handling::Transaction | Handling::Tracking => {
@@ -112,8 +113,8 @@ impl Plane {
                 return match request.command.verb {
                     Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
-                        "ERR '{name}' is refused: inside MULTI the servers of a \
-                                      pool run it, and it is about this connection to Keyway"
+                        "ERR '{name}' is refused inside MULTI: Keyway answers it itself, and a \
+                         server runs the transaction; send it before MULTI or after EXEC"
                     )),
                 };
             }

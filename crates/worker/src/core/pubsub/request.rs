@@ -136,8 +136,8 @@ impl Plane {
             Verb::Spublish => SubscriptionKind::Shard,
             _ => {
                 return Err(format!(
-                    "ERR '{name}' is refused: inside MULTI a pool takes PUBLISH and SPUBLISH only \
-                     of the commands about channels"
+                    "ERR '{name}' is refused inside MULTI: of the commands about channels a sharded \
+                     pool takes PUBLISH and SPUBLISH there; send it before MULTI or after EXEC"
                 ));
             }
         };
