@@ -463,7 +463,7 @@ pub(crate) static SHARDED: Table = Table {
                 later: &[],
             }),
             Is("\"fnv1a_64\""),
-            "How a key becomes a number. Changing it moves nearly every key.",
+            "How a key becomes a number. Changing it moves nearly every key. With `ketama`, `crc16`, `crc32`, `fnv1_64` and `fnv1a_64` leave keys together that differ in their last characters alone (docs/operations.md, Keys and servers); the others spread them.",
         ),
         key(
             "distribution",

@@ -365,3 +365,22 @@ fn who_sends_its_end_gets_the_replies_to_what_came_before() {
     }
     setup.wait_for_blocked(0);
 }
+
+/// A pause is of one pool, whoever else uses its servers.
+#[test]
+fn a_pause_holds_up_no_other_pool() {
+    let _watch = watchdog(Duration::from_secs(60), "a pause");
+    let servers = RedisServer::start_many(1);
+    let pools =
+        vec![Pool::over("one", &servers), Pool::over("other", &servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    let mut clients: Vec<Client> = (0..3).map(|pool| keyway.client(pool)).collect();
+    assert_eq!(clients[0].words("CLIENT PAUSE 60000"), Value::simple("OK"));
+    clients[0].send(&encode_words("INCR n"));
+    assert_eq!(clients[1].words("SET n 10"), Value::simple("OK"));
+    assert_eq!(clients[2].words("INCR n"), Value::Integer(1));
+    assert_eq!(clients[1].words("INCR n"), Value::Integer(11), "it is held up still");
+    let mut same = keyway.client(0);
+    assert_eq!(same.words("CLIENT UNPAUSE"), Value::simple("OK"));
+    assert_eq!(clients[0].reply(), Value::Integer(12));
+}

@@ -693,3 +693,36 @@ fn a_server_without_room_closes_no_subscriber() {
     assert_eq!(early.reply(), message("message", &["f:a", "heard"]));
     assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
 }
+
+/// A script runs on one server: it reaches the channels and keys that are there,
+/// which those with the hash tag of its keys are, and patterns.
+#[test]
+fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
+    let _watch = watchdog(Duration::from_secs(60), "scripts that publish");
+    let servers = RedisServer::start_many(4);
+    let pool = Pool::over("main", &servers).with("hash_tag", "\"{}\"").with("hash", "\"murmur\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut subscribers = clients(&keyway, 0, 3);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE {s}:c"), change("subscribe", "{s}:c", 1));
+    }
+    let mut patterns = keyway.client(0);
+    assert_eq!(patterns.words("PSUBSCRIBE *"), change("psubscribe", "*", 1));
+    let mut client = keyway.client(0);
+    let publish = "return redis.call('PUBLISH',ARGV[1],'x')";
+    for channel in ["{s}:c", "a", "b", "c", "d", "e", "f"] {
+        client.command(&["EVAL", publish, "1", "{s}:k", channel]);
+        assert_eq!(patterns.reply(), message("pmessage", &["*", channel, "x"]));
+    }
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.reply(), message("message", &["{s}:c", "x"]));
+    }
+    let read = "return redis.call('EXISTS',ARGV[1])";
+    let mut seen = |key: &str| {
+        client.command(&["SET", key, "1"]);
+        client.command(&["EVAL", read, "1", "{s}:k", key]) == Value::Integer(1)
+    };
+    assert!(seen("{s}:other"));
+    let untagged = (0..100).filter(|nth| seen(&format!("key:{nth}"))).count();
+    assert!((1..80).contains(&untagged), "{untagged} of 100 by chance");
+}
