@@ -230,7 +230,9 @@ impl Inbox {
     fn put(&mut self, message: &Arc<Published>) -> bool {
         let len = message.bytes.len() + MESSAGE_OVERHEAD;
         let was_empty = self.messages.is_empty() && self.missed.is_empty();
-        if self.len > 0 && self.len + len > INBOX_LEN_MAX {
+        let is_full = self.len > 0 && self.len + len > INBOX_LEN_MAX;
+        // Behind a gap nothing more of its channel is worth hearing.
+        if is_full || self.missed.has(message) {
             self.missed.note(message);
         } else {
             self.len += len;
@@ -245,15 +247,17 @@ impl Missed {
         self.channels.is_empty() && self.pools.is_empty()
     }
 
+    fn has(&self, message: &Published) -> bool {
+        let is_its = |(pool, kind, name): &(u16, SubscriptionKind, Name)| {
+            (*pool, *kind, &**name) == (message.pool, message.kind, message.channel())
+        };
+        self.pools.contains(&message.pool) || self.channels.iter().any(is_its)
+    }
+
     #[cold]
     fn note(&mut self, message: &Published) {
         let (pool, kind, channel) = (message.pool, message.kind, message.channel());
-        let is_noted = self.pools.contains(&pool)
-            || self
-                .channels
-                .iter()
-                .any(|(of, its, name)| (*of, *its, &**name) == (pool, kind, channel));
-        if is_noted {
+        if self.has(message) {
             return;
         }
         if self.channels.len() < MISSED_MAX && self.len + channel.len() <= MISSED_LEN_MAX {
@@ -367,6 +371,7 @@ mod tests {
         }
         let payload = vec![b'x'; INBOX_LEN_MAX / 4];
         (0..5).for_each(|_| drop(channels.publish((3, 0), Channel, b"a", &payload)));
+        channels.publish((3, 0), Channel, b"a", b"behind a gap");
         channels.publish((3, 0), Channel, b"b", b"small");
         let (messages, missed) = take(&channels, 1);
         assert_eq!((messages.len(), missed.pools.len()), (4, 0));
