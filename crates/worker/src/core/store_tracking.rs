@@ -422,17 +422,12 @@ impl Plane {
     /// Notes that a client has missed something that was redirected to it, and
     /// that is not, or not yet, a client of this worker.
     fn miss_elsewhere(&mut self, client: Client) {
-        match self.plan.clients.worker(client) {
-            Some(worker) if worker == self.worker() => {
-                self.store_tracking.late.insert((client, true));
-            }
-            Some(worker) => {
-                if self.plan.invalidations.miss(worker, client) {
-                    self.plan.post_published(worker);
-                }
-            }
-            // It has left, and who redirects to it is told so.
-            None => {}
+        // Who has left has missed nothing: who redirects to it is told so.
+        let Some(worker) = self.plan.clients.worker(client) else { return };
+        if worker == self.worker() {
+            self.store_tracking.late.insert((client, true));
+        } else if self.plan.invalidations.miss(worker, client) {
+            self.plan.post_published(worker);
         }
     }
 
