@@ -68,6 +68,9 @@ const INBOX_LEN_MAX: u64 = 64 << 20;
 /// Connections that clients have for themselves, for each worker.
 const PRIVATE_LINKS_MAX: u32 = 50_000;
 
+/// Bytes unsent on each connection of a client that tracks keys.
+const TRACKED_UNSENT_MAX: u64 = 256 << 10;
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -138,11 +141,11 @@ fn memory_comment(config: &Config) -> String {
             text,
             "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
              tell of slow requests, for each client that watches keys or blocks a connection of its\n    \
-             own and for each that tracks keys one to every server, or two, with {} of unsent\n    \
-             requests each (at most {} a worker)",
+             own, and for each that tracks keys one to every server, or two, with {} of unsent\n    \
+             requests each (at most {} of them all a worker)",
             format_size(SCRIPTS_LEN_MAX),
             format_size(TRACE_LEN_MAX),
-            format_size(config.limits.link_output_len_max.into()),
+            format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
         );
     }
