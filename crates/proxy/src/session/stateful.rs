@@ -44,6 +44,8 @@ pub struct Transaction {
     place: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     pub scripts: Vec<Digest>,
+    /// It calls functions.
+    pub calls_functions: bool,
     /// A command was refused: `EXEC` will be as well.
     pub is_refused: bool,
 }

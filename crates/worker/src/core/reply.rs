@@ -41,6 +41,7 @@ impl Core {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
+                Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),

@@ -82,6 +82,8 @@ impl Plane {
             {
                 transaction.scripts.push(digest);
             }
+            transaction.calls_functions |=
+                matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
             return Ok(());
         }
         Err(format!(
@@ -390,7 +392,10 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
-        self.preload(slot, &transaction.scripts);
+        self.give_scripts(slot, &transaction.scripts);
+        if transaction.calls_functions {
+            self.give_libraries(index, slot);
+        }
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
