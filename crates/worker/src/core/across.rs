@@ -381,6 +381,9 @@ impl Plane {
                     out.extend_from_slice(&bytes[rest..]);
                 }
             });
+        } else if errand.session != Key::NONE {
+            let pool = self.cells.pool(errand.pool as usize);
+            pool.backend(errand.server as usize).unclaimed_replies.add(1);
         }
         self.across.give(errand);
     }

@@ -328,6 +328,13 @@ impl Plane {
             self.answer_down(asked, server);
             return Step::Started;
         }
+        if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+            self.end_transaction(links, asked.session);
+            self.answer_locally(asked, |out| reply::error(out, &text));
+            return Step::Started;
+        }
         self.send_transaction(links, asked, index);
         if watch.is_some() {
             // The watch ended with it.
@@ -405,6 +412,7 @@ impl Plane {
         let class = asked.request.command.class as u8;
         let replies = (len, transaction.queued() + 1);
         slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        slot.link.set_transaction();
         self.note_unsent(index, slot);
     }
 
