@@ -386,3 +386,162 @@ fn forget(scripts: &ScriptCache, request: &Request, what: Loaded) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Core;
+    use super::super::tests::{client, connected_core, output, pass_to};
+    use super::*;
+    use keyway_base::BackendFault;
+    use keyway_net::Socket;
+    use keyway_proxy::LinkState;
+
+    const BODY: &str = "return 1";
+    const EVALSHA: &[u8] = b"EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 k\r\n";
+    const MISSING: &[u8] = b"-NOSCRIPT No matching script.\r\n";
+    const CODE: &[u8] = b"#!lua name=mylib\ncode";
+
+    /// What the link has to send: the names of its requests.
+    fn sent(core: &mut Core) -> Vec<&'static str> {
+        let link = &mut core.links[0].link;
+        let text = link.unsent().escape_ascii().to_string();
+        link.advance(link.unsent().len());
+        let names = ["LOAD", "EVALSHA", "FCALL", "GET", "MULTI", "DELETE", "LIST"];
+        let mut found: Vec<_> = names
+            .into_iter()
+            .flat_map(|name| {
+                text.match_indices(&format!(r"\n{name}\r"))
+                    .map(move |it| (it.0, name))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// A core whose pool has a script and a library, and a client of it.
+    fn core_and_client() -> (Core, Key<Session>) {
+        let mut core = connected_core();
+        core.plane.scripts(0).load(BODY.as_bytes());
+        core.plane.scripts(0).load_library(b"mylib", CODE);
+        let client = client(&mut core);
+        (core, client)
+    }
+
+    fn reconnect(core: &mut Core) {
+        core.plane.connects.clear();
+        core.on_connecting(0);
+        core.on_connected(0, Socket(2));
+    }
+
+    #[test]
+    fn a_connection_is_given_a_script_before_its_first_call() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &EVALSHA.repeat(2));
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "EVALSHA"]);
+        core.on_backend_bytes(0, b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["EVALSHA"]);
+        // Whatever may have emptied servers: it is given again.
+        core.plane.scripts(0).note_flushed();
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+    }
+
+    #[test]
+    fn a_script_that_is_missing_runs_again_unless_something_was_sent_behind_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
+        core.continue_errands();
+        assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
+        assert!(sent(&mut core).is_empty());
+        // Alone it runs again, and what comes meanwhile waits.
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_client_bytes(client, b"GET k\r\n");
+        core.continue_errands();
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(sent(&mut core), ["GET"]);
+    }
+
+    #[test]
+    fn what_nobody_hears_is_not_run_again() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, b"CLIENT REPLY OFF\r\n");
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.continue_errands();
+        assert!(sent(&mut core).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_to_be_heard_waits_for_a_script_before_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &[EVALSHA, b"CLIENT REPLY SKIP\r\nGET k\r\n"].concat());
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(sent(&mut core), ["GET"]);
+    }
+
+    #[test]
+    fn what_relies_on_a_script_goes_out_on_no_connection_that_lacks_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, EVALSHA);
+        sent(&mut core);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_client_bytes(client, EVALSHA);
+        core.on_link_lost(0, BackendFault::Closed);
+        assert!(output(&core, client).contains("was not sent"), "{}", output(&core, client));
+        reconnect(&mut core);
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+    }
+
+    #[test]
+    fn a_connection_is_given_the_libraries_once_before_what_is_about_them() {
+        for line in ["FCALL f 1 k\r\n", "FUNCTION LIST\r\n", "FUNCTION DELETE other\r\n"] {
+            let (mut core, client) = core_and_client();
+            let name = line
+                .split([' ', '\r'])
+                .find(|it| ["FCALL", "LIST", "DELETE"].contains(it))
+                .unwrap();
+            core.on_client_bytes(client, line.as_bytes());
+            assert_eq!(sent(&mut core), ["LOAD", name]);
+            core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
+            core.continue_errands();
+            for _ in 0..3 {
+                core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+                assert_eq!(sent(&mut core), ["FCALL"]);
+                core.on_backend_bytes(0, b"-ERR Function not found\r\n").unwrap();
+            }
+            core.plane.scripts(0).load_library(b"another", CODE);
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"], "only what is new");
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_busy_is_given_the_libraries_again_however_late_it_says_so() {
+        for is_late in [false, true] {
+            let (mut core, client) = core_and_client();
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
+            if is_late {
+                pass_to(&mut core, 5_000);
+                assert!(output(&core, client).starts_with("-ERR"));
+            }
+            assert_eq!(core.links[0].link.state(), LinkState::Ready);
+            core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
+            core.continue_errands();
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
+        }
+    }
+}
