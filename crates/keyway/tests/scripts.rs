@@ -91,6 +91,23 @@ fn nothing_overtakes_a_script_that_its_server_has_lost() {
 }
 
 #[test]
+fn a_transaction_that_missed_its_script_finds_it_the_next_time() {
+    let _watch = watchdog(BOUND, "transactions behind Keyway's back");
+    let setup = setup(1);
+    let mut client = setup.keyway.client(0);
+    let mut server = setup.servers[0].client();
+    let digest = load(&mut client);
+    let call = format!("EVALSHA {digest} 1 k v");
+    for begin in ["GET k", "WATCH k"] {
+        let mut run = || client.pipeline(&[begin, "MULTI", &call, "EXEC"])[3].clone();
+        assert_eq!(run(), Value::Array(vec![Value::bulk("v")]), "{begin}");
+        server.words("SCRIPT FLUSH");
+        assert!(run().array()[0].error_text().starts_with("NOSCRIPT"), "{begin}");
+        assert_eq!(run(), Value::Array(vec![Value::bulk("v")]), "{begin}");
+    }
+}
+
+#[test]
 fn a_script_that_may_run_again_keeps_back_what_its_client_sends_next() {
     let _watch = watchdog(BOUND, "scripts and what follows");
     let setup = setup(1);

@@ -59,6 +59,9 @@ pub enum Work {
         /// It was loaded and run again already.
         is_again: bool,
     },
+    /// A transaction that calls scripts. It is never run again, but the server
+    /// may lack what it was given.
+    Transaction,
 }
 
 /// What follows from a reply.
@@ -76,7 +79,7 @@ pub enum Next {
     /// The client gets this error instead: a text with its code.
     Error(&'static str),
     /// Ask again: the next server, or this one after loading the script, if
-    /// nothing the client sent later was on its way; else the reply is its.
+    /// that may be: else the reply is the client's.
     Again,
 }
 
@@ -106,6 +109,13 @@ impl Errand {
                 }
                 *left -= 1;
                 Next::Again
+            }
+            Work::Transaction => {
+                const MISSING: &[u8] = b"\r\n-NOSCRIPT";
+                match reply.windows(MISSING.len()).any(|part| part == MISSING) {
+                    true => Next::Again,
+                    false => Next::Pass,
+                }
             }
             Work::Script { is_again, .. } => {
                 let is_missing = reply.starts_with(b"-NOSCRIPT");
@@ -209,5 +219,13 @@ mod tests {
         assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
         assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
         assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
+    }
+
+    #[test]
+    fn a_transaction_tells_of_a_script_that_is_missing_in_it() {
+        let mut errand = errand(Work::Transaction);
+        let missing = b"*2\r\n:1\r\n-NOSCRIPT No matching script.\r\n";
+        assert_eq!(errand.on_reply(Kind::Array, missing), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Array, b"*1\r\n:1\r\n"), Next::Pass);
     }
 }

@@ -302,6 +302,30 @@ impl Plane {
         Step::Started
     }
 
+    /// Makes an errand of what was appended to a link and has this owner; its
+    /// question is not kept.
+    pub(super) fn own_as_errand(
+        &mut self,
+        (slot, index): (&LinkSlot, LinkIndex),
+        (asked, owner): (&Asked, Owner),
+        work: Work,
+    ) -> Owner {
+        let mut errand = self.across.take(work);
+        (errand.session, errand.sequence) = match owner {
+            Owner::Session { session, sequence } => (session, sequence),
+            _ => (Key::NONE, 0),
+        };
+        errand.started = self.clock.now;
+        errand.class = asked.request.command.class as u8;
+        errand.caching = None;
+        errand.pool = asked.session.pool;
+        errand.database = asked.session.identity.database;
+        errand.protocol = asked.session.identity.protocol;
+        errand.server = slot.backend;
+        errand.link = index;
+        Owner::Errand(self.across.errands.insert(errand))
+    }
+
     /// Appends an errand's question to a link that is ready to take it.
     fn ask(&mut self, links: &mut [LinkSlot], index: LinkIndex, mut errand: Box<Errand>) {
         errand.link = index;
@@ -394,9 +418,12 @@ impl Plane {
     #[cold]
     fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Errand>>) -> bool {
         let Some(errand) = self.across.errands.get(key) else { return false };
-        let Work::Script { digest, .. } = errand.work else { return true };
+        if !matches!(errand.work, Work::Script { .. } | Work::Transaction) {
+            return true;
+        }
         // Whoever lacks one lacks all.
         self.across.due.push(Due::Scripts(errand.link));
+        let Work::Script { digest, .. } = errand.work else { return false };
         let Some(session) = sessions.get_mut(errand.session) else { return false };
         let next = session.busy.as_ref().map(|busy| busy.order.next_place());
         let is_last = next == Some(errand.sequence.wrapping_add(1));

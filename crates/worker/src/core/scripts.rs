@@ -470,6 +470,22 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_that_missed_a_script_has_it_given_to_the_next() {
+        let (mut core, client) = core_and_client();
+        let transaction = [b"MULTI\r\n", EVALSHA, b"EXEC\r\n"].concat();
+        for _ in 0..2 {
+            core.on_client_bytes(client, &transaction);
+            assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
+            let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
+            core.on_backend_bytes(0, &replies).unwrap();
+            core.continue_errands();
+            assert!(sent(&mut core).is_empty(), "it is not run again");
+        }
+        let said = r"+OK\r\n+QUEUED\r\n*1\r\n-NOSCRIPT No matching script.\r\n";
+        assert_eq!(output(&core, client), said.repeat(2));
+    }
+
+    #[test]
     fn what_nobody_hears_is_not_run_again() {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, b"CLIENT REPLY OFF\r\n");

@@ -13,7 +13,9 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::{
+    Busy, Digest, Owner, Session, Transaction, Translation, Watch, Work, write_fault,
+};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
@@ -408,7 +410,10 @@ impl Plane {
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
-        let owner = Self::owner(asked);
+        let mut owner = Self::owner(asked);
+        if !transaction.scripts.is_empty() {
+            owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
+        }
         let class = asked.request.command.class as u8;
         let replies = (len, transaction.queued() + 1);
         slot.link.enqueue_batch(owner, class, replies, self.clock.now);
