@@ -19,6 +19,8 @@ pub struct UnknownLetter(pub char);
 impl KeyspaceEvents {
     /// Nothing is published.
     pub const NONE: Self = Self(0);
+    /// Every class, published nowhere.
+    pub const ALL: Self = Self(CLASSES);
     /// `g`: commands that know no type, such as DEL and EXPIRE.
     pub const GENERIC: Self = Self(1);
     /// `$`: commands on strings.
@@ -52,6 +54,18 @@ impl KeyspaceEvents {
     /// Whether nothing is ever published: no class, or no place.
     pub const fn is_off(self) -> bool {
         self.0 & CLASSES == 0 || self.0 & !CLASSES == 0
+    }
+
+    /// The set as bits, to be kept in an atomic.
+    #[inline]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The set of such bits.
+    #[inline]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
     }
 
     /// Whether all of `other` is in this.

@@ -47,6 +47,10 @@ pub struct Limits {
     /// How long a subscriber may stay above `pubsub_output_len_soft`, in
     /// seconds.
     pub pubsub_output_soft_secs: u32,
+    /// Keys of one embedded store that clients with tracking have read and are
+    /// to be told of. Above it some are told that a key has changed when it has
+    /// not, and read it again; each key costs about 100 bytes and its name.
+    pub tracking_keys_max: u32,
     /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
     pub monitor_every: u32,
 }
@@ -70,6 +74,7 @@ impl Default for Limits {
             pubsub_output_len_hard: 32 << 20,
             pubsub_output_len_soft: 8 << 20,
             pubsub_output_soft_secs: 60,
+            tracking_keys_max: 1_000_000,
             monitor_every: 1,
         }
     }

@@ -187,6 +187,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("monitor_every", limits.monitor_every);
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
+    count("tracking_keys_max", limits.tracking_keys_max);
     let mut size = |name, value: u64| {
         out.entry(&schema::LIMITS, name, &string(&format_size(value)));
     };

@@ -119,6 +119,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         pubsub_output_soft_secs: section
             .duration("pubsub_output_soft_for")
             .map_or(0, |time| time.as_secs() as u32),
+        tracking_keys_max: section.number_u32("tracking_keys_max"),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {

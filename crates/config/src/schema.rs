@@ -306,6 +306,13 @@ pub(crate) static LIMITS: Table = Table {
             Is("\"60s\""),
             "How long a subscriber may stay above `pubsub_output_len_soft`; whole seconds count.",
         ),
+        key(
+            "tracking_keys_max",
+            Count { min: 1, max: 1 << 28 },
+            Is("1000000"),
+            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, each at about 100 bytes and its name; above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
+        )
+        .known_elsewhere_as(&["tracking-table-max-keys", "tracking_table_max_keys"]),
     ],
 };
 

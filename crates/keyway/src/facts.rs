@@ -62,6 +62,7 @@ struct PoolFacts {
     bulk_len_max: u32,
     request_len_max: u32,
     output_limits: String,
+    tracking_keys_max: u32,
     listening: Listening,
     rates: Rates,
     /// Absent where there are no servers.
@@ -105,6 +106,7 @@ impl ProcessFacts {
             bulk_len_max: config.limits.bulk_len_max,
             request_len_max: config.limits.request_len_max,
             output_limits: settings::output_limits(&config.limits),
+            tracking_keys_max: config.limits.tracking_keys_max,
             listening: listening(config, listeners, index),
             rates: Rates::default(),
             slow_log: match &pool.kind {

@@ -125,6 +125,7 @@ pub fn plan(
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
         channels: keyway_worker::Channels::default(),
+        invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })

@@ -98,7 +98,7 @@ impl Workers {
         let mailer = mailbox.mailer();
         let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
         let plan = Arc::clone(&self.plan);
-        let seed = self.seed.wrapping_add(index as u64 * 0x9e37_79b9_7f4a_7c15);
+        let seed = self.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (tell, told) = channel();
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))

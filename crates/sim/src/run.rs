@@ -583,6 +583,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
         channels: keyway_worker::Channels::default(),
+        invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })

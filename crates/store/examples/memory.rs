@@ -36,7 +36,7 @@ fn fill(store: &Store, items: u64, expiry: bool, millis: u64) {
         if let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) {
             store.execute(
                 &request,
-                Context { database: 0, clock, protocol: Protocol::Resp2 },
+                Context { database: 0, clock, protocol: Protocol::Resp2, worker: 0 },
                 &mut out,
             );
         }

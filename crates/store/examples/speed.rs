@@ -56,7 +56,7 @@ impl Template {
         out.clear();
         store.execute(
             &request,
-            Context { database: 0, clock: CLOCK, protocol: Protocol::Resp2 },
+            Context { database: 0, clock: CLOCK, protocol: Protocol::Resp2, worker: 0 },
             out,
         );
     }

@@ -16,6 +16,8 @@ pub(crate) struct Turn {
     pub(crate) now_millis: u64,
     /// What the client speaks.
     pub(crate) protocol: Protocol,
+    /// Whose events are noted.
+    pub(crate) worker: u16,
 }
 
 impl Turn {

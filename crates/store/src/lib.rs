@@ -35,7 +35,7 @@ mod store;
 mod table;
 
 pub use ahead::KeyHint;
-pub use events::KeyEvent;
+pub use events::{KeyEvent, NO_WORKER};
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};

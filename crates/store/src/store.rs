@@ -1,7 +1,7 @@
 use crate::arena::Heap;
 use crate::commands;
 use crate::entry::{Entry, Turn};
-use crate::events::KeyEvent;
+use crate::events::{Events, NO_WORKER};
 use crate::evict::EvictionPolicy;
 use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
@@ -80,6 +80,8 @@ pub struct Context {
     pub clock: Clock,
     /// What the client speaks.
     pub protocol: Protocol,
+    /// Whose [`Store::take_events`] tells what became of keys.
+    pub worker: u16,
 }
 
 /// Figures of a store. Gathered shard by shard, so they are of slightly
@@ -141,10 +143,8 @@ pub struct Store {
     tick_turn: AtomicUsize,
     /// The shard whose turn it is to evict.
     evict_turn: AtomicUsize,
-    /// Classes of events that are told of; none when nothing is published.
-    pub(crate) notify: KeyspaceEvents,
-    /// Events nobody took yet.
-    pub(crate) events: Lock<Vec<KeyEvent>>,
+    /// What became of keys.
+    pub(crate) events: Events,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -179,17 +179,17 @@ impl Store {
             unreported_max: unreported_max.min(UNREPORTED_MAX),
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
-            notify: if config.notify.is_off() { KeyspaceEvents::NONE } else { config.notify },
-            events: Lock::new(Vec::new()),
+            events: Events::new(KeyspaceEvents::NONE),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
+        store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
         store
     }
 
     fn own_bytes(&self) -> i64 {
-        (size_of::<Self>() + self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>()))
-            as i64
+        let shards = self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>());
+        (size_of::<Self>() + shards + self.events.bytes()) as i64
     }
 
     /// Whether the store executes `verb`.
@@ -203,8 +203,8 @@ impl Store {
         if context.database >= self.config.databases {
             return reply::error(out, "ERR DB index is out of range");
         }
-        let Context { database, clock, protocol } = context;
-        let turn = Turn { database, now_millis: clock.unix_millis(), protocol };
+        let Context { database, clock, protocol, worker } = context;
+        let turn = Turn { database, now_millis: clock.unix_millis(), protocol, worker };
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, out);
         }
@@ -225,7 +225,8 @@ impl Store {
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
         let protocol = Protocol::default();
-        let turn = Turn { database: 0, now_millis: clock.unix_millis(), protocol };
+        let now_millis = clock.unix_millis();
+        let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);
@@ -415,7 +416,7 @@ impl Store {
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
         let gone = |place: usize, key: &[u8]| {
-            self.note_event_at(place, KeyspaceEvents::EXPIRED, "expired", key);
+            self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
         };
         let due = &self.due[shard_index];
         let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
@@ -467,7 +468,7 @@ impl Store {
             }
             let mut shard = self.shard(index);
             let gone = |place: usize, key: &[u8]| {
-                self.note_event_at(place, KeyspaceEvents::EVICTED, "evicted", key);
+                self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
             };
             let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);

@@ -514,7 +514,7 @@ fn compare(protocol: Protocol, seed: u64, commands: usize) {
             }
             let refs: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             ours.clear();
-            let context = Context { database, clock: clock_at(unix_millis()), protocol };
+            let context = Context { database, clock: clock_at(unix_millis()), protocol, worker: 0 };
             execute_in(&store, context, &refs, &mut ours);
             history.push(format!("[{database}] {}", show(words)));
             let subcommand = words.get(1).map_or(String::new(), |word| lower(word));

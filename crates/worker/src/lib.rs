@@ -10,6 +10,7 @@
 
 mod channels;
 mod core;
+mod invalidations;
 mod mail;
 mod monitors;
 mod notices;
@@ -20,6 +21,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use invalidations::Invalidations;
 pub use mail::{Adopted, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices};

@@ -30,7 +30,7 @@ pub enum Mail {
         /// To whom.
         to: Mailer<Mail>,
     },
-    /// Messages wait for this worker's subscribers.
+    /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
     /// Close these clients, if they are here.
     Kill(Vec<u64>),

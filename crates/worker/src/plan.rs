@@ -1,4 +1,4 @@
-use crate::{Channels, Mail, Monitors, Notices, Pause, Redirects};
+use crate::{Channels, Invalidations, Mail, Monitors, Notices, Pause, Redirects};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -37,6 +37,8 @@ pub struct Plan {
     pub notices: Notices,
     /// Who listens to the channels of the embedded stores.
     pub channels: Channels,
+    /// Who is to be told when keys of the embedded stores change.
+    pub invalidations: Invalidations,
     /// Who watches the requests.
     pub monitors: Monitors,
     /// What is to be told clients of other workers about their keys.
@@ -44,7 +46,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Tells a worker that messages wait for its subscribers. Where its mailbox
+    /// Tells a worker that something waits in an inbox of its clients. Where its mailbox
     /// is full it wakes anyway, and looks after reading its mail.
     pub(crate) fn post_published(&self, worker: u16) {
         if let Some(mailer) = self.mailers.lock().get(usize::from(worker)) {

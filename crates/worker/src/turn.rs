@@ -152,6 +152,9 @@ impl<I: Io> Worker<I> {
         if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
+        if self.core.plane.store_tracking.has_work() {
+            self.core.deliver_invalidations();
+        }
         if self.core.plane.monitoring.has_work() {
             self.core.deliver_monitored();
         }
@@ -189,6 +192,7 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
+            || plane.store_tracking.has_work()
             || plane.monitoring.has_work()
             || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
@@ -599,6 +603,7 @@ impl<I: Io> Worker<I> {
         }
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
+        self.core.plane.store_tracking.has_mail = true;
         self.core.plane.monitoring.has_mail = true;
         self.core.plane.tracking.has_mail = true;
     }
@@ -648,8 +653,10 @@ impl<I: Io> Worker<I> {
             }
             let Some(session) = self.core.session(key) else { continue };
             let Some(client) = self.client(key) else { continue };
-            let has_state =
-                session.is_special() || session.subscriptions.is_some() || session.is_monitor;
+            let has_state = session.is_special()
+                || session.subscriptions.is_some()
+                || session.is_monitor
+                || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() {
                 continue;

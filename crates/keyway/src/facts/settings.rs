@@ -39,6 +39,7 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
         ("tcp-backlog", listening.backlog.to_string()),
         ("tcp-keepalive", keepalive.to_string()),
         ("timeout", text("0")),
+        ("tracking-table-max-keys", pool.tracking_keys_max.to_string()),
         ("unixsocket", sockets),
     ]
 }

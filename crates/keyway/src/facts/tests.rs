@@ -18,6 +18,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         bulk_len_max: 512 << 20,
         request_len_max: 600 << 20,
         output_limits: settings::output_limits(&keyway_base::Limits::default()),
+        tracking_keys_max: 1_000_000,
         listening: Listening {
             tcp: vec![SocketAddr::from(([127, 0, 0, 1], port))],
             unix: vec![],
@@ -193,6 +194,7 @@ fn settings_answer_what_tools_ask_for() {
         ("bind", "127.0.0.1"),
         ("proto-max-bulk-len", "536870912"),
         ("tcp-keepalive", "300"),
+        ("tracking-table-max-keys", "1000000"),
     ] {
         assert_eq!(value(name), expected, "{name}");
     }

@@ -49,7 +49,9 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             value[byte] = value[byte] & !mask | if on { mask } else { 0 };
             was
         });
-        entry.notify(KeyspaceEvents::STRING, "setbit");
+        if was != on || len <= byte {
+            entry.notify(KeyspaceEvents::STRING, "setbit");
+        }
         was
     });
     reply::integer(out, i64::from(was));

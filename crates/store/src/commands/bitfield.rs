@@ -181,20 +181,26 @@ pub(super) fn bitfield(call: &Call<'_>, read_only: bool, out: &mut Vec<u8>) -> O
     call.make_room_for(end as u64)?;
     call.with_key(|mut entry| {
         let len = entry.item().map_or(0, |item| item.value().len());
-        entry.change_value(len.max(end), |value| {
+        let changes = entry.change_value(len.max(end), |value| {
             reply::array(out, steps.len());
-            steps.iter().for_each(|step| run(call, step, value, out));
+            steps.iter().filter(|step| run(call, step, value, out)).count()
         });
-        entry.notify(KeyspaceEvents::STRING, "setbit");
+        if changes > 0 || len < end {
+            entry.notify(KeyspaceEvents::STRING, "setbit");
+        }
     });
     Ok(())
 }
 
-fn run(call: &Call<'_>, step: &Step, value: &mut [u8], out: &mut Vec<u8>) {
+/// Takes a step and appends its reply; whether that changed the value.
+fn run(call: &Call<'_>, step: &Step, value: &mut [u8], out: &mut Vec<u8>) -> bool {
     let Step { action, overflow, field } = *step;
     let old = field.get(value);
     let wanted = match action {
-        Action::Get => return reply::integer(out, old),
+        Action::Get => {
+            reply::integer(out, old);
+            return false;
+        }
         // A negative number is a huge one to an unsigned field.
         Action::Set(number) if field.signed => i128::from(number),
         Action::Set(number) => i128::from(number as u64),
@@ -204,8 +210,12 @@ fn run(call: &Call<'_>, step: &Step, value: &mut [u8], out: &mut Vec<u8>) {
         Some(new) => {
             field.set(value, new);
             reply::integer(out, if matches!(action, Action::Set(_)) { old } else { new });
+            new != old
         }
-        None => call.turn.protocol.null(out),
+        None => {
+            call.turn.protocol.null(out);
+            false
+        }
     }
 }
 

@@ -71,7 +71,12 @@ pub fn clock_at(millis: u64) -> Clock {
 
 /// Appends the RESP2 reply to `words` to `out`.
 pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out: &mut Vec<u8>) {
-    execute_in(store, Context { database, clock, protocol: Protocol::Resp2 }, words, out);
+    execute_in(
+        store,
+        Context { database, clock, protocol: Protocol::Resp2, worker: 0 },
+        words,
+        out,
+    );
 }
 
 /// Appends the reply to `words`, asked in `context`, to `out`.

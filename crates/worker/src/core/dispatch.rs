@@ -12,18 +12,17 @@ use keyway_proxy::{
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_store::Context;
+use keyway_store::{Context, Store};
+use keyway_topology::{Distribution, ShardedPool};
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
     /// Starts one request to the session's pool: `frame` is its wire form,
-    /// `ranges` its arguments. `TRACKED` is for the other dispatch of a session of
-    /// a sharded pool that is tracked, so that no other has to look for links of
-    /// its own.
+    /// `ranges` its arguments.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
-    pub(super) fn dispatch<const TRACKED: bool>(
+    pub(super) fn dispatch(
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
@@ -61,100 +60,151 @@ impl Plane {
             return Step::Wait;
         }
         self.batch += 1;
+        let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
-            PoolKind::Store(store) if store_serves(request.command.verb) => {
-                let Identity { database, protocol, .. } = session.identity;
-                let context = Context { database, clock: self.clock, protocol };
-                self.count(session, &request);
-                self.note_served(session.pool, request.command.class as u8);
-                let mut error = None;
-                self.answer(session, busy, |out| {
-                    let start = out.len();
-                    store.execute(&request, context, out);
-                    if out.get(start) == Some(&b'-') {
-                        error = Some(out[start..].starts_with(b"-OOM "));
-                    }
-                });
-                if store.notifies() {
-                    self.publish_events(session.pool, store);
-                }
-                if let Some(is_full) = error {
-                    self.note_store_error(session.pool, request.command.class as u8, is_full);
-                }
-                Step::Started
-            }
-            PoolKind::Store(_) if request.command.handling == Handling::PubSub => {
-                self.pubsub(links, key, session, busy, &request)
-            }
-            PoolKind::Store(_) if request.command.verb == Verb::Monitor => {
-                self.start_monitor(&mut Asked { key, session, busy, request: &request })
-            }
-            PoolKind::Store(_) => {
-                self.answer_without_server(session, busy, pool, &request);
-                Step::Started
-            }
+            PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
             PoolKind::Sharded { pool: sharded, .. } => {
-                if session.is_special() {
-                    if !TRACKED && session.tracking.is_some() {
-                        let again = (pool, &request, frame, ranges);
-                        return self.dispatch_tracked(links, key, session, busy, again);
-                    }
-                    let mut asked = Asked { key, session, busy, request: &request };
-                    if let Some(step) = self.dispatch_stateful(links, &mut asked) {
-                        return step;
-                    }
+                if asked.session.is_special() {
+                    return self.dispatch_special(links, pool, sharded, &mut asked);
                 }
-                let random =
-                    if matches!(sharded.distribution, keyway_topology::Distribution::Random) {
-                        self.next_random() as u32
-                    } else {
-                        0
-                    };
-                let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
-                    unreachable!("the state of a pool is of its kind");
-                };
-                match route(&request, sharded, &state.ring, random, &mut self.keys) {
-                    Route::One(server) => {
-                        let link = match TRACKED {
-                            true => self.link_of(session, server, key),
-                            false => state.link(server, key, session.identity.protocol),
-                        };
-                        self.forward(links, key, session, busy, &request, link)
-                    }
-                    Route::Split(split) => self.split(links, key, session, busy, &request, split),
-                    Route::Everywhere(join) => {
-                        self.send_everywhere(links, key, session, busy, &request, join)
-                    }
-                    Route::Across(across) => {
-                        self.across(links, key, session, busy, &request, across)
-                    }
-                    Route::PubSub => self.pubsub(links, key, session, busy, &request),
-                    Route::Block(server) => self.block(
-                        links,
-                        &mut Asked { key, session, busy, request: &request },
-                        server,
-                    ),
-                    Route::Transaction => {
-                        self.transact(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Tracking => {
-                        self.track(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Local if is_operation(&request) => {
-                        self.operate(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Local if is_greeting(session, &request) => {
-                        self.greet(links, &mut Asked { key, session, busy, request: &request })
-                    }
-                    Route::Local => {
-                        self.answer_without_server(session, busy, pool, &request);
-                        Step::Started
-                    }
-                    refused => {
-                        self.refuse_route(session, busy, pool, &request, refused);
-                        Step::Started
-                    }
+                self.send_on::<false>(links, pool, sharded, &mut asked)
+            }
+        }
+    }
+
+    /// Starts a request to an embedded store.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    fn serve(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        store: &Store,
+        asked: &mut Asked,
+    ) -> Step {
+        if asked.session.tracking.is_some() {
+            self.begin_tracked(store, asked);
+        }
+        let command = asked.request.command;
+        if !store_serves(command.verb) {
+            return match command.handling {
+                Handling::PubSub => {
+                    self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
                 }
+                Handling::Tracking => self.track_on_store(store, asked),
+                _ if command.verb == Verb::Monitor => self.start_monitor(asked),
+                _ => {
+                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                    Step::Started
+                }
+            };
+        }
+        let Asked { session, busy, request, .. } = asked;
+        let Identity { database, protocol, .. } = session.identity;
+        let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
+        self.count(session, request);
+        self.note_served(session.pool, command.class as u8);
+        let mut error = None;
+        self.answer(session, busy, |out| {
+            let start = out.len();
+            store.execute(request, context, out);
+            if out.get(start) == Some(&b'-') {
+                error = Some(out[start..].starts_with(b"-OOM "));
+            }
+        });
+        if store.notifies() {
+            self.settle_changes(session, busy, (store, request), error.is_some());
+        }
+        if let Some(is_full) = error {
+            self.note_store_error(session.pool, command.class as u8, is_full);
+        }
+        Step::Started
+    }
+
+    /// Starts a request of a session that has begun something.
+    #[cold]
+    fn dispatch_special(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
+    ) -> Step {
+        if asked.session.tracking.is_some() {
+            return self.dispatch_tracked(links, pool, sharded, asked);
+        }
+        match self.dispatch_stateful(links, asked) {
+            Some(step) => step,
+            None => self.send_on::<false>(links, pool, sharded, asked),
+        }
+    }
+
+    /// Sends a request on to the servers of a pool it is for, or answers it.
+    /// `TRACKED` is for a session that is tracked, so that no other has to look
+    /// for links of its own.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from few places")]
+    pub(super) fn send_on<const TRACKED: bool>(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
+    ) -> Step {
+        let random = match sharded.distribution {
+            Distribution::Random => self.next_random() as u32,
+            _ => 0,
+        };
+        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+            unreachable!("the state of a pool is of its kind");
+        };
+        let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
+        if let Route::One(server) = route {
+            let link = match TRACKED {
+                true => self.link_of(asked.session, server, asked.key),
+                false => state.link(server, asked.key, asked.session.identity.protocol),
+            };
+            let Asked { key, session, busy, request } = asked;
+            return self.forward(links, *key, session, busy, request, link);
+        }
+        self.send_elsewhere(links, pool, asked, route)
+    }
+
+    /// The same for what does not go whole to one server.
+    #[inline(never)]
+    fn send_elsewhere(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        asked: &mut Asked,
+        route: Route,
+    ) -> Step {
+        let key = asked.key;
+        match route {
+            Route::Block(server) => return self.block(links, asked, server),
+            Route::Transaction => return self.transact(links, asked),
+            Route::Tracking => return self.track(links, asked),
+            Route::Local if is_operation(asked.request) => return self.operate(links, asked),
+            Route::Local if is_greeting(asked.session, asked.request) => {
+                return self.greet(links, asked);
+            }
+            _ => {}
+        }
+        let Asked { session, busy, request, .. } = asked;
+        match route {
+            Route::Split(split) => self.split(links, key, session, busy, request, split),
+            Route::Everywhere(join) => {
+                self.send_everywhere(links, key, session, busy, request, join)
+            }
+            Route::Across(across) => self.across(links, key, session, busy, request, across),
+            Route::PubSub => self.pubsub(links, key, session, busy, request),
+            Route::Local => {
+                self.answer_without_server(session, busy, pool, request);
+                Step::Started
+            }
+            refused => {
+                self.refuse_route(session, busy, pool, request, refused);
+                Step::Started
             }
         }
     }

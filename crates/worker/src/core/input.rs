@@ -178,7 +178,7 @@ impl Plane {
                     break;
                 }
             };
-            match self.dispatch::<false>(links, pool, (key, session), busy, frame, &args) {
+            match self.dispatch(links, pool, (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
                     self.retract_shown(session);

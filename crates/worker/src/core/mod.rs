@@ -17,6 +17,7 @@
 //! | `health_log` | what the log says of the backends' health |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
+//! | `store_tracking` | who is told of changed keys of the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -35,6 +36,7 @@ mod reply;
 mod slow;
 mod split;
 mod stateful;
+mod store_tracking;
 mod tracking;
 mod wait;
 
@@ -125,6 +127,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     pub(crate) pubsub: PubSub,
+    pub(crate) store_tracking: store_tracking::StoreTracking,
     pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
@@ -185,6 +188,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let plane = Plane {
             pubsub,
+            store_tracking: store_tracking::StoreTracking::default(),
             tracking: tracking::State::default(),
             plan,
             cells,
@@ -246,6 +250,9 @@ impl Core {
         let Some(mut session) = self.sessions.remove(key) else { return };
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
+        }
+        if self.plane.store_tracking.is_tracker(session.identity.id) {
+            self.plane.forget_tracker(&mut session);
         }
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
@@ -414,10 +421,12 @@ impl Core {
             if let PoolKind::Store(store) = &pool.kind {
                 more |= store.tick(self.plane.clock);
                 if store.notifies() {
-                    self.plane.publish_events(index as u16, store);
+                    self.plane.settle_upkeep(index as u16, store);
+                    more |= self.plane.sweep_trackers(index as u16);
                 }
             }
         }
+        self.tell_late();
         more
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         drain_timeout: Duration::from_secs(1),
         notices: crate::Notices::default(),
         channels: crate::Channels::default(),
+        invalidations: crate::Invalidations::default(),
         monitors: crate::Monitors::default(),
         redirects: crate::Redirects::default(),
     };

@@ -64,6 +64,12 @@ pool come into use or go out of it, the client is told to forget everything. The
 HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
 tracked.
 
+The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
+they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
+is told to forget everything once it reads again. Two things are told that Redis 7.0 keeps to itself: a
+NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
+the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
+
 Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
 always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
@@ -162,7 +168,8 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 }
 
 fn in_store(command: &Command) -> &'static str {
-    if store_serves(command.verb) || command.handling == Handling::PubSub {
+    let serves = matches!(command.handling, Handling::PubSub | Handling::Tracking);
+    if serves || store_serves(command.verb) {
         "yes"
     } else if command.handling == Handling::Local {
         "local"

@@ -74,18 +74,23 @@ impl Plane {
 
     /// Publishes what became of keys.
     #[cold]
-    pub(in super::super) fn publish_events(&mut self, pool: u16, store: &Store) {
-        let notify = store.config().notify;
-        for event in store.take_events() {
-            let KeyEvent { database, name, key } = event;
+    pub(in super::super) fn publish_events(
+        &mut self,
+        pool: u16,
+        store: &Store,
+        events: &[KeyEvent],
+    ) {
+        let notify = store.published();
+        for event in events.iter().filter(|event| notify.contains(event.class)) {
+            let KeyEvent { database, name, key, .. } = event;
             if notify.contains(KeyspaceEvents::KEYSPACE) {
                 let mut channel = format!("__keyspace@{database}__:").into_bytes();
-                channel.extend_from_slice(&key);
+                channel.extend_from_slice(key);
                 self.publish(pool, SubscriptionKind::Channel, &channel, name.as_bytes());
             }
             if notify.contains(KeyspaceEvents::KEYEVENT) {
                 let channel = format!("__keyevent@{database}__:{name}");
-                self.publish(pool, SubscriptionKind::Channel, channel.as_bytes(), &key);
+                self.publish(pool, SubscriptionKind::Channel, channel.as_bytes(), key);
             }
         }
     }

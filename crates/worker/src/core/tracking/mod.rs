@@ -26,11 +26,11 @@ use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::PoolPlan;
-use keyway_base::{ByteRange, Key};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
+use keyway_topology::ShardedPool;
 
 /// Bytes unsent on a link of one session, above which no more of its requests
 /// are started. More would let each tracked client hold as much for each server;
@@ -111,18 +111,14 @@ impl Plane {
 
     /// Starts a request of a client that is tracked: on its own links, behind
     /// what `CLIENT CACHING` said of it.
-    #[cold]
-    #[inline(never)]
     pub(super) fn dispatch_tracked(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        (pool, request, frame, ranges): (&PoolPlan, &Request, &[u8], &[ByteRange]),
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
     ) -> Step {
-        // It is counted where it is dispatched again.
-        self.batch -= 1;
+        let (session, request) = (&*asked.session, asked.request);
         let word = match is_about_client(request) {
             true => None,
             false => session.tracking.as_ref().and_then(|tracking| tracking.caching_word()),
@@ -133,14 +129,14 @@ impl Plane {
             return Step::Full(full);
         }
         let Some(word) = word else {
-            let step = self.dispatch::<true>(links, pool, (key, session), busy, frame, ranges);
-            note_fragments(session, busy, request);
+            let step = self.send_on_own(links, pool, sharded, asked);
+            note_fragments(asked.session, asked.busy, request);
             return step;
         };
         let own = own.to_vec();
         let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
         self.tracking.caching = Some(word);
-        let step = self.dispatch::<true>(links, pool, (key, session), busy, frame, ranges);
+        let step = self.send_on_own(links, pool, sharded, asked);
         self.tracking.caching = None;
         if !matches!(step, Step::Started) {
             return step;
@@ -150,9 +146,22 @@ impl Plane {
                 links[index].link.precede_last(&caching_request(word));
             }
         }
-        forget_caching(session);
-        note_fragments(session, busy, request);
+        forget_caching(asked.session);
+        note_fragments(asked.session, asked.busy, request);
         step
+    }
+
+    fn send_on_own(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ShardedPool,
+        asked: &mut Asked,
+    ) -> Step {
+        match self.dispatch_stateful(links, asked) {
+            Some(step) => step,
+            None => self.send_on::<true>(links, pool, sharded, asked),
+        }
     }
 
     /// Ends the tracking that a session had under its last protocol, and begins

@@ -1,0 +1,620 @@
+//! Client-side caching on the embedded store: what clients are told, to the
+//! byte, by a bare server and by the store; and that no cache stays stale.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Value, encode_words,
+    wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(20);
+
+struct Setup {
+    keyway: Keyway,
+    bare: RedisServer,
+}
+
+/// A store with one worker, which like a bare server sends every push before it
+/// reads on; and a bare server.
+fn setup() -> Setup {
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "1");
+    let setup = Setup { keyway: Keyway::start(KEYWAY, config), bare: RedisServer::start() };
+    // From here on no client's id is a number that is told of something else.
+    for _ in 0..100 {
+        setup.keyway.client(0).words("PING");
+        setup.bare.client().words("PING");
+    }
+    setup
+}
+
+/// A client, and whether it has said CLIENT REPLY OFF.
+struct Player {
+    client: Client,
+    id: i64,
+    is_silent: bool,
+}
+
+impl Player {
+    fn new(mut client: Client) -> Player {
+        let id = client.words("CLIENT ID").integer();
+        Player { client, id, is_silent: false }
+    }
+
+    /// Sends lines with `;` between in one write, and returns all that has come
+    /// until everything was answered.
+    fn play(&mut self, lines: &str) -> String {
+        let mut bytes = Vec::new();
+        for line in lines.split(';').filter(|line| !line.is_empty()) {
+            bytes.extend(encode_words(line));
+            self.is_silent &= line != "CLIENT REPLY ON";
+            self.is_silent |= line == "CLIENT REPLY OFF";
+        }
+        if !self.is_silent {
+            bytes.extend(encode_words("PING end"));
+        }
+        self.client.send(&bytes);
+        let mut told = String::new();
+        while !self.is_silent {
+            let reply = self.client.raw_reply().escape_ascii().to_string();
+            if reply == r"$3\r\nend\r\n" || reply == r"*2\r\n$4\r\npong\r\n$3\r\nend\r\n" {
+                break;
+            }
+            // What HELLO answers tells of the server.
+            if !reply.starts_with("%7") && !reply.starts_with("*14") {
+                told.push_str(&reply);
+            }
+        }
+        told
+    }
+}
+
+/// Plays a scene: in each line `name: commands`, with a client per name. `@name`
+/// stands for a client's id, and a line `name!` has the client leave. Returns
+/// what each client was told after each line, ids made the same.
+fn act(connect: impl Fn() -> Client, scene: &str) -> Vec<String> {
+    let mut players: BTreeMap<String, Player> = BTreeMap::new();
+    let mut ids: Vec<(String, i64)> = Vec::new();
+    let mut told = Vec::new();
+    for line in scene.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, mut lines) = match line.strip_suffix('!') {
+            Some(name) => (name, String::new()),
+            None => line.split_once(": ").map(|(name, rest)| (name, rest.to_owned())).unwrap(),
+        };
+        if line.ends_with('!') {
+            players.remove(name).unwrap();
+            // It is gone once the list does not show it.
+            let gone = format!("id={} ", ids.iter().find(|(of, _)| of == name).unwrap().1);
+            let mut other = connect();
+            wait_until("a client has left", SOON, || {
+                !other.words("CLIENT LIST").text().lines().any(|line| line.starts_with(&gone))
+            });
+            continue;
+        }
+        if !players.contains_key(name) {
+            let player = Player::new(connect());
+            ids.push((name.to_owned(), player.id));
+            players.insert(name.to_owned(), player);
+        }
+        for (of, id) in &ids {
+            lines = lines.replace(&format!("@{of}"), &id.to_string());
+        }
+        let reply = players.get_mut(name).unwrap().play(&lines);
+        let mut all = format!("{line} => {reply}");
+        for (other, player) in players.iter_mut().filter(|(other, _)| *other != name) {
+            let pushes = player.play("");
+            if !pushes.is_empty() {
+                all.push_str(&format!(" | {other}: {pushes}"));
+            }
+        }
+        for (of, id) in &ids {
+            all = all.replace(&format!(r":{id}\r\n"), &format!(r":@{of}\r\n"));
+        }
+        told.push(all);
+    }
+    told
+}
+
+/// Plays a scene on both.
+fn compare(setup: &Setup, scene: &str) {
+    let expected = act(|| setup.bare.client(), scene);
+    let told = act(|| setup.keyway.client(0), scene);
+    for (told, expected) in told.iter().zip(&expected) {
+        assert_eq!(told, expected);
+    }
+    assert_eq!(told.len(), expected.len());
+}
+
+const READERS: &[&str] = &[
+    "GET R",
+    "EXISTS R",
+    "TTL R",
+    "PTTL R",
+    "EXPIRETIME R",
+    "TYPE R",
+    "STRLEN R",
+    "TOUCH R",
+    "OBJECT ENCODING R",
+    "GETRANGE R 0 1",
+    "SUBSTR R 0 0",
+    "GETBIT R 0",
+    "BITCOUNT R",
+    "BITPOS R 1",
+    "BITFIELD_RO R GET u8 0",
+    "LCS R R",
+    "MGET x R R y",
+    "GETEX R",
+    "GET",
+    "DBSIZE",
+    "BITFIELD R GET u8 0",
+    "SCAN 0 MATCH none",
+    "KEYS none*",
+    "GETRANGE R a b",
+];
+
+/// What was there, and a command that may change the key `W`.
+const WRITERS: &[(&str, &str)] = &[
+    ("SET W 1", "SET W 2"),
+    ("SET W 1", "SET W 1"),
+    ("SET W 1", "SET W 1 NX"),
+    ("SET W 1", "SET W 2 GET"),
+    ("SET W 1", "SET W 2 EX 100"),
+    ("SET W 1", "SET W 2 KEEPTTL"),
+    ("SET W 1", "SET W 1 PXAT 1"),
+    ("DEL W", "SET W 1 XX"),
+    ("DEL W", "SET W 1"),
+    ("DEL W", "DEL W"),
+    ("SET W 1", "DEL W"),
+    ("SET W 1", "UNLINK W"),
+    ("SET W 1", "SETNX W 2"),
+    ("DEL W", "SETNX W 2"),
+    ("SET W 1", "SETEX W 100 2"),
+    ("SET W 1", "PSETEX W 100000 2"),
+    ("SET W 1", "GETSET W 2"),
+    ("SET W 1", "GETDEL W"),
+    ("DEL W", "GETDEL W"),
+    ("SET W 1", "GETEX W"),
+    ("SET W 1", "GETEX W EX 100"),
+    ("SET W 1", "GETEX W EXAT 1"),
+    ("SET W 1", "GETEX W PERSIST"),
+    ("SET W 1 EX 100", "GETEX W PERSIST"),
+    ("SET W 1", "APPEND W x"),
+    ("SET W 1", "APPEND W \u{20}"),
+    ("SET W 1", "SETRANGE W 1 x"),
+    ("SET W 1", "SETBIT W 7 1"),
+    ("SET W 1", "SETBIT W 6 1"),
+    ("SET W 1", "SETBIT W 16 0"),
+    ("SET W 1", "BITFIELD W SET u8 0 49"),
+    ("SET W 1", "BITFIELD W SET u8 0 50"),
+    ("SET W 1", "BITFIELD W SET u8 8 0"),
+    ("SET W 1", "BITFIELD W GET u8 0"),
+    ("SET W 1", "BITFIELD W INCRBY u8 0 0"),
+    ("SET W 1", "BITFIELD W OVERFLOW FAIL INCRBY u8 0 255"),
+    ("SET W 1", "BITOP NOT W W"),
+    ("SET W 1", "BITOP OR W x"),
+    ("DEL W x", "BITOP OR W x"),
+    ("SET W 1", "BITOP AND x W"),
+    ("SET W 1", "INCR W"),
+    ("SET W 1", "DECRBY W 3"),
+    ("SET W 1", "INCRBYFLOAT W 0.5"),
+    ("SET W a", "INCR W"),
+    ("SET W 1", "MSET x 1 W 2 y 3"),
+    ("SET W 1", "MSETNX W 2 other 2"),
+    ("DEL W other", "MSETNX W 2 other 2"),
+    ("SET W 1", "EXPIRE W 100"),
+    ("SET W 1", "EXPIRE W -1"),
+    ("SET W 1", "EXPIRE W 100 XX"),
+    ("SET W 1", "PEXPIREAT W 1"),
+    ("SET W 1", "PERSIST W"),
+    ("SET W 1 EX 100", "PERSIST W"),
+    ("SET W 1", "RENAME W V"),
+    ("MSET V 1 W 1", "RENAME V W"),
+    ("MSET V 1 W 1", "RENAMENX V W"),
+    ("SET W 1", "RENAME W W"),
+    ("DEL W", "RENAME W V"),
+    ("MSET V 1 W 1", "COPY V W"),
+    ("MSET V 1 W 1", "COPY V W REPLACE"),
+    ("MSET V 1 W 1", "COPY W V REPLACE"),
+    ("SET W 1", "MOVE W 5"),
+    ("SET W 1", "SWAPDB 3 4"),
+    ("SET W 1", "TOUCH W"),
+    ("SET W 1", "GET W"),
+    ("SET W 1", "FLUSHDB"),
+    ("SET W 1", "FLUSHDB maybe"),
+    ("SET W 1", "FLUSHALL ASYNC"),
+];
+
+#[test]
+fn what_is_read_is_tracked_as_redis_tracks_it() {
+    let _watch = watchdog(Duration::from_secs(60), "reads");
+    let mut scene = "w: SET R 1\na: HELLO 3;CLIENT TRACKING ON\n".to_owned();
+    for line in READERS {
+        scene.push_str(&format!("a: {line}\nw: SET R 1\nw: SET R 2\n"));
+    }
+    compare(&setup(), &scene);
+}
+
+#[test]
+fn what_changes_a_key_is_told_as_redis_tells_it() {
+    let _watch = watchdog(Duration::from_secs(60), "writes");
+    let setup = setup();
+    for mode in ["", " NOLOOP"] {
+        let mut scene = format!("a: HELLO 3;CLIENT TRACKING ON{mode}\n");
+        for (before, line) in WRITERS {
+            // By another, by itself, and in another database.
+            for who in ["w: ", "a: ", "w: SELECT 2;"] {
+                let after = if who.len() > 3 { ";SELECT 0" } else { "" };
+                scene.push_str(&format!("w: {before}\na: GET W\n{who}{line}{after}\n"));
+                scene.push_str("w: SELECT 2;DEL W V x y;SELECT 0;DEL W V x y\n");
+            }
+        }
+        compare(&setup, &scene);
+    }
+}
+
+#[test]
+fn prefixes_are_told_as_redis_tells_them() {
+    let _watch = watchdog(Duration::from_secs(60), "prefixes");
+    let setup = setup();
+    for (_, line) in WRITERS {
+        compare(
+            &setup,
+            &format!(
+                "w: FLUSHALL;MSET W 1 V 2
+             a: HELLO 3;CLIENT TRACKING ON BCAST
+             b: HELLO 3;CLIENT TRACKING ON BCAST NOLOOP PREFIX W PREFIX x
+             w: {line}
+             b: SET W 9;SET x1 1;SET x0 2;{line}"
+            ),
+        );
+    }
+    compare(
+        &setup,
+        "a: HELLO 3;CLIENT TRACKING ON BCAST PREFIX x PREFIX y
+         a: SET x2 1;SET x1 1;SET y1 1;SET z 1;PING;SET x2 1
+         w: SET x2 1;SET x1 1;SET y1 1;SET z 1;DEL none;FLUSHALL;SET x9 1
+         a: CLIENT TRACKING ON BCAST PREFIX q
+         w: SET q1 1;SET x1 2
+         a: CLIENT TRACKING ON BCAST PREFIX xy
+         a: CLIENT TRACKING ON
+         a: CLIENT TRACKINGINFO
+         b: HELLO 3;CLIENT TRACKING ON BCAST NOLOOP
+         b: SET x1 1;SET other 1
+         w: MSET x1 1 other 1
+         a: CLIENT TRACKING OFF
+         w: SET x1 1
+         a: CLIENT TRACKING ON
+         a: GET x1
+         b: SET x1 1
+         b: RESET
+         w: SET x1 1
+         a: CLIENT TRACKINGINFO",
+    );
+}
+
+#[test]
+fn who_says_what_is_cached_is_told_of_that_alone() {
+    let _watch = watchdog(Duration::from_secs(60), "options");
+    let mut scene = String::new();
+    for (mode, lines) in [
+        ("OPTIN", "GET k"),
+        ("OPTIN", "CLIENT CACHING YES;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;PING;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;CLIENT ID;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;NOSUCH;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;GET;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;CLIENT NOSUCH;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;GET k;GET j"),
+        ("OPTIN", "CLIENT CACHING YES;SET k 1;GET k"),
+        ("OPTIN", "CLIENT CACHING NO;GET k"),
+        ("OPTIN", "CLIENT CACHING YES;CLIENT TRACKINGINFO"),
+        ("OPTOUT", "GET k"),
+        ("OPTOUT", "CLIENT CACHING NO;GET k"),
+        ("OPTOUT", "CLIENT CACHING NO;GET j;GET k"),
+        ("OPTOUT", "CLIENT CACHING YES"),
+        ("", "CLIENT CACHING YES"),
+    ] {
+        scene.push_str(&format!(
+            "a: HELLO 3;CLIENT TRACKING OFF;CLIENT TRACKING ON {mode}\n\
+             a: {lines}\nw: SET k 1\nw: SET j 1\n"
+        ));
+    }
+    let setup = setup();
+    compare(&setup, &scene.replace("ON \n", "ON\n"));
+    compare(
+        &setup,
+        "a: HELLO 3;CLIENT TRACKING ON
+         w: SET k 1
+         a: GET k;CLIENT TRACKING OFF;CLIENT TRACKING ON
+         w: SET k 2
+         a: GET k;CLIENT TRACKING OFF
+         w: SET k 3
+         a: CLIENT TRACKING ON
+         w: SET k 4
+         a: GET k;SET k 5;PING;GET k;DEL k none;PING
+         a: MGET k j i;MSET i 1 k 2 j 3;PING
+         a: MGET k j i;FLUSHALL;PING
+         a: GET k;CLIENT REPLY OFF
+         w: SET k 6
+         a: GET k;SET k 7
+         a: CLIENT REPLY ON
+         a: GET k;CLIENT REPLY SKIP;SET k 8;PING
+         b: CLIENT TRACKING ON
+         b: GET k
+         w: SET k 9
+         b: GET k
+         b: HELLO 3
+         w: SET k 9",
+    );
+}
+
+#[test]
+fn who_is_told_in_place_of_another_is_told_as_redis_tells_it() {
+    let _watch = watchdog(Duration::from_secs(60), "redirection");
+    compare(
+        &setup(),
+        "b: SET k 1
+         a: HELLO 3
+         a: CLIENT TRACKING ON REDIRECT @b
+         a: GET k
+         w: SET k 2
+         b: SUBSCRIBE foo
+         a: GET k
+         w: SET k 3
+         a: GET k;SET k 4;PING
+         a: CLIENT GETREDIR;CLIENT TRACKINGINFO
+         a: GET k
+         b: UNSUBSCRIBE
+         w: SET k 5
+         b: HELLO 3
+         a: GET k
+         w: SET k 6
+         a: GET k;FLUSHALL;SET k 7;GET k
+         a: CLIENT TRACKING OFF;CLIENT TRACKING ON REDIRECT @b BCAST
+         a: SET k 8;SET j 9
+         w: SET k 9
+         a: CLIENT TRACKING OFF;CLIENT TRACKING ON REDIRECT @b
+         a: GET k
+         b!
+         w: SET k 10
+         a: CLIENT TRACKINGINFO
+         a: GET k
+         w: SET k 11
+         a: CLIENT TRACKING ON REDIRECT @b
+         a: CLIENT TRACKING ON
+         a: GET k
+         w: SET k 12
+         a: RESET
+         a: CLIENT TRACKINGINFO
+         a: CLIENT GETREDIR",
+    );
+}
+
+/// The keys of an invalidation, `None` for everything.
+fn invalidated(value: &Value) -> Option<Option<Vec<Vec<u8>>>> {
+    let Value::Push(parts) = value else { return None };
+    assert_eq!(parts[0], Value::bulk("invalidate"));
+    Some(match &parts[1] {
+        Value::Null => None,
+        keys => Some(keys.array().iter().map(|key| key.bytes().to_vec()).collect()),
+    })
+}
+
+#[test]
+fn a_key_that_expires_is_told() {
+    let _watch = watchdog(Duration::from_secs(60), "expiry");
+    let setup = setup();
+    let push =
+        Value::Push(vec![Value::bulk("invalidate"), Value::Array(vec![Value::bulk("expiring")])]);
+    for client in [setup.bare.client(), setup.keyway.client(0)] {
+        let mut client = client;
+        client.words("HELLO 3");
+        client.words("CLIENT TRACKING ON");
+        // By upkeep.
+        client.pipeline(&["SET expiring 1 PX 20", "GET expiring"]);
+        assert_eq!(client.reply(), push);
+        // By the client's own read, if upkeep does not come first.
+        client.pipeline(&["SET expiring 1 PX 20", "GET expiring"]);
+        wait_until("a key has expired", SOON, || {
+            client.send(&encode_words("GET expiring"));
+            let (one, other) = (client.reply(), client.try_push());
+            one == push || other.is_some_and(|other| other == push)
+        });
+    }
+}
+
+/// What the test's own cache needs from a client.
+trait Cached {
+    fn try_push(&mut self) -> Option<Value>;
+}
+
+impl Cached for Client {
+    /// A push that has come already.
+    fn try_push(&mut self) -> Option<Value> {
+        self.set_reply_within(Duration::from_millis(5));
+        let got = match self.try_reply() {
+            Ok(value) => Some(value),
+            Err(ReplyFault::Late) => None,
+            Err(fault) => panic!("{fault}"),
+        };
+        self.set_reply_within(SOON);
+        got
+    }
+}
+
+/// A client with a cache, as client libraries have one.
+struct Cache {
+    client: Client,
+    values: BTreeMap<Vec<u8>, Value>,
+    hits: u64,
+}
+
+impl Cache {
+    fn new(mut client: Client, mode: &str) -> Cache {
+        client.words("HELLO 3");
+        assert_eq!(client.words(&format!("CLIENT TRACKING ON{mode}")), Value::simple("OK"));
+        Cache { client, values: BTreeMap::new(), hits: 0 }
+    }
+
+    fn on_push(&mut self, value: &Value) -> bool {
+        match invalidated(value) {
+            None => return false,
+            Some(None) => self.values.clear(),
+            Some(Some(keys)) => keys.iter().for_each(|key| drop(self.values.remove(key))),
+        }
+        true
+    }
+
+    fn get(&mut self, key: &str) {
+        if self.values.contains_key(key.as_bytes()) {
+            self.hits += 1;
+            return;
+        }
+        self.client.send(&encode_words(&format!("GET {key}")));
+        loop {
+            let value = self.client.reply();
+            if !self.on_push(&value) {
+                self.values.insert(key.as_bytes().to_vec(), value);
+                return;
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        self.client.send(&encode_words("PING"));
+        loop {
+            let value = self.client.reply();
+            if value == Value::simple("PONG") {
+                return;
+            }
+            assert!(self.on_push(&value), "{value:?}");
+        }
+    }
+
+    /// Waits until every value in the cache is the store's.
+    fn expect_fresh(&mut self, truth: &mut Client) {
+        truth.words("HELLO 3");
+        wait_until("no cached value is stale", SOON, || {
+            self.drain();
+            self.values.iter().all(|(key, value)| truth.command(&[&b"GET"[..], key]) == *value)
+        });
+    }
+}
+
+#[test]
+fn no_cache_stays_stale_however_many_write() {
+    let _watch = watchdog(Duration::from_secs(120), "caches");
+    let config = KeywayConfig::new(vec![Pool::store("local").with("databases", "2")])
+        .with_server("workers", "3")
+        .with_tables("[limits]\ntracking_keys_max = 20\n");
+    let keyway = Keyway::start(KEYWAY, config);
+    let is_over = AtomicBool::new(false);
+    let key_of = |random: &mut Random| format!("k{}", random.below(40));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|nth| {
+                let mut client = keyway.client(0);
+                scope.spawn(move || {
+                    let mut random = Random::new(nth + 1);
+                    for round in 0..4000 {
+                        let key = key_of(&mut random);
+                        let line = match random.below(12) {
+                            0 => format!("DEL {key}"),
+                            1 => format!("SET {key} {nth}:{round} PX {}", 1 + random.below(5)),
+                            2 => format!("APPEND {key} x"),
+                            3 => format!("RENAME {key} {}", key_of(&mut random)),
+                            4 => format!("GETEX {key} PX {}", 1 + random.below(3)),
+                            5 => format!("MSET {key} {round} {} {round}", key_of(&mut random)),
+                            6 => format!("COPY {key} {} REPLACE", key_of(&mut random)),
+                            7 => format!("SETBIT {key} 3 {}", round % 2),
+                            8 if random.below(100) == 0 => "FLUSHALL".to_owned(),
+                            _ => format!("SET {key} {nth}:{round}"),
+                        };
+                        client.words(&line);
+                    }
+                })
+            })
+            .collect();
+        for (nth, mode) in ["", " NOLOOP", " BCAST", " BCAST PREFIX k1 PREFIX k2 PREFIX k3"]
+            .into_iter()
+            .cycle()
+            .take(8)
+            .enumerate()
+        {
+            let (keyway, is_over) = (&keyway, &is_over);
+            scope.spawn(move || {
+                let mut cache = Cache::new(keyway.client(0), mode);
+                let mut random = Random::new(nth as u64 + 99);
+                let covered =
+                    |key: &str| !mode.contains("PREFIX") || !"0456789".contains(&key[1..2]);
+                while !is_over.load(Ordering::Relaxed) {
+                    (0..20)
+                        .map(|_| key_of(&mut random))
+                        .filter(|key| covered(key))
+                        .for_each(|key| cache.get(&key));
+                    cache.drain();
+                }
+                cache.expect_fresh(&mut keyway.client(0));
+                assert!(cache.hits > 0);
+            });
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn who_does_not_read_is_told_that_everything_has_changed() {
+    let _watch = watchdog(Duration::from_secs(60), "a slow client");
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "2")
+        .with_tables("[limits]\nsession_output_len_soft = \"64KiB\"\n");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut slow = keyway.client(0);
+    slow.shrink_receive_buffer(4 << 10);
+    slow.words("HELLO 3");
+    assert_eq!(slow.words("CLIENT TRACKING ON BCAST"), Value::simple("OK"));
+    let mut writer = keyway.client(0);
+    let name = "n".repeat(1000);
+    let (rounds, total) = (200, 20_000);
+    for round in 0..rounds {
+        let lines: Vec<String> =
+            (0..total / rounds).map(|nth| format!("SET {name}{round}:{nth} 1")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        writer.pipeline(&lines);
+    }
+    writer.words("SET last 1");
+    let (mut keys, mut everything) = (0, 0);
+    loop {
+        match invalidated(&slow.reply()).expect("an invalidation") {
+            Some(told) if told.iter().any(|key| key == b"last") => break,
+            Some(told) => keys += told.len(),
+            None => {
+                everything += 1;
+                writer.words("SET last 1");
+            }
+        }
+    }
+    assert!(everything > 0 && keys < total, "{everything} {keys}");
+}
+
+#[test]
+fn who_leaves_is_forgotten_and_who_stays_is_told() {
+    let _watch = watchdog(Duration::from_secs(60), "leaving");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut writer = keyway.client(0);
+    let mut stays = Cache::new(keyway.client(0), "");
+    for round in 0..50 {
+        let mut leaves = Cache::new(keyway.client(0), ["", " BCAST", " OPTOUT"][round % 3]);
+        (0..20).for_each(|key| leaves.get(&format!("k{key}")));
+        stays.get(&format!("k{}", round % 20));
+        drop(leaves);
+        writer.words(&format!("SET k{} {round}", round % 20));
+        stays.expect_fresh(&mut writer);
+    }
+    assert!(stays.values.is_empty());
+}

@@ -1,0 +1,154 @@
+//! While changes are watched, no key changes without being noted, whatever
+//! command changes it and however it goes.
+
+mod common;
+
+use common::{Random, Reply, clock_at, execute_in, run};
+use keyway_base::KeyspaceEvents;
+use keyway_resp::Protocol;
+use keyway_store::{Context, EvictionPolicy, KeyEvent, NO_WORKER, Store, StoreConfig};
+use std::collections::{BTreeMap, BTreeSet};
+
+const START: u64 = 1_700_000_000_000;
+const WORKER: u16 = 7;
+const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// A command line on random keys.
+fn any_line(random: &mut Random) -> String {
+    let key = KEYS[random.below(KEYS.len())];
+    let other = KEYS[random.below(KEYS.len())];
+    let number = random.below(40);
+    let options = ["", " NX", " XX", " GET", " KEEPTTL", " PX 40", " PXAT 1", " EXAT 1 GET"];
+    let option = options[random.below(options.len())];
+    let times = ["", " PERSIST", " PX 30", " EXAT 1"];
+    let time = times[random.below(times.len())];
+    match random.below(32) {
+        0..=3 => format!("SET {key} {number}{option}"),
+        4 => format!("APPEND {key} x"),
+        5 => format!("SETRANGE {key} {number} y"),
+        6 => format!("SETBIT {key} {number} {}", number % 2),
+        7 => format!("BITFIELD {key} SET u8 {number} {number} GET u8 0 INCRBY i4 2 {number}"),
+        8 => format!("BITFIELD {key} OVERFLOW FAIL INCRBY u4 {number} 9"),
+        9 => format!("BITOP XOR {key} {other} {key}"),
+        10 => format!("BITOP NOT {key} {other}"),
+        11 => format!("INCRBY {key} {number}"),
+        12 => format!("INCRBYFLOAT {key} 0.5"),
+        13 => format!("DECR {key}"),
+        14 => format!("GETSET {key} {number}"),
+        15 => format!("GETDEL {key}"),
+        16 => format!("GETEX {key}{time}"),
+        17 => format!("MSET {key} {number} {other} {number}"),
+        18 => format!("MSETNX {key} {number} {other} {number}"),
+        19 => format!("SETNX {key} {number}"),
+        20 => format!("PSETEX {key} {} {number}", number + 1),
+        21 => format!("DEL {key} {other}"),
+        22 => format!("UNLINK {key}"),
+        23 => format!("RENAME {key} {other}"),
+        24 => format!("RENAMENX {key} {other}"),
+        25 => format!("COPY {key} {other} REPLACE"),
+        26 => format!("COPY {key} {key} DB 1"),
+        27 => format!("MOVE {key} 1"),
+        28 => format!("PEXPIRE {key} {}", number + 1),
+        29 => format!("EXPIRE {key} -1"),
+        30 => format!("PERSIST {key}"),
+        _ => format!("GET {key}"),
+    }
+}
+
+fn ask(store: &Store, (database, millis, worker): (u32, u64, u16), line: &str) -> Reply {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    let mut out = Vec::new();
+    let clock = clock_at(millis);
+    execute_in(
+        store,
+        Context { database, clock, protocol: Protocol::Resp2, worker },
+        &words,
+        &mut out,
+    );
+    Reply::read(&mut &out[..])
+}
+
+type Contents = BTreeMap<(u32, &'static str), (Reply, Reply)>;
+
+/// Values and expiries, which what has expired leaves as it is read.
+fn contents(store: &Store, millis: u64) -> Contents {
+    let mut contents = Contents::new();
+    for database in 0..2 {
+        for key in KEYS {
+            let place = (database, millis, WORKER);
+            let value = ask(store, place, &format!("GET {key}"));
+            let expiry = ask(store, place, &format!("PEXPIRETIME {key}"));
+            contents.insert((database, key), (value, expiry));
+        }
+    }
+    contents
+}
+
+fn taken(store: &Store) -> Vec<KeyEvent> {
+    let mut events = Vec::new();
+    store.take_events(WORKER, &mut events);
+    store.take_events(NO_WORKER, &mut events);
+    events
+}
+
+#[test]
+fn no_key_changes_without_being_noted() {
+    for seed in 1..40 {
+        let store = Store::new(StoreConfig { seed, shards: Some(2), ..StoreConfig::default() });
+        assert!(!store.notifies());
+        store.watch_changes(true);
+        let mut random = Random::new(seed);
+        let mut millis = START;
+        let mut before = contents(&store, millis);
+        for _ in 0..400 {
+            millis += random.below(12) as u64;
+            let line = any_line(&mut random);
+            ask(&store, (random.below(2) as u32, millis, WORKER), &line);
+            if random.below(10) == 0 {
+                let _ = store.tick(clock_at(millis));
+            }
+            let after = contents(&store, millis);
+            let noted: BTreeSet<(u32, Box<[u8]>)> =
+                taken(&store).into_iter().map(|event| (event.database, event.key)).collect();
+            for (place, value) in &after {
+                let is_noted = noted.contains(&(place.0, place.1.as_bytes().into()));
+                assert!(is_noted || before[place] == *value, "{line} changed {place:?}");
+            }
+            before = after;
+        }
+    }
+}
+
+#[test]
+fn what_is_evicted_is_noted_for_the_worker_that_needed_room() {
+    let store = Store::new(StoreConfig {
+        memory_max: 1 << 20,
+        policy: EvictionPolicy::AllKeysLru,
+        shards: Some(4),
+        ..StoreConfig::default()
+    });
+    store.watch_changes(true);
+    let value = "x".repeat(2000);
+    for number in 0..2000 {
+        ask(&store, (0, START, WORKER), &format!("SET k{number} {value}"));
+    }
+    let mut others = Vec::new();
+    store.take_events(WORKER + 64, &mut others);
+    assert!(others.is_empty(), "of a worker whose events lie in the same list");
+    let events = taken(&store);
+    let evicted = events.iter().filter(|event| event.class == KeyspaceEvents::EVICTED).count();
+    assert_eq!(evicted as u64, store.stats().evicted);
+    assert_eq!(evicted as i64, 2000 - run(&store, START, "DBSIZE").integer());
+}
+
+#[test]
+fn only_what_is_published_is_noted_again_once_nobody_watches() {
+    let notify = KeyspaceEvents::parse("Kx").unwrap();
+    let store = Store::new(StoreConfig { notify, ..StoreConfig::default() });
+    for (watches, noted) in [(false, 0), (true, 1), (false, 0)] {
+        store.watch_changes(watches);
+        ask(&store, (0, START, WORKER), "SET a 1");
+        assert_eq!(taken(&store).len(), noted);
+        assert!(store.notifies() && store.published() == notify);
+    }
+}

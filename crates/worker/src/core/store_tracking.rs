@@ -1,0 +1,511 @@
+//! Client-side caching on the embedded store: whose reads are entered in the
+//! table that workers share, and who is told of a change.
+//!
+//! ```text
+//!  request ──► begin_tracked: its keys into the table ──► the store
+//!          ◄── reply, then settle_changes: own pushes right behind it,
+//!              others' at the end of the turn or by the inbox of their worker
+//! ```
+//! A push is appended to a client's output between whole replies, and by its
+//! own worker alone: it comes behind the reply to the read that it is about.
+
+use super::input::Step;
+use super::stateful::Asked;
+use super::{Core, Plane};
+use crate::PoolKind;
+use crate::invalidations::{Client, Readers, Table, Told, What};
+use indexmap::{IndexMap, IndexSet};
+use keyway_base::{Key, KeyspaceEvents, Slab};
+use keyway_command::{Flags, Request, Verb};
+use keyway_proxy::tracking::{
+    Change, Tracking, write_broken, write_everything, write_invalidation, write_redirected,
+};
+use keyway_proxy::{Busy, Session};
+use keyway_resp::{Protocol, reply};
+use keyway_store::{KeyEvent, NO_WORKER, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one worker knows of its clients that cache.
+#[derive(Default)]
+pub(crate) struct StoreTracking {
+    /// The pools' tables, once they are needed.
+    tables: IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
+    /// Clients of this worker that are in a table.
+    trackers: Places,
+    /// Where clients were found that are told in place of others. They may be
+    /// gone.
+    targets: Places,
+    /// The keys that the request being served reads for a client that caches:
+    /// their arguments, and whether it had not read them before.
+    reads: Vec<(u32, bool)>,
+    /// What became of keys by the request being served.
+    events: Vec<KeyEvent>,
+    /// By pool: keys that changed in this turn, where somebody is told of
+    /// prefixes; with the client who changed each last, if any did.
+    changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
+    /// For clients of this worker, at the end of the turn.
+    outbox: Vec<Told>,
+    /// Other workers have put something into the inbox.
+    pub(crate) has_mail: bool,
+    /// Clients who have missed something for want of room in their output, and
+    /// whether it was redirected to them: they are told that everything has
+    /// changed once there is room.
+    late: IndexSet<(Client, bool), foldhash::fast::RandomState>,
+}
+
+type Places = IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
+
+/// Targets whose places are kept; more are looked for again.
+const TARGETS_MAX: usize = 1024;
+
+impl StoreTracking {
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail | !self.outbox.is_empty() | !self.changed.is_empty()
+    }
+
+    /// Whether changes of keys may concern a client of this worker.
+    pub(crate) fn is_tracker(&self, client: Client) -> bool {
+        self.trackers.contains_key(&client)
+    }
+}
+
+impl Plane {
+    fn table(&mut self, pool: u16) -> &Arc<Table> {
+        let plan = &self.plan;
+        let tables = &mut self.store_tracking.tables;
+        tables.entry(pool).or_insert_with(|| plan.invalidations.table(pool))
+    }
+
+    /// Starts a command about tracking for a client of a store.
+    #[cold]
+    pub(super) fn track_on_store(&mut self, store: &Store, asked: &mut Asked) -> Step {
+        if let Some(step) = self.answer_tracking(asked) {
+            return step;
+        }
+        match self.read_tracking(asked) {
+            Some(Change::On(tracking)) => self.set_store_tracking(store, asked, Some(tracking)),
+            Some(Change::Off) => self.set_store_tracking(store, asked, None),
+            None => return Step::Started,
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        Step::Started
+    }
+
+    fn set_store_tracking(
+        &mut self,
+        store: &Store,
+        asked: &mut Asked,
+        tracking: Option<Box<Tracking>>,
+    ) {
+        if tracking.is_none() && asked.session.tracking.is_none() {
+            return;
+        }
+        let (id, worker) = (asked.session.identity.id, self.worker());
+        let table = Arc::clone(self.table(asked.session.pool));
+        // Before the first key is entered, or read: whoever changes it later
+        // must know that changes are watched.
+        table.join(id, worker, || store.watch_changes(true));
+        self.store_tracking.trackers.insert(id, asked.key);
+        let old = prefixes_of(asked.session.tracking.as_deref());
+        let new = prefixes_of(tracking.as_deref());
+        table.change_prefixes(id, (&old, &new));
+        self.plan.clients.set_tracking(id, tracking.as_deref());
+        asked.session.tracking = tracking;
+    }
+
+    /// Forgets a client that has left.
+    #[cold]
+    pub(super) fn forget_tracker(&mut self, session: &mut Session) {
+        let id = session.identity.id;
+        if self.store_tracking.trackers.swap_remove(&id).is_none() {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        let PoolKind::Store(store) = &plan.pools[session.pool as usize].kind else { return };
+        let table = Arc::clone(self.table(session.pool));
+        let prefixes = prefixes_of(session.tracking.as_deref());
+        table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
+        table.leave(id, || store.watch_changes(false));
+        self.store_tracking.late.swap_remove(&(id, false));
+        self.store_tracking.late.swap_remove(&(id, true));
+    }
+
+    /// What a client's tracking has to do with a request that it now begins:
+    /// enters the keys that are about to be read.
+    #[cold]
+    pub(super) fn begin_tracked(&mut self, store: &Store, asked: &mut Asked) {
+        let command = asked.request.command;
+        if command.verb == Verb::Reset {
+            return self.set_store_tracking(store, asked, None);
+        }
+        let Asked { session, request, .. } = asked;
+        let Some(tracking) = session.tracking.as_deref_mut() else { return };
+        let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
+        if !command.name.starts_with("client|") {
+            tracking.take_caching();
+        }
+        if !reads || !keyway_command::store_serves(command.verb) {
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        if request.keys(&mut keys).is_ok() {
+            let (pool, id) = (session.pool, session.identity.id);
+            let table = Arc::clone(self.table(pool));
+            let keys_max = self.plan.limits.tracking_keys_max as usize;
+            for &index in &keys {
+                let bound = (keys_max, self.next_random());
+                let entered = table.enter(id, &request.args[index as usize], bound);
+                self.store_tracking.reads.push((index, entered.is_new));
+                for (key, readers) in entered.given_up {
+                    self.tell_readers(&table, &readers, &key);
+                }
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Tells of what a request has changed, behind its reply.
+    #[cold]
+    pub(super) fn settle_changes(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        (store, request): (&Store, &Request),
+        is_refused: bool,
+    ) {
+        let (pool, own) = (session.pool, session.identity.id);
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(pool, store, &events);
+        let table = Arc::clone(self.table(pool));
+        let reads = std::mem::take(&mut self.store_tracking.reads);
+        for event in events.drain(..) {
+            let is_own = changed_by_client(&event);
+            self.note_changed(pool, &table, &event, is_own.then_some(own));
+            let read = reads.iter().find(|(index, _)| request.args[*index as usize] == *event.key);
+            let mut readers = table.take(&event.key, read.map(|_| own));
+            if let Some(at) = readers.iter().position(|reader| *reader == own) {
+                readers.swap_remove(at);
+                // It has expired as it was read for the first time: the reply
+                // has told so.
+                let is_known = read.is_some_and(|(_, is_new)| *is_new);
+                let noloop = |tracking: &Tracking| tracking.noloop && is_own;
+                let hears = |tracking: &Tracking| !tracking.bcast && !noloop(tracking);
+                if !is_known && session.tracking.as_deref().is_some_and(hears) {
+                    self.push_own(session, busy, &push_of(&event.key));
+                }
+            }
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb) && !is_refused {
+            self.tell_everybody(&table, session, busy);
+        }
+        self.store_tracking.events = events;
+        self.store_tracking.reads = reads;
+        self.store_tracking.reads.clear();
+    }
+
+    /// Tells of what the store's upkeep has changed.
+    pub(super) fn settle_upkeep(&mut self, pool: u16, store: &Store) {
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(NO_WORKER, &mut events);
+        self.publish_events(pool, store, &events);
+        let table = Arc::clone(self.table(pool));
+        for event in events.drain(..) {
+            self.note_changed(pool, &table, &event, None);
+            let readers = table.take(&event.key, None);
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        self.store_tracking.events = events;
+    }
+
+    /// Goes on forgetting who has left; whether there is more to do at once.
+    pub(super) fn sweep_trackers(&mut self, pool: u16) -> bool {
+        self.table(pool).sweep()
+    }
+
+    /// Notes a changed key for those who are told of prefixes.
+    fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
+        if table.has_prefixes() {
+            let changed = self.store_tracking.changed.entry(pool).or_default();
+            changed.insert(event.key.clone(), by);
+        }
+    }
+
+    /// Tells those who have read a key that it has changed.
+    fn tell_readers(&mut self, table: &Table, readers: &Readers, key: &[u8]) {
+        if readers.is_empty() {
+            return;
+        }
+        let push = push_of(key);
+        for place in table.present(readers) {
+            self.send(place, What::Changed(Arc::clone(&push)));
+        }
+    }
+
+    /// Tells everybody that everything has changed, `session` at once.
+    fn tell_everybody(&mut self, table: &Table, session: &mut Session, busy: &mut Busy) {
+        table.clear();
+        let push = everything();
+        for place in table.everybody() {
+            if place.0 == session.identity.id {
+                self.push_own(session, busy, &push);
+            } else {
+                self.send(place, What::Changed(Arc::clone(&push)));
+            }
+        }
+    }
+
+    /// Tells the client whose reply was just composed.
+    fn push_own(&mut self, session: &Session, busy: &mut Busy, push: &Arc<[u8]>) {
+        let Some(tracking) = session.tracking.as_deref() else { return };
+        if tracking.redirect.is_some() || !busy.order.is_empty() {
+            let client = session.identity.id;
+            self.store_tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
+        } else if session.identity.protocol == Protocol::Resp3 {
+            busy.output.buf().extend_from_slice(push);
+        }
+    }
+
+    /// Sends a message on its way to a client of any worker.
+    fn send(&mut self, (client, worker): (Client, u16), what: What) {
+        let told = Told { client, what };
+        if worker == self.worker() {
+            self.store_tracking.outbox.push(told);
+        } else if self.plan.invalidations.post(worker, told) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    /// Tells those who are told of prefixes what has changed in this turn.
+    fn broadcast(&mut self, sessions: &Slab<Session>) {
+        for (pool, changed) in std::mem::take(&mut self.store_tracking.changed) {
+            let table = Arc::clone(self.table(pool));
+            for told in table.broadcasts(&changed) {
+                let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
+                for (client, worker) in told.clients {
+                    let place = self.store_tracking.trackers.get(&client);
+                    let session = place.and_then(|place| sessions.get(*place));
+                    // Who is elsewhere has changed nothing here.
+                    let tracking = session.and_then(|session| session.tracking.as_deref());
+                    let push = if tracking.is_some_and(|tracking| tracking.noloop) {
+                        let others = told.keys.iter().filter(|(_, by)| *by != Some(client));
+                        let keys: Vec<&[u8]> = others.map(|(key, _)| *key).collect();
+                        if keys.is_empty() {
+                            continue;
+                        }
+                        push_of_keys(keys)
+                    } else {
+                        Arc::clone(&all)
+                    };
+                    self.send((client, worker), What::Changed(push));
+                }
+            }
+        }
+    }
+
+    /// Delivers a message to a client of this worker.
+    fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
+        match &told.what {
+            What::Changed(push) => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref() else { return };
+                match tracking.redirect {
+                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
+                    None => self.append_push(key, session, false, push),
+                }
+            }
+            What::Redirected { tracker, push } => match self.target(sessions, told.client) {
+                Some((key, session)) => self.append_push(key, session, true, push),
+                // It was handed over, or has left, since.
+                None => self.tell_in_place(sessions, *tracker, told.client, push),
+            },
+            What::Broken { target } => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref_mut() else { return };
+                if tracking.redirect != Some(*target) {
+                    return;
+                }
+                tracking.is_broken = true;
+                self.plan.clients.set_tracking(told.client, session.tracking.as_deref());
+                let mut push = Vec::new();
+                write_broken(&mut push, *target);
+                self.append_push(key, session, false, &push);
+            }
+        }
+    }
+
+    /// Tells `target` in place of `tracker`.
+    fn tell_in_place(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        tracker: Client,
+        target: Client,
+        push: &Arc<[u8]>,
+    ) {
+        let worker = self.plan.clients.get(target).map(|entry| entry.worker);
+        match worker {
+            Some(worker) if worker == self.worker() => {
+                // Not here: it is being handed over, and is told later.
+                match self.target(sessions, target) {
+                    Some((key, session)) => self.append_push(key, session, true, push),
+                    None => self.leave_for(worker, target, tracker, push),
+                }
+            }
+            Some(worker) => self.leave_for(worker, target, tracker, push),
+            None => {
+                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
+                if let Some((client, worker)) = place {
+                    let told = Told { client, what: What::Broken { target } };
+                    if worker == self.worker() {
+                        self.deliver_told(sessions, &told);
+                    } else {
+                        self.send((client, worker), told.what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves a redirected message in a worker's inbox.
+    fn leave_for(&mut self, worker: u16, client: Client, tracker: Client, push: &Arc<[u8]>) {
+        let what = What::Redirected { tracker, push: Arc::clone(push) };
+        if self.plan.invalidations.post(worker, Told { client, what }) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    fn tracker<'a>(
+        &self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let key = *self.store_tracking.trackers.get(&client)?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// A client of this worker that need not cache itself.
+    fn target<'a>(
+        &mut self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let targets = &mut self.store_tracking.targets;
+        let is_it = |session: &Session| session.identity.id == client;
+        let known = targets.get(&client).copied();
+        let known = known.filter(|key| sessions.get(*key).is_some_and(is_it));
+        let found = known.or_else(|| {
+            let mut all = sessions.iter();
+            all.find(|(_, session)| is_it(session)).map(|(key, _)| key)
+        });
+        match found {
+            Some(key) if targets.len() < TARGETS_MAX => drop(targets.insert(client, key)),
+            Some(_) => targets.clear(),
+            None => drop(targets.swap_remove(&client)),
+        }
+        let key = found?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// Appends a push to what a client is sent, if the client can be told and
+    /// has room.
+    fn append_push(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        is_redirected: bool,
+        push: &[u8],
+    ) {
+        let protocol = session.identity.protocol;
+        let is_subscriber = || session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
+        let can_be_told = protocol == Protocol::Resp3 || is_redirected && is_subscriber();
+        let is_late = self.store_tracking.late.contains(&(session.identity.id, is_redirected));
+        if !can_be_told || is_late || session.closing {
+            return;
+        }
+        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let room = self.plan.limits.session_output_len_soft as usize;
+        if busy.undelivered() + push.len() > room {
+            self.store_tracking.late.insert((session.identity.id, is_redirected));
+        } else if is_redirected && push.starts_with(b">2\r\n$10") {
+            write_redirected(busy.output.buf(), protocol, push);
+        } else {
+            busy.output.buf().extend_from_slice(push);
+        }
+        self.mark_session_dirty(key, session);
+    }
+}
+
+impl Core {
+    /// Delivers what clients of this worker are to be told of their caches.
+    #[cold]
+    pub(crate) fn deliver_invalidations(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        plane.broadcast(sessions);
+        let mut outbox = std::mem::take(&mut plane.store_tracking.outbox);
+        outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
+        if plane.store_tracking.outbox.is_empty() {
+            plane.store_tracking.outbox = outbox;
+        }
+        if std::mem::take(&mut plane.store_tracking.has_mail) {
+            let (messages, missed) = plane.plan.invalidations.take(plane.worker());
+            messages.iter().for_each(|told| plane.deliver_told(sessions, told));
+            plane.store_tracking.late.extend(missed);
+        }
+    }
+
+    /// Tells the clients who have missed something, and have room now, that
+    /// everything has changed.
+    pub(super) fn tell_late(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        let room = plane.plan.limits.session_output_len_soft as usize / 2;
+        for (client, is_redirected) in std::mem::take(&mut plane.store_tracking.late) {
+            let found = match is_redirected {
+                true => plane.target(sessions, client),
+                false => plane.tracker(sessions, client),
+            };
+            let Some((key, session)) = found else { continue };
+            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+            if undelivered > room {
+                plane.store_tracking.late.insert((client, is_redirected));
+                continue;
+            }
+            let push = everything();
+            match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
+                Some(target) if !is_redirected => {
+                    plane.tell_in_place(sessions, client, target, &push)
+                }
+                _ => plane.append_push(key, session, is_redirected, &push),
+            }
+        }
+    }
+}
+
+fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
+    tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
+}
+
+/// Whether a client's own request has changed the key, not its request's need
+/// for room or the time.
+fn changed_by_client(event: &KeyEvent) -> bool {
+    event.class != KeyspaceEvents::EXPIRED && event.class != KeyspaceEvents::EVICTED
+}
+
+fn push_of(key: &[u8]) -> Arc<[u8]> {
+    push_of_keys(vec![key])
+}
+
+fn push_of_keys(keys: Vec<&[u8]>) -> Arc<[u8]> {
+    let mut push = Vec::new();
+    write_invalidation(&mut push, keys.into_iter());
+    push.into()
+}
+
+fn everything() -> Arc<[u8]> {
+    let mut push = Vec::new();
+    write_everything(&mut push);
+    push.into()
+}

@@ -1,0 +1,560 @@
+//! Who is to be told when a key of an embedded store changes: the one thing of
+//! client-side caching that workers share.
+//!
+//! ```text
+//!  worker 0: GET k of a client that caches ──► table: k ─► client 7
+//!  worker 1: SET k ──► table: who has read k? (its entry is taken out)
+//!                        └──► inbox of client 7's worker ──► client 7
+//! ```
+//! A reader is entered BEFORE its value is read, and a writer looks AFTER it
+//! has written. Both hold the store's lock of the key in between, so of a read
+//! and a write either the read gives what was written, or the writer finds the
+//! reader: no copy stays stale. What a writer finds too much only costs a read.
+
+use foldhash::fast::RandomState;
+use indexmap::{IndexMap, IndexSet};
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Parts of a table, each with a lock. Fewer let workers wait for each other
+/// and a sweep hold a lock for longer, more cost memory where nobody tracks.
+const PARTS: usize = 256;
+
+/// Keys that one step of a sweep looks at, at least: some hundred microseconds.
+const SWEEP_STEP: usize = 4096;
+
+/// Bytes that may wait in one worker's inbox. More forgives longer stalls of a
+/// worker; what finds no room has its client told that everything has changed.
+const INBOX_LEN_MAX: usize = 16 << 20;
+
+/// What a message takes in an inbox besides its bytes.
+const MESSAGE_OVERHEAD: usize = 64;
+
+/// A client, by its id.
+pub(crate) type Client = u64;
+
+/// Clients to be told of one key: mostly one or two.
+pub(crate) type Readers = SmallVec<[Client; 2]>;
+
+type Map<K, V> = IndexMap<K, V, RandomState>;
+
+/// A message to a client about its cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Whom it is for.
+    pub(crate) client: Client,
+    pub(crate) what: What,
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// These keys have changed: the push, composed for RESP3.
+    Changed(Arc<[u8]>),
+    /// The same, for a client that is told in place of `tracker`.
+    Redirected { tracker: Client, push: Arc<[u8]> },
+    /// The client that is told in its place has left.
+    Broken { target: Client },
+}
+
+/// Messages for one worker's clients.
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: Vec<Told>,
+    len: usize,
+    /// Clients of which a message found no room, with whether it was
+    /// redirected to them: they have missed something. As many as there are
+    /// clients, at most.
+    missed: IndexSet<(Client, bool)>,
+}
+
+/// Tables of the embedded stores and inboxes of the workers.
+#[derive(Debug, Default)]
+pub struct Invalidations {
+    /// By the pool's position.
+    tables: RwLock<Vec<Arc<Table>>>,
+    /// By the worker's number.
+    inboxes: RwLock<Vec<Arc<Mutex<Inbox>>>>,
+}
+
+impl Invalidations {
+    /// The table of a pool.
+    pub(crate) fn table(&self, pool: u16) -> Arc<Table> {
+        nth_of(&self.tables, pool)
+    }
+
+    /// Leaves a message for a client of `worker`. Whether the worker is to be
+    /// told that there is something.
+    pub(crate) fn post(&self, worker: u16, told: Told) -> bool {
+        nth_of(&self.inboxes, worker).lock().put(told)
+    }
+
+    /// Takes what waits for a worker's clients, and the clients that have
+    /// missed something, with whether it was redirected to them.
+    pub(crate) fn take(&self, worker: u16) -> (Vec<Told>, IndexSet<(Client, bool)>) {
+        let inbox = nth_of(&self.inboxes, worker);
+        let mut inbox = inbox.lock();
+        inbox.len = 0;
+        (std::mem::take(&mut inbox.messages), std::mem::take(&mut inbox.missed))
+    }
+}
+
+/// Element `index` of a list that grows as it is asked for.
+fn nth_of<T: Default>(list: &RwLock<Vec<Arc<T>>>, index: u16) -> Arc<T> {
+    let index = usize::from(index);
+    if let Some(found) = list.read().get(index) {
+        return Arc::clone(found);
+    }
+    let mut list = list.write();
+    if list.len() <= index {
+        list.resize_with(index + 1, Arc::default);
+    }
+    Arc::clone(&list[index])
+}
+
+impl Inbox {
+    fn put(&mut self, told: Told) -> bool {
+        let was_empty = self.messages.is_empty() && self.missed.is_empty();
+        let (push_len, is_redirected) = match &told.what {
+            What::Changed(push) => (push.len(), false),
+            What::Redirected { push, .. } => (push.len(), true),
+            What::Broken { .. } => (0, false),
+        };
+        let len = push_len + MESSAGE_OVERHEAD;
+        if self.len + len > INBOX_LEN_MAX {
+            self.missed.insert((told.client, is_redirected));
+        } else {
+            self.len += len;
+            self.messages.push(told);
+        }
+        was_empty
+    }
+}
+
+/// Keys, each with those who have read it.
+type Part = Map<Box<[u8]>, Readers>;
+
+/// Keys with their readers, for tests.
+#[cfg(test)]
+type Kept = BTreeMap<Box<[u8]>, BTreeSet<Client>>;
+
+/// Who has read which key of one store, and who is told of which prefixes.
+#[derive(Debug)]
+pub(crate) struct Table {
+    parts: Box<[Mutex<Part>]>,
+    /// Keys in all parts.
+    len: AtomicUsize,
+    trackers: RwLock<Trackers>,
+    /// Whether there are prefixes: a hint, read without the lock.
+    has_prefixes: AtomicBool,
+    /// Parts that may name clients who have left.
+    unswept: AtomicUsize,
+    /// The part whose turn it is to be swept.
+    sweep_turn: AtomicUsize,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Trackers {
+    /// Every client that may be named in the table, and its worker.
+    workers: Map<Client, u16>,
+    /// By length, then prefix: who is told of keys that begin with it.
+    prefixes: BTreeMap<usize, Map<Box<[u8]>, Vec<Client>>>,
+}
+
+/// What entering a reader came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entered {
+    /// The client was not there before.
+    pub(crate) is_new: bool,
+    /// Keys given up for want of room: their readers are to be told.
+    pub(crate) given_up: Vec<(Box<[u8]>, Readers)>,
+}
+
+/// Keys that changed and begin with a prefix, with the clients to be told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broadcast<'a> {
+    /// In their order, each with the client who changed it last, if any did.
+    pub(crate) keys: Vec<(&'a [u8], Option<Client>)>,
+    /// Whom to tell, with their workers.
+    pub(crate) clients: Vec<(Client, u16)>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            len: AtomicUsize::new(0),
+            trackers: RwLock::default(),
+            has_prefixes: AtomicBool::new(false),
+            unswept: AtomicUsize::new(0),
+            sweep_turn: AtomicUsize::new(0),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+impl Table {
+    /// Adds a client that may read; no harm if it is there already. `watch` is
+    /// called if nobody was there before.
+    pub(crate) fn join(&self, client: Client, worker: u16, watch: impl FnOnce()) {
+        let mut trackers = self.trackers.write();
+        if trackers.workers.is_empty() {
+            watch();
+        }
+        trackers.workers.insert(client, worker);
+    }
+
+    /// Forgets a client: what names it in the table is swept bit by bit, or at
+    /// once if it was the last. `unwatch` is called then.
+    pub(crate) fn leave(&self, client: Client, unwatch: impl FnOnce()) {
+        let mut trackers = self.trackers.write();
+        if trackers.workers.swap_remove(&client).is_none() {
+            return;
+        }
+        if trackers.workers.is_empty() {
+            unwatch();
+            self.clear();
+        } else {
+            self.unswept.store(self.parts.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Tells a client of keys with the `new` prefixes, and no longer of those
+    /// with `old` ones only.
+    pub(crate) fn change_prefixes(
+        &self,
+        client: Client,
+        (old, new): (&BTreeSet<Vec<u8>>, &BTreeSet<Vec<u8>>),
+    ) {
+        if old == new {
+            return;
+        }
+        let mut trackers = self.trackers.write();
+        let prefixes = &mut trackers.prefixes;
+        for prefix in old.difference(new) {
+            let Some(of_len) = prefixes.get_mut(&prefix.len()) else { continue };
+            let Some(clients) = of_len.get_mut(&**prefix) else { continue };
+            clients.retain(|other| *other != client);
+            if clients.is_empty() {
+                of_len.swap_remove(&**prefix);
+            }
+        }
+        for prefix in new.difference(old) {
+            let of_len = prefixes.entry(prefix.len()).or_default();
+            of_len.entry(prefix.as_slice().into()).or_default().push(client);
+        }
+        prefixes.retain(|_, of_len| !of_len.is_empty());
+        self.has_prefixes.store(!prefixes.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Whether anybody is told of keys by their prefixes.
+    #[inline]
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.has_prefixes.load(Ordering::Relaxed)
+    }
+
+    /// Keys of which somebody is to be told.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn part(&self, key: &[u8]) -> &Mutex<Part> {
+        &self.parts[(self.hasher.hash_one(key) >> 32) as usize % PARTS]
+    }
+
+    /// Enters a client that is about to read `key`. With more than `keys_max`
+    /// keys then, others are given up, chosen by `random`.
+    pub(crate) fn enter(
+        &self,
+        client: Client,
+        key: &[u8],
+        (keys_max, random): (usize, u64),
+    ) -> Entered {
+        let mut entered = Entered::default();
+        {
+            let mut part = self.part(key).lock();
+            if let Some(readers) = part.get_mut(key) {
+                entered.is_new = !readers.contains(&client);
+                if entered.is_new {
+                    readers.push(client);
+                }
+                return entered;
+            }
+            part.insert(key.into(), SmallVec::from_slice(&[client]));
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+        entered.is_new = true;
+        while self.len() > keys_max {
+            let Some(given_up) = self.take_any(random) else { break };
+            entered.given_up.push(given_up);
+        }
+        entered
+    }
+
+    /// Takes out a key chosen by `random`.
+    #[cold]
+    fn take_any(&self, random: u64) -> Option<(Box<[u8]>, Readers)> {
+        for offset in 0..PARTS {
+            let mut part = self.parts[(random as usize + offset) % PARTS].lock();
+            if !part.is_empty() {
+                let index = (random >> 32) as usize % part.len();
+                self.len.fetch_sub(1, Ordering::Relaxed);
+                return part.swap_remove_index(index);
+            }
+        }
+        None
+    }
+
+    /// Takes out who has read `key`; `keep`, who reads it now, stays entered.
+    pub(crate) fn take(&self, key: &[u8], keep: Option<Client>) -> Readers {
+        let mut part = self.part(key).lock();
+        if let Some(keep) = keep
+            && let Some(readers) = part.get_mut(key)
+            && readers.contains(&keep)
+        {
+            return std::mem::replace(readers, SmallVec::from_slice(&[keep]));
+        }
+        let taken = part.swap_remove(key);
+        if taken.is_some() {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken.unwrap_or_default()
+    }
+
+    /// Takes out every key. Everybody is to be told then, so this comes before
+    /// asking who that is: who reads in between is told as well.
+    pub(crate) fn clear(&self) {
+        for part in &self.parts {
+            let mut part = part.lock();
+            self.len.fetch_sub(part.len(), Ordering::Relaxed);
+            *part = Part::default();
+        }
+    }
+
+    /// Everybody, with their workers.
+    pub(crate) fn everybody(&self) -> Vec<(Client, u16)> {
+        self.trackers.read().workers.iter().map(|(client, worker)| (*client, *worker)).collect()
+    }
+
+    /// Those of `readers` that are still there, with their workers.
+    pub(crate) fn present(&self, readers: &[Client]) -> SmallVec<[(Client, u16); 2]> {
+        if readers.is_empty() {
+            return SmallVec::new();
+        }
+        let trackers = self.trackers.read();
+        let worker_of = |client: &Client| Some((*client, *trackers.workers.get(client)?));
+        readers.iter().filter_map(worker_of).collect()
+    }
+
+    /// Which of the `changed` keys are to be told to whom, a prefix after the
+    /// other in their order.
+    pub(crate) fn broadcasts<'a>(
+        &self,
+        changed: &'a BTreeMap<Box<[u8]>, Option<Client>>,
+    ) -> Vec<Broadcast<'a>> {
+        let trackers = self.trackers.read();
+        let mut found: BTreeMap<&[u8], Broadcast<'a>> = BTreeMap::new();
+        for (key, changer) in changed {
+            for (len, prefixes) in trackers.prefixes.range(..=key.len()) {
+                let Some((prefix, clients)) = prefixes.get_key_value(&key[..*len]) else {
+                    continue;
+                };
+                let worker_of = |client: &Client| Some((*client, *trackers.workers.get(client)?));
+                let broadcast = found.entry(prefix).or_insert_with(|| Broadcast {
+                    keys: Vec::new(),
+                    clients: clients.iter().filter_map(worker_of).collect(),
+                });
+                broadcast.keys.push((key, *changer));
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Goes on forgetting who has left, for a bounded time; whether there is
+    /// more to do.
+    pub(crate) fn sweep(&self) -> bool {
+        let mut seen = 0;
+        while seen < SWEEP_STEP {
+            let next = |left: usize| left.checked_sub(1);
+            if self.unswept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err() {
+                return false;
+            }
+            let index = self.sweep_turn.fetch_add(1, Ordering::Relaxed) % PARTS;
+            // Always in this order, here and where everybody leaves.
+            let trackers = self.trackers.read();
+            let mut part = self.parts[index].lock();
+            let before = part.len();
+            seen += 1 + before;
+            part.retain(|_, readers| {
+                readers.retain(|client| trackers.workers.contains_key(client));
+                !readers.is_empty()
+            });
+            self.len.fetch_sub(before - part.len(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Everything that is kept, for tests: keys with their readers, trackers,
+    /// prefixes.
+    #[cfg(test)]
+    fn kept(&self) -> (Kept, usize, usize) {
+        let mut keys = BTreeMap::new();
+        for part in &self.parts {
+            for (key, readers) in part.lock().iter() {
+                keys.insert(key.clone(), readers.iter().copied().collect());
+            }
+        }
+        let trackers = self.trackers.read();
+        (keys, trackers.workers.len(), trackers.prefixes.values().map(Map::len).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: (usize, u64) = (1000, 1);
+
+    fn table_of(clients: &[Client]) -> Table {
+        let table = Table::default();
+        clients.iter().for_each(|client| table.join(*client, *client as u16, || ()));
+        table
+    }
+
+    fn prefixes(list: &[&str]) -> BTreeSet<Vec<u8>> {
+        list.iter().map(|prefix| prefix.as_bytes().to_vec()).collect()
+    }
+
+    fn sorted(mut readers: Readers) -> Vec<Client> {
+        readers.sort_unstable();
+        readers.to_vec()
+    }
+
+    #[test]
+    fn every_reader_is_found_once_by_who_changes_the_key() {
+        let table = table_of(&[1, 2, 3]);
+        assert!(table.enter(1, b"a", BOUND).is_new && table.enter(2, b"a", BOUND).is_new);
+        assert!(!table.enter(1, b"a", BOUND).is_new);
+        assert!(table.enter(3, b"b", BOUND).is_new);
+        assert_eq!(sorted(table.take(b"a", None)), [1, 2]);
+        assert!(table.take(b"a", None).is_empty() && table.take(b"c", None).is_empty());
+        assert_eq!((sorted(table.take(b"b", None)), table.len()), (vec![3], 0));
+    }
+
+    #[test]
+    fn who_reads_a_key_as_it_expires_stays_entered() {
+        let table = table_of(&[1, 2]);
+        table.enter(1, b"a", BOUND);
+        table.enter(2, b"a", BOUND);
+        assert_eq!(sorted(table.take(b"a", Some(2))), [1, 2]);
+        assert_eq!((sorted(table.take(b"a", Some(9))), table.len()), (vec![2], 0));
+    }
+
+    #[test]
+    fn above_the_bound_keys_are_given_up_and_their_readers_told() {
+        let table = table_of(&[1]);
+        let mut given_up = BTreeSet::new();
+        for number in 0..1000u64 {
+            let key = number.to_string();
+            let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            for (key, readers) in table.enter(1, key.as_bytes(), (100, random)).given_up {
+                assert_eq!(readers.as_slice(), [1]);
+                assert!(given_up.insert(key));
+            }
+            assert!(table.len() <= 100);
+        }
+        let (kept, ..) = table.kept();
+        assert_eq!((kept.len(), given_up.len()), (100, 900));
+        assert!(kept.keys().all(|key| !given_up.contains(key)));
+    }
+
+    #[test]
+    fn prefixes_are_told_in_their_order_and_keys_in_theirs() {
+        let table = table_of(&[1, 2]);
+        table.change_prefixes(1, (&prefixes(&[]), &prefixes(&["x", "ab"])));
+        table.change_prefixes(2, (&prefixes(&[]), &prefixes(&["", "ab"])));
+        let keys = [("abc", Some(1)), ("ab", None), ("a", Some(2)), ("xy", Some(1))];
+        let changed = keys.map(|(key, by)| (Box::from(key.as_bytes()), by)).into();
+        let told: Vec<_> = table
+            .broadcasts(&changed)
+            .into_iter()
+            .map(|told| {
+                let keys = told.keys.iter().map(|(key, _)| String::from_utf8_lossy(key).into());
+                (keys.collect::<Vec<String>>().join(" "), told.clients)
+            })
+            .collect();
+        let expected = [
+            ("a ab abc xy".to_owned(), vec![(2, 2)]),
+            ("ab abc".to_owned(), vec![(1, 1), (2, 2)]),
+            ("xy".to_owned(), vec![(1, 1)]),
+        ];
+        assert_eq!(told, expected);
+        table.change_prefixes(2, (&prefixes(&["", "ab"]), &prefixes(&["ab"])));
+        table.change_prefixes(1, (&prefixes(&["x", "ab"]), &prefixes(&[])));
+        assert!(table.has_prefixes());
+        assert_eq!(table.broadcasts(&changed).len(), 1);
+        table.change_prefixes(2, (&prefixes(&["ab"]), &prefixes(&[])));
+        assert!(!table.has_prefixes());
+    }
+
+    #[test]
+    fn nothing_is_left_of_clients_who_have_left() {
+        let table = table_of(&[1, 2]);
+        for number in 0..20_000 {
+            let key = format!("k{number}");
+            table.enter(1 + number % 2, key.as_bytes(), (1 << 20, 0));
+            table.enter(1, b"common", (1 << 20, 0));
+            table.enter(2, b"common", (1 << 20, 0));
+        }
+        table.leave(1, || panic!("there is another"));
+        assert!(table.present(&[1, 2]).as_slice() == [(2, 2)]);
+        let steps = (0..).take_while(|_| table.sweep()).count();
+        assert!(steps > 2, "a step is bounded");
+        let (kept, trackers, _) = table.kept();
+        assert_eq!((kept.len(), table.len(), trackers), (10_001, 10_001, 1));
+        assert!(kept.values().all(|readers| readers.iter().eq([&2])));
+        let mut is_unwatched = false;
+        table.leave(2, || is_unwatched = true);
+        assert!(is_unwatched);
+        assert_eq!((table.kept(), table.len()), ((BTreeMap::new(), 0, 0), 0));
+    }
+
+    #[test]
+    fn changes_are_watched_while_anybody_is_there() {
+        let table = Table::default();
+        let watched = std::cell::Cell::new(0);
+        let join = |client| table.join(client, 0, || watched.set(watched.get() + 1));
+        let leave = |client| table.leave(client, || watched.set(watched.get() - 1));
+        [1, 2, 1].into_iter().for_each(join);
+        assert_eq!(watched.get(), 1);
+        [2, 2, 3].into_iter().for_each(leave);
+        assert_eq!(watched.get(), 1);
+        leave(1);
+        assert_eq!(watched.get(), 0);
+    }
+
+    #[test]
+    fn an_inbox_is_bounded_and_who_misses_something_is_known() {
+        let invalidations = Invalidations::default();
+        let push: Arc<[u8]> = vec![b'x'; INBOX_LEN_MAX / 4].into();
+        let mut wakes = 0;
+        for client in 1..=5 {
+            let what = What::Changed(Arc::clone(&push));
+            wakes += u32::from(invalidations.post(1, Told { client, what }));
+            let what = What::Redirected { tracker: 9, push: Arc::clone(&push) };
+            wakes += u32::from(invalidations.post(1, Told { client, what }));
+        }
+        assert_eq!(wakes, 1, "it knows");
+        let (messages, missed) = invalidations.take(1);
+        assert_eq!((messages.len(), missed.len()), (3, 7));
+        assert!(missed.contains(&(2, true)) && !missed.contains(&(2, false)));
+        assert_eq!(invalidations.take(1), (Vec::new(), IndexSet::new()));
+        let what = What::Broken { target: 1 };
+        assert!(invalidations.post(1, Told { client: 1, what }));
+    }
+}
