@@ -1,6 +1,8 @@
 //! A simulated client: a script by chance, sent in pieces, pipelined, read
 //! slowly, cut off; and a check of every reply against what it asked.
 
+mod cached;
+mod channels;
 mod stateful;
 mod verdict;
 
@@ -11,6 +13,8 @@ use crate::random::Random;
 use crate::server::key_name;
 use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
+use cached::{Cache, Cached};
+use channels::{Hearing, Told};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 
@@ -76,6 +80,12 @@ pub struct Habits {
     pub silences: bool,
     /// Whether it runs transactions and waits in commands that block.
     pub stateful: bool,
+    /// Whether it publishes and subscribes.
+    pub channels: bool,
+    /// Whether it changes the protocol, and begins anew.
+    pub greets: bool,
+    /// Whether it caches values and is told when they change.
+    pub tracks: bool,
     /// Bytes of commands that one transaction may hold.
     pub transaction_len_max: usize,
 }
@@ -93,6 +103,8 @@ enum Ask {
     AtMost(i64),
     Crossing { keys: Vec<usize> },
     Begun(Begun),
+    Told(Told),
+    Cached(Cached),
     BrokenFrame,
 }
 
@@ -149,6 +161,8 @@ pub struct Client {
     id: Option<i64>,
     /// The shared counter it is about to raise.
     attempt: Option<Attempt>,
+    hearing: Hearing,
+    cache: Cache,
     /// A command of the transaction whose replies come in was refused.
     is_refused: bool,
     /// A request of this connection may have been executed, or still be.
@@ -191,6 +205,8 @@ impl Client {
             is_silent: false,
             id: None,
             attempt: None,
+            hearing: Hearing::default(),
+            cache: Cache::default(),
             is_refused: false,
             is_unsure: false,
             home_wanted: None,
@@ -318,15 +334,20 @@ impl Client {
             self.expected.clear();
             self.name_keys(ledger);
         }
-        if let Some(password) = self.habits.password.clone() {
-            write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
-            self.expect(network.now, Ask::Exactly(ok()), Vec::new());
-        }
+        self.ask_auth(network.now);
+        self.forget_hearing();
         self.attempt = None;
         if self.habits.stateful {
             self.ask_id(network.now);
         }
         true
+    }
+
+    fn ask_auth(&mut self, now: Nanos) {
+        if let Some(password) = self.habits.password.clone() {
+            write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
+            self.expect(now, Ask::Exactly(ok()), Vec::new());
+        }
     }
 
     fn name_keys(&mut self, ledger: &Ledger) {
@@ -435,7 +456,8 @@ impl Client {
             if most > 0 {
                 let count = self.random.between(1, most as u64);
                 for _ in 0..count {
-                    match self.habits.silences && self.random.percent(3) {
+                    let is_silent = self.habits.silences && self.random.percent(3);
+                    match is_silent && !self.is_bound() {
                         true => self.ask_in_silence(network.now, ledger),
                         false => self.ask(network.now, ledger),
                     }
@@ -513,6 +535,12 @@ impl Client {
             Mix::Gets => return self.ask_get(now, ledger),
             Mix::Sets => return self.ask_set(now, ledger),
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+        }
+        if self.is_bound() {
+            return self.ask_bound(now);
+        }
+        if self.ask_of_state(now, ledger) {
+            return;
         }
         if self.habits.stateful && !self.is_silent && self.random.percent(20) {
             return self.ask_stateful(now, ledger);
@@ -748,6 +776,8 @@ impl Ask {
             Ask::AtMost(_) => "CLIENT KILL",
             Ask::Crossing { .. } => "SDIFF",
             Ask::Begun(_) => "a transaction or a list",
+            Ask::Told(told) => told.name(),
+            Ask::Cached(cached) => cached.name(),
             Ask::BrokenFrame => "a broken frame",
         }
     }

@@ -38,6 +38,8 @@ pub struct Scenario {
     pub network: NetworkOptions,
     /// Pools and servers.
     pub topology: Topology,
+    /// Whether the servers of each pool know `HELLO`.
+    pub knows_hello: Vec<bool>,
     /// Password of each pool's clients.
     pub passwords: Vec<Option<String>>,
     /// Number of workers.
@@ -107,11 +109,13 @@ impl Scenario {
         }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
+        let knows_hello = topology.pools().iter().map(|_| random.percent(70)).collect();
         let workers = if options.is_defective() || random.percent(70) { 1 } else { 2 };
         let mut scenario = Self {
             limits,
             network,
             topology,
+            knows_hello,
             passwords,
             workers,
             clients: Vec::new(),
@@ -188,6 +192,9 @@ impl Scenario {
             may_be_killed: false,
             silences: false,
             stateful: false,
+            channels: false,
+            greets: false,
+            tracks: false,
             transaction_len_max: 0,
         };
         Self {
@@ -203,6 +210,7 @@ impl Scenario {
                 dropped_edge: None,
             },
             topology: Topology::new(Epoch(1), vec![pool]),
+            knows_hello: vec![true],
             passwords: vec![None],
             workers: 1,
             clients: vec![client; 8],
@@ -239,6 +247,7 @@ impl Scenario {
                 habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
                 habits.cut_percent = 0;
                 habits.stateful = shows_stateful;
+                habits.show(options.defect);
             }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
@@ -247,6 +256,9 @@ impl Scenario {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
+            if options.is_defective() {
+                habits.show(options.defect);
+            }
             self.last_clients.push(habits);
         }
         self.value_len_max = large.max(4096) + 128;
@@ -270,6 +282,7 @@ impl Scenario {
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
         let is_store = matches!(self.topology.pools()[pool].kind, PoolKind::Store);
+        let greets = random.percent(50);
         Habits {
             pool,
             listener: pool as u16,
@@ -294,6 +307,9 @@ impl Scenario {
             may_be_killed: false,
             silences: random.percent(20),
             stateful: !is_store && random.percent(50),
+            channels: random.percent(40),
+            greets,
+            tracks: greets && (is_store || self.knows_hello[pool]) && random.percent(60),
             transaction_len_max: self.limits.link_output_len_max as usize / 2,
         }
     }
@@ -359,6 +375,15 @@ impl Scenario {
             PoolKind::Sharded(pool) => aftermath(pool),
         };
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
+    }
+}
+
+impl Habits {
+    /// Does what shows a defect, and else nothing that hides it.
+    fn show(&mut self, defect: Option<Defect>) {
+        self.channels = defect.is_some_and(Defect::is_of_channels);
+        self.tracks = defect.is_some_and(Defect::is_of_caches);
+        self.greets = self.tracks;
     }
 }
 
