@@ -189,7 +189,7 @@ impl Client {
                 self.tell(now, Told::Ping { tag });
             }
             85..95 => {
-                let key = format!("never{}", self.index).into_bytes();
+                let key = key_name('e', self.database as u32, "nobody", self.index, false);
                 write_request(&mut self.output, &[b"EXISTS", &key]);
                 self.tell(now, Told::Bound { key });
             }
