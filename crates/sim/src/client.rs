@@ -90,6 +90,14 @@ pub struct Habits {
     pub transaction_len_max: usize,
 }
 
+impl Habits {
+    /// Whether its requests may go another way than the ones before: what may
+    /// still be executed then is in no order with them.
+    fn changes_links(&self) -> bool {
+        self.may_move || self.greets
+    }
+}
+
 enum Ask {
     Exactly(Value),
     Set { key: usize, write: u64 },
@@ -360,12 +368,12 @@ impl Client {
                 let string = |number| {
                     let name = name('k', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    KeyModel::new(name, habits.may_move, now)
+                    KeyModel::new(name, habits.changes_links(), now)
                 };
                 let counter = |number| {
                     let name = name('n', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    CounterModel::new(name, habits.may_move, now)
+                    CounterModel::new(name, habits.changes_links(), now)
                 };
                 Keys {
                     strings: (0..habits.keys).map(string).collect(),
@@ -472,6 +480,8 @@ impl Client {
             match network.send(conn, INITIATOR, &self.output[..len]) {
                 Sent::Taken(0) => {}
                 Sent::Taken(taken) => {
+                    let bytes = &self.output[..taken];
+                    network.tell(|| format!("client {} writes {}", self.index, clip(bytes)));
                     self.output.drain(..taken);
                     self.written += taken as u64;
                     self.last_progress = network.now;

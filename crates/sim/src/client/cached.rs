@@ -155,6 +155,13 @@ impl Client {
         ledger: &mut Ledger,
     ) -> Result<(), String> {
         let pool = self.habits.pool;
+        if let Cached::Set { key, .. } = cached
+            && self.cache.is_noloop
+        {
+            // The server forgets who has read what is written, and whoever
+            // wrote it is not told.
+            self.cache.copies.remove(key);
+        }
         match (cached, value) {
             (_, Value::Error(text)) => {
                 let text = String::from_utf8_lossy(text).into_owned();
