@@ -181,6 +181,8 @@ pub struct Client {
     /// for.
     front_since: Nanos,
     front_asked_at: Nanos,
+    /// When the request was asked that was answered last.
+    answered_asked_at: Nanos,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
@@ -220,6 +222,7 @@ impl Client {
             home_wanted: None,
             front_since: 0,
             front_asked_at: 0,
+            answered_asked_at: 0,
             read_from: 0,
             write_from: 0,
             last_progress: 0,
@@ -308,8 +311,13 @@ impl Client {
         if at > network.now {
             return network.wake_client(self.index, at);
         }
-        self.note_departure(network.now, ledger);
         let reset = self.random.percent(50);
+        self.leave(network, ledger, reset);
+    }
+
+    /// Goes away of its own accord.
+    fn leave(&mut self, network: &mut Network, ledger: &mut Ledger, reset: bool) {
+        self.note_departure(network.now, ledger);
         self.disconnect(network, reset);
     }
 
@@ -452,8 +460,7 @@ impl Client {
         let Some(conn) = self.conn else { return };
         if self.phase == Phase::Running && self.cut_at.is_some_and(|at| self.requests_left <= at) {
             let reset = self.random.percent(50);
-            self.note_departure(network.now, ledger);
-            return self.disconnect(network, reset);
+            return self.leave(network, ledger, reset);
         }
         if self.phase == Phase::Running {
             self.go_on_with_attempt(network.now, ledger);
@@ -493,7 +500,7 @@ impl Client {
         let is_out = self.output.is_empty();
         let is_out_of_requests = self.requests_left == 0 && self.attempt.is_none();
         if self.phase == Phase::Running && is_out_of_requests && is_out {
-            self.finish(network);
+            self.finish(network, ledger);
         }
         let idle = is_out && self.expected.len() >= self.habits.depth;
         if !self.output.is_empty() || (self.phase == Phase::Running && !idle) {
@@ -502,7 +509,7 @@ impl Client {
     }
 
     /// Every request of this connection has been sent.
-    fn finish(&mut self, network: &mut Network) {
+    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let Some(conn) = self.conn else { return };
         match self.random.below(if self.habits.local_commands { 5 } else { 4 }) {
             0 => {
@@ -532,7 +539,7 @@ impl Client {
                 self.phase = Phase::Leaving { may_lose: false };
             }
             _ if self.expected.is_empty() && self.connections_left > 0 => {
-                self.disconnect(network, false);
+                self.leave(network, ledger, false);
             }
             _ if self.expected.is_empty() => self.phase = Phase::Resting,
             _ => {}

@@ -109,7 +109,8 @@ impl Scenario {
         }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
-        let knows_hello = topology.pools().iter().map(|_| random.percent(70)).collect();
+        let knows = |random: &mut Random| options.is_defective() || random.percent(70);
+        let knows_hello = topology.pools().iter().map(|_| knows(&mut random)).collect();
         let workers = if options.is_defective() || random.percent(70) { 1 } else { 2 };
         let mut scenario = Self {
             limits,
@@ -282,7 +283,7 @@ impl Scenario {
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
         let is_store = matches!(self.topology.pools()[pool].kind, PoolKind::Store);
-        let greets = random.percent(50);
+        let greets = random.percent(40);
         Habits {
             pool,
             listener: pool as u16,

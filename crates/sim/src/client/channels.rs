@@ -453,9 +453,9 @@ impl Client {
     }
 
     /// Goes away at last.
-    pub fn leave(&mut self, network: &mut Network) {
+    pub fn leave_for_good(&mut self, network: &mut Network, ledger: &mut Ledger) {
         self.connections_left = 0;
-        self.disconnect(network, false);
+        self.leave(network, ledger, false);
     }
 }
 

@@ -317,6 +317,12 @@ impl Client {
             }
         }
         self.attempt = None;
+        // What came before the last reply was told before it.
+        if !self.draining
+            && let Err(fault) = self.check_told_all(ledger, self.answered_asked_at)
+        {
+            ledger.fail(|| fault);
+        }
     }
 
     pub(super) fn check_begun(

@@ -29,6 +29,7 @@ impl Client {
                     };
                     ledger.replies += 1;
                     self.front_asked_at = expected.asked_at;
+                    self.answered_asked_at = expected.asked_at;
                     let conn = self.conn;
                     if let Err(fault) = self.check(&expected, &value, network.now, ledger) {
                         let index = self.index;

@@ -6,9 +6,10 @@ use crate::network::SECOND;
 use keyway_base::glob;
 use std::collections::BTreeSet;
 
-/// How long a message may be on its way, and how long after a change of the
-/// ring names may be on the move, while nothing is wrong.
-const UNDER_WAY_MAX: Nanos = 2 * SECOND;
+/// How long a message may be on its way while nothing is wrong.
+const UNDER_WAY_MAX: Nanos = SECOND / 5;
+/// How long names may be on the move after a change of the ring.
+const MOVING_MAX: Nanos = 2 * SECOND;
 
 /// How a name is subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -270,7 +271,7 @@ impl Ledger {
             }
             let servers: Vec<_> = message.executed.iter().map(|&(server, ..)| server).collect();
             let changes = self.messages.ring_changes.get(pool).map_or(&[][..], |(_, at)| at);
-            let has_moved = changes.iter().any(|&at| at + UNDER_WAY_MAX >= from && at <= told_by);
+            let has_moved = changes.iter().any(|&at| at + MOVING_MAX >= from && at <= told_by);
             if !has_moved && !self.is_excused(&servers, from, told_by) {
                 return Err(format!("message {number} on {} was missed", clip(&message.channel)));
             }

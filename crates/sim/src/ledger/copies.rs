@@ -5,7 +5,7 @@ use crate::network::SECOND;
 
 /// How long a change may stay unknown to who has cached the value, while
 /// nothing is wrong.
-const UNTOLD_MAX: Nanos = 2 * SECOND;
+const UNTOLD_MAX: Nanos = SECOND / 5;
 
 /// A value as a client has it.
 #[derive(Clone, Copy, Debug)]

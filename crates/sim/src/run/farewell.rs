@@ -16,8 +16,8 @@ impl Sim {
     pub(super) fn check_farewell(&mut self) -> Result<(), String> {
         {
             let mut world = self.world.borrow_mut();
-            let World { network, clients, .. } = &mut *world;
-            clients.iter_mut().for_each(|client| client.leave(network));
+            let World { network, clients, ledger, .. } = &mut *world;
+            clients.iter_mut().for_each(|client| client.leave_for_good(network, ledger));
         }
         // Who left is swept out of the tables a step per tick.
         let until = self.now() + REST;
