@@ -110,7 +110,7 @@ pub fn run(data: &[u8]) {
                 let choice = choices.below(2 * (DATABASES as usize + 1)) as u32;
                 let database = choice % (DATABASES + 1);
                 let protocol = if choice <= DATABASES { Protocol::Resp2 } else { Protocol::Resp3 };
-                execute(&store, &line, Context { database, clock, protocol });
+                execute(&store, &line, Context { database, clock, protocol, worker: 0 });
             }
         }
     }
@@ -177,7 +177,7 @@ fn flushing_leaves_nothing(store: &Store, mut clock: Clock) {
     execute(
         store,
         &[b"FLUSHALL".to_vec()],
-        Context { database: 0, clock, protocol: Protocol::Resp2 },
+        Context { database: 0, clock, protocol: Protocol::Resp2, worker: 0 },
     );
     for _ in 0..20 {
         clock.now = clock.now + Duration::from_millis(100);

@@ -15,7 +15,7 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
-use keyway_proxy::local::{Facts, REDIS_VERSION};
+use keyway_proxy::local::{ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
 use keyway_worker::{PoolKind, PoolPlan};
@@ -77,6 +77,7 @@ pub struct ProcessFacts {
     wall_clock: fn() -> Clock,
     pools: Vec<PoolFacts>,
     registry: Arc<Registry>,
+    clients: Arc<ClientRegistry>,
 }
 
 impl ProcessFacts {
@@ -85,7 +86,7 @@ impl ProcessFacts {
         config: &Config,
         pools: &[PoolPlan],
         listeners: &[Listener],
-        registry: &Arc<Registry>,
+        (registry, clients): (&Arc<Registry>, &Arc<ClientRegistry>),
         start: Clock,
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
@@ -120,6 +121,7 @@ impl ProcessFacts {
             wall_clock: crate::serve::wall_clock,
             pools: facts.collect(),
             registry: Arc::clone(registry),
+            clients: Arc::clone(clients),
         }
     }
 }
@@ -307,12 +309,13 @@ impl Report<'_> {
     }
 
     fn clients(&self, fields: &mut Fields) {
+        let (blocked, tracking) = self.process.clients.waiting_and_tracking(self.index as u16);
         fields
             .put("connected_clients", self.totals().clients_connected)
             .put("cluster_connections", 0)
             .put("maxclients", self.pool.clients_max)
-            .put("blocked_clients", 0)
-            .put("tracking_clients", 0);
+            .put("blocked_clients", blocked)
+            .put("tracking_clients", tracking);
     }
 
     /// `used_memory` is what `maxmemory` bounds: the store's share. Without a

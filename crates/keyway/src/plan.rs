@@ -111,7 +111,7 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
         });
-    let facts = ProcessFacts::new(config, &pools, listeners, registry, clock);
+    let facts = ProcessFacts::new(config, &pools, listeners, (registry, &clients), clock);
     Arc::new(Plan {
         limits: config.limits,
         listeners: listener_plans.collect(),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, Value, watchdog};
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
+};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
@@ -151,4 +153,25 @@ fn a_server_that_does_not_answer_is_shown_as_such() {
     assert_eq!(text.matches("\r\nmissing").count(), 3, "{text}");
     assert!(!text.contains("\r\nused_memory:"), "nothing is shown as zero: {text}");
     assert!(number(&text, "connected_clients") == 1);
+}
+
+#[test]
+fn clients_that_wait_and_clients_that_track_are_counted() {
+    let _watch = watchdog(Duration::from_secs(60), "counts of clients in INFO");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    let mut client = keyway.client(0);
+    let mut counts = || {
+        let text = client.words("INFO clients").text();
+        (number(&text, "blocked_clients"), number(&text, "tracking_clients"))
+    };
+    const SECONDS: Duration = Duration::from_secs(10);
+    assert_eq!(counts(), (0, 0));
+    let (mut waiting, mut tracking) = (keyway.client(0), keyway.client(0));
+    waiting.send(&encode_words("BLPOP none 0"));
+    tracking.words("HELLO 3");
+    tracking.words("CLIENT TRACKING ON");
+    wait_until("both to be counted", SECONDS, || counts() == (1, 1));
+    drop((waiting, tracking));
+    wait_until("both to have left", SECONDS, || counts() == (0, 0));
 }

@@ -392,6 +392,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
         channels: keyway_worker::Channels::default(),
+        invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })

@@ -64,6 +64,7 @@ fn facts() -> ProcessFacts {
         wall_clock: an_hour_later,
         pools: vec![pool("cache", Some(store), 6380), pool("sessions", None, 6381)],
         registry,
+        clients: Arc::default(),
     }
 }
 

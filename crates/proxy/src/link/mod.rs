@@ -15,6 +15,7 @@
 mod exchange;
 mod greeting;
 mod precede;
+mod time;
 mod trace;
 mod translate;
 
@@ -162,15 +163,6 @@ const REFUSAL_LEN_MAX: usize = 512;
 /// Bytes of a request or reply under way from which the time its transfer takes
 /// is not counted as waiting.
 const TRANSFER_LEN: usize = 64 << 10;
-
-/// How old the oldest outstanding request may grow before the connection counts
-/// as dead: this many timeouts, and never less than
-/// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
-const STUCK_TIMEOUTS: u32 = 10;
-/// See [`STUCK_TIMEOUTS`].
-const STUCK_MIN: Duration = Duration::from_secs(10);
-/// Age that counts as death where requests have no timeout.
-const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Exchanges whose room the FIFO keeps when it runs empty.
 const FIFO_KEPT_MAX: usize = 4096;
@@ -604,156 +596,6 @@ impl Link {
     /// as it came; empty when it did not.
     pub fn handshake_refusal(&self) -> &[u8] {
         &self.handshake_refusal
-    }
-
-    /// When [`Link::handle_timeout`] has something to do at the earliest.
-    pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
-        // The worker's own requests may wait until the connection stands.
-        let is_timed = |exchange: &&Exchange| {
-            self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
-        };
-        if self.is_blocking && self.state == LinkState::Ready {
-            return self.blocks_until;
-        }
-        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
-        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
-        let connection = match self.state {
-            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
-                Some(deadline)
-            }
-            LinkState::Ready if !self.fifo.is_empty() => Some(self.stuck_at(options)),
-            _ => None,
-        };
-        match (request, connection) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// When bytes of a large request or reply last moved, if one is under way:
-    /// nothing times out while it does, however long it takes.
-    fn transferring(&self) -> Option<Time> {
-        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
-        is_large.then_some(self.progress)
-    }
-
-    /// When the time of an exchange began: those that waited behind a large
-    /// transfer count from its last movement when it is over too, so that no
-    /// deadline becomes an earlier one than was told.
-    fn since(&self, exchange: &Exchange) -> Time {
-        exchange.started.max(self.last_moved())
-    }
-
-    fn last_moved(&self) -> Time {
-        self.transferring().map_or(self.moved, |moved| moved.max(self.moved))
-    }
-
-    /// Notes that the socket took a part of what was offered.
-    pub fn note_progress(&mut self, now: Time) {
-        self.progress = now;
-    }
-
-    /// By the age of the oldest request, not by silence: a backend that drops
-    /// a request and answers the next would stay out of step for ever.
-    fn stuck_at(&self, options: &LinkOptions) -> Time {
-        self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
-            + match options.timeout {
-                Some(timeout) => (timeout * STUCK_TIMEOUTS).max(STUCK_MIN),
-                None => STUCK_WITHOUT_TIMEOUT,
-            }
-    }
-
-    /// Gives up the exchanges whose time is up and hands each to `expired`.
-    /// Requests that were sent are abandoned; while the connection does not
-    /// stand yet none was, and they are taken back: what a client is told was
-    /// not sent is never executed.
-    ///
-    /// # Errors
-    /// When the whole connection is dead: connecting took too long, or the
-    /// backend has been silent for many timeouts.
-    pub fn handle_timeout(
-        &mut self,
-        options: &LinkOptions,
-        now: Time,
-        mut expired: impl FnMut(&Exchange),
-    ) -> Result<(), BackendFault> {
-        if self.is_blocking && self.state == LinkState::Ready {
-            let is_over = self.blocks_until.is_some_and(|until| now >= until);
-            return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
-        }
-        let last_moved = self.last_moved();
-        if let Some(timeout) = options.timeout {
-            if self.state != LinkState::Ready {
-                self.take_back_expired(timeout, now, &mut expired);
-            } else {
-                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                    if now < exchange.started.max(last_moved) + timeout {
-                        break;
-                    }
-                    expired(exchange);
-                    // What it says still matters to the requests behind it.
-                    if exchange.owner != Owner::Internal(Internal::Select) {
-                        exchange.owner = Owner::None;
-                    }
-                    self.abandoned += 1;
-                }
-            }
-        }
-        match self.state {
-            LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. }
-                if now >= deadline =>
-            {
-                Err(BackendFault::Connect)
-            }
-            LinkState::Ready if !self.fifo.is_empty() && now >= self.stuck_at(options) => {
-                Err(BackendFault::Timeout)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Gives up every exchange and hands each that somebody waits for to
-    /// `given_up`: the connection is to be ended.
-    pub fn abandon(&mut self, mut given_up: impl FnMut(&Exchange)) {
-        for exchange in self.fifo.iter_mut().skip(self.abandoned) {
-            given_up(exchange);
-            exchange.owner = Owner::None;
-        }
-        self.abandoned = self.fifo.len();
-    }
-
-    /// Removes the expired requests from the front of the unsent output. The
-    /// worker's own stay, as those behind them may rely on them (`SELECT`).
-    #[cold]
-    fn take_back_expired(
-        &mut self,
-        timeout: Duration,
-        now: Time,
-        expired: &mut impl FnMut(&Exchange),
-    ) {
-        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
-        let count = self.fifo.iter().take_while(is_expired).count();
-        if count == 0 {
-            return;
-        }
-        let unsent = self.output.unsent();
-        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
-        for exchange in self.fifo.drain(..count) {
-            let end = position + exchange.len as usize;
-            if matches!(exchange.owner, Owner::Internal(_)) {
-                kept.push(exchange);
-                kept_bytes.extend_from_slice(&unsent[position..end]);
-            } else {
-                expired(&exchange);
-            }
-            position = end;
-        }
-        kept_bytes.extend_from_slice(&unsent[position..]);
-        for exchange in kept.into_iter().rev() {
-            self.fifo.push_front(exchange);
-        }
-        self.output.clear();
-        *self.output.buf() = kept_bytes;
     }
 
     /// Ends the connection. Each exchange goes to `lost`, with whether its

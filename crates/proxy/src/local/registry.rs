@@ -108,9 +108,15 @@ impl ClientRegistry {
         self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
     }
 
-    /// How many clients are told of keys that change.
-    pub fn tracking_len(&self) -> usize {
-        self.entries.lock().values().filter(|entry| entry.tracking.is_some()).count()
+    /// How many clients of `pool` wait in commands that block, and how many
+    /// are told of keys that change.
+    pub fn waiting_and_tracking(&self, pool: u16) -> (usize, usize) {
+        let entries = self.entries.lock();
+        let blocked = self.blocked.lock();
+        let is_ours = |id: &&u64| entries.get(id).is_some_and(|entry| entry.pool == pool);
+        let tracking =
+            entries.values().filter(|entry| entry.pool == pool && entry.tracking.is_some());
+        (blocked.iter().filter(is_ours).count(), tracking.count())
     }
 
     /// Whether `id` is a client of `pool`.
