@@ -386,7 +386,7 @@ impl Habits {
     fn show(&mut self, defect: Option<Defect>) {
         self.channels = defect.is_some_and(Defect::is_of_channels);
         self.tracks = defect.is_some_and(Defect::is_of_caches);
-        self.greets = self.tracks;
+        self.greets = self.tracks || self.channels;
     }
 }
 

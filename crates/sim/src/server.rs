@@ -42,11 +42,11 @@ pub enum Defect {
     BlindWatch,
     /// An element is popped and given to nobody.
     LostElement,
-    /// A message is told to nobody.
+    /// Messages are told to nobody.
     LostMessage,
     /// A message is told twice.
     DoubledMessage,
-    /// A message overtakes the one before it.
+    /// Messages overtake the ones before them.
     SwappedMessages,
     /// Who has cached a value is not told that it has changed.
     LostInvalidation,

@@ -152,7 +152,7 @@ impl Server {
 fn send(conn: &mut ServerConn, frame: Vec<u8>, defect: &mut Option<Defect>) {
     let output = &mut conn.output;
     match *defect {
-        Some(Defect::LostMessage) => *defect = None,
+        Some(Defect::LostMessage) => {}
         Some(Defect::DoubledMessage) => {
             *defect = None;
             output.extend_from_slice(&frame);
@@ -161,7 +161,6 @@ fn send(conn: &mut ServerConn, frame: Vec<u8>, defect: &mut Option<Defect>) {
         Some(Defect::SwappedMessages) => match conn.held_message.take() {
             None => conn.held_message = Some(frame),
             Some(first) => {
-                *defect = None;
                 output.extend_from_slice(&frame);
                 output.extend_from_slice(&first);
             }
