@@ -12,8 +12,8 @@ use crate::value;
 use crate::wire::{clip, parse_request, parse_value, write_bulk, write_resp3};
 use channels::Heard;
 use stateful::{Begun, Lists};
-use tracking::Tracking;
 use std::collections::BTreeMap;
+use tracking::Tracking;
 
 /// What a server does wrong on purpose, for the oracles to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,7 @@ impl Defect {
 
     /// Whether only channels show it.
     pub fn is_of_channels(self) -> bool {
-        matches!(
-            self,
-            Defect::LostMessage | Defect::DoubledMessage | Defect::SwappedMessages
-        )
+        matches!(self, Defect::LostMessage | Defect::DoubledMessage | Defect::SwappedMessages)
     }
 
     /// Whether only clients that cache show it.

@@ -100,13 +100,13 @@ impl Run {
         });
         match action % 16 {
             0 | 1 => self.dial(choices),
-            2..=4 => self.with_client(choices, |client, choices, wires, ledger| {
-                match client.has_ended {
+            2..=4 => {
+                self.with_client(choices, |client, choices, wires, ledger| match client.has_ended {
                     true => {}
                     false if choices.below(3) == 0 => client.ask_anything(choices, wires),
                     false => client.ask(choices, wires, ledger),
-                }
-            }),
+                })
+            }
             5 | 6 => self.with_client(choices, |client, choices, wires, ledger| {
                 client.read(choices.pick(&[0, 10, 300, 100_000]), wires, ledger);
             }),

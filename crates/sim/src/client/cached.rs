@@ -10,10 +10,18 @@ const KEYS: usize = 4;
 
 /// A request about values that are cached.
 pub(super) enum Cached {
-    Get { key: Vec<u8>, is_kept: bool },
-    Set { key: Vec<u8>, write: u64 },
+    Get {
+        key: Vec<u8>,
+        is_kept: bool,
+    },
+    Set {
+        key: Vec<u8>,
+        write: u64,
+    },
     /// `CLIENT TRACKING ON`, with or without `NOLOOP`.
-    On { is_noloop: bool },
+    On {
+        is_noloop: bool,
+    },
     Off,
     Caching,
 }
@@ -212,7 +220,7 @@ impl Client {
         }
         let (servers, fate) = match cached {
             Cached::Get { key, .. } | Cached::Set { key, .. } => {
-                (ledger.possible_homes(pool, key), fate_of(text, &[key.clone()])?)
+                (ledger.possible_homes(pool, key), fate_of(text, std::slice::from_ref(key))?)
             }
             Cached::On { .. } => (ledger.servers_of(pool), Fate::NotDone),
             _ => return Err("an error for no reason".into()),
@@ -233,9 +241,10 @@ impl Client {
     /// What has.
     pub(super) fn check_cache(&self, ledger: &Ledger, until: Nanos) -> Result<(), String> {
         let own = self.cache.is_noloop.then_some(self.index);
-        self.cache.copies.iter().try_for_each(|(key, copy)| {
-            ledger.check_copy(self.habits.pool, key, copy, own, until)
-        })
+        self.cache
+            .copies
+            .iter()
+            .try_for_each(|(key, copy)| ledger.check_copy(self.habits.pool, key, copy, own, until))
     }
 }
 

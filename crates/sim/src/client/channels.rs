@@ -11,12 +11,25 @@ const CHANNELS: usize = 4;
 /// A request about channels, or about the connection as a whole.
 pub(super) enum Told {
     /// One name to subscribe to or not; `None`: whichever there is.
-    Change { kind: ChannelKind, subscribes: bool, name: Option<Vec<u8>> },
-    Publish { channel: Vec<u8>, number: u64 },
-    Ping { tag: Vec<u8> },
+    Change {
+        kind: ChannelKind,
+        subscribes: bool,
+        name: Option<Vec<u8>>,
+    },
+    Publish {
+        channel: Vec<u8>,
+        number: u64,
+    },
+    Ping {
+        tag: Vec<u8>,
+    },
     /// A command that a subscriber of RESP2 may not give.
-    Bound { key: Vec<u8> },
-    Hello { is_resp3: bool },
+    Bound {
+        key: Vec<u8>,
+    },
+    Hello {
+        is_resp3: bool,
+    },
     Reset,
 }
 
@@ -346,12 +359,7 @@ impl Client {
                 self.cache.on_reset();
                 let pool = self.habits.pool;
                 ended.iter().try_for_each(|((kind, name), subscription)| {
-                    ledger.check_subscription(
-                        pool,
-                        (*kind, name),
-                        subscription,
-                        expected.asked_at,
-                    )
+                    ledger.check_subscription(pool, (*kind, name), subscription, expected.asked_at)
                 })
             }
             _ => Err("an answer of another kind than wanted".into()),

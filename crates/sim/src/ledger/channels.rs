@@ -180,9 +180,7 @@ impl Ledger {
         let place = (server, publisher, kind, channel.to_vec());
         let last = self.messages.last.insert(place, number).unwrap_or_default();
         if last > number {
-            self.fail(|| {
-                format!("message {number} on {} comes after {last}", clip(channel))
-            });
+            self.fail(|| format!("message {number} on {} comes after {last}", clip(channel)));
         }
     }
 

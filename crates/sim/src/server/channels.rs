@@ -122,14 +122,20 @@ impl Server {
             }
             if kind == ChannelKind::Channel {
                 let patterns = conn.heard[ChannelKind::Pattern as usize].iter();
-                let fitting = patterns.filter(|pattern| keyway_base::glob::matches(pattern, channel));
-                parts.extend(fitting.map(|pattern| vec![&b"pmessage"[..], pattern, channel, payload]));
+                let fitting =
+                    patterns.filter(|pattern| keyway_base::glob::matches(pattern, channel));
+                parts.extend(
+                    fitting.map(|pattern| vec![&b"pmessage"[..], pattern, channel, payload]),
+                );
             }
-            let frames: Vec<_> = parts.iter().map(|part| {
-                let mut frame = format!("*{}\r\n", part.len()).into_bytes();
-                part.iter().for_each(|bytes| write_bulk(&mut frame, bytes));
-                frame
-            }).collect();
+            let frames: Vec<_> = parts
+                .iter()
+                .map(|part| {
+                    let mut frame = format!("*{}\r\n", part.len()).into_bytes();
+                    part.iter().for_each(|bytes| write_bulk(&mut frame, bytes));
+                    frame
+                })
+                .collect();
             count += frames.len() as u64;
             for frame in frames {
                 let defect = if is_due { &mut self.defect } else { &mut None };

@@ -136,7 +136,8 @@ impl PubSub {
     /// Names that clients subscribe to or wait for, and names wanted of servers.
     pub(super) fn subscriptions(&self) -> usize {
         let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
-        let kinds = tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
+        let kinds =
+            tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
         kinds.sum::<usize>() + self.slots.iter().map(|slot| slot.link.wanted()).sum::<usize>()
     }
 
