@@ -109,7 +109,11 @@ impl Server {
     /// Sends what connections are told behind the reply under way.
     pub(super) fn release_pushes(&mut self) {
         for conn in &mut self.conns {
-            conn.output.append(&mut conn.tracking.pushes);
+            match conn.closing {
+                // Nothing follows what was cut off.
+                true => conn.tracking.pushes.clear(),
+                false => conn.output.append(&mut conn.tracking.pushes),
+            }
         }
     }
 }
