@@ -433,7 +433,10 @@ impl Client {
     /// Every request of this connection has been sent.
     fn finish(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let Some(conn) = self.conn else { return };
-        match self.random.below(if self.habits.local_commands { 5 } else { 4 }) {
+        // Who caches stays, to be told.
+        let stays = self.connections_left == 0 && self.habits.tracks && self.random.percent(60);
+        let way = self.random.below(if self.habits.local_commands { 5 } else { 4 });
+        match if stays { 2 } else { way } {
             0 => {
                 network.finish(conn, INITIATOR);
                 // Who waits for elements and sends no more has gone.

@@ -257,6 +257,9 @@ impl Scenario {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
+            // What was cached before is changed once more.
+            habits.tracks = habits.is_store || self.knows_hello[pool];
+            habits.greets |= habits.tracks;
             if options.is_defective() {
                 habits.show(options.defect);
             }

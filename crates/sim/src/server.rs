@@ -624,7 +624,7 @@ impl Server {
         match value::check(key, bytes) {
             Ok(write) => {
                 ledger.on_executed(write, key, is_straggler);
-                ledger.on_copy_executed(self.pool, key, write);
+                ledger.on_copy_executed((self.pool, self.index), key, write);
                 if self.defect == Some(Defect::DoubledWrite) && self.served >= self.defect_after {
                     ledger.on_executed(write, key, is_straggler);
                 }

@@ -114,7 +114,11 @@ impl Client {
     }
 
     fn ask_copy(&mut self, now: Nanos) {
-        let key = self.pick_copy();
+        let mut key = self.pick_copy();
+        if self.cache.copies.contains_key(&key) && self.random.percent(80) {
+            // It has that.
+            key = self.pick_copy();
+        }
         let opts_in = self.cache.asks == Some(Way::OptIn);
         let is_kept = !opts_in || self.random.percent(70);
         if opts_in && is_kept {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// How long a message may be on its way while nothing is wrong.
 const UNDER_WAY_MAX: Nanos = SECOND / 5;
 /// How long names may be on the move after a change of the ring.
-const MOVING_MAX: Nanos = 2 * SECOND;
+const MOVING_MAX: Nanos = SECOND / 2;
 
 /// How a name is subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

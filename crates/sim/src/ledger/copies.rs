@@ -5,7 +5,7 @@ use crate::network::SECOND;
 
 /// How long a change may stay unknown to who has cached the value, while
 /// nothing is wrong.
-const UNTOLD_MAX: Nanos = SECOND / 5;
+const UNTOLD_MAX: Nanos = SECOND * 3 / 10;
 
 /// A value as a client has it.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct CopyChange {
     write: u64,
     client: usize,
     asked_at: Nanos,
-    /// When a server did it, and after how many others.
-    executed: Option<(Nanos, u64)>,
+    /// Which server did it, when, and after how many others.
+    executed: Option<(usize, Nanos, u64)>,
     acknowledged_at: Option<Nanos>,
 }
 
@@ -49,9 +49,9 @@ impl Ledger {
     }
 
     /// A server made the change.
-    pub fn on_copy_executed(&mut self, pool: usize, key: &[u8], write: u64) {
+    pub fn on_copy_executed(&mut self, (pool, server): (usize, usize), key: &[u8], write: u64) {
         self.copies_executed += 1;
-        let executed = Some((self.now, self.copies_executed));
+        let executed = Some((server, self.now, self.copies_executed));
         if let Some(change) = self.copy_change(pool, key, write) {
             change.executed = executed;
         }
@@ -85,19 +85,22 @@ impl Ledger {
     ) -> Result<(), String> {
         let Some(changes) = self.copies.get(&(pool, key.to_vec())) else { return Ok(()) };
         let order = changes.iter().find(|change| Some(change.write) == copy.write);
-        let order = order.and_then(|change| change.executed).map(|(_, order)| order);
+        let order = order.and_then(|change| change.executed).map(|(.., order)| order);
         let is_static = self.pools[pool].as_ref().is_some_and(|known| known.is_static);
         let is_later = |change: &CopyChange| {
             let is_after = is_static
-                && order.is_some_and(|order| change.executed.is_some_and(|(_, at)| at > order));
+                && order.is_some_and(|order| change.executed.is_some_and(|(.., at)| at > order));
             Some(change.write) != copy.write && (is_after || change.asked_at > copy.read_at)
         };
         let since = until.saturating_sub(UNTOLD_MAX);
         for change in changes.iter().filter(|change| Some(change.client) != own && is_later(change))
         {
-            let at = change.executed.map(|(at, _)| at).or(change.acknowledged_at);
+            let at = change.executed.map(|(_, at, _)| at).or(change.acknowledged_at);
             let is_due = at.is_some_and(|at| at < since);
-            if is_due && !self.is_excused(&self.possible_homes(pool, key), since, until) {
+            // Only who made the change can be late to tell of it: where keys
+            // live elsewhere than when they were read, it is told at once.
+            let server: Vec<_> = change.executed.iter().map(|&(server, ..)| server).collect();
+            if is_due && !self.is_excused(&server, since, until) {
                 let write = change.write;
                 return Err(format!(
                     "nobody told of write {write} to {}, which it caches as of {:?}",
