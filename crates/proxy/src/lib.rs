@@ -38,5 +38,5 @@ pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
     Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
 };
-pub use session::{PrivateLink, Stateful, Transaction, Watch};
+pub use session::{PrivateLink, QueueBudget, QueueFault, Stateful, Transaction, Watch};
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

@@ -14,6 +14,7 @@ use crate::world::World;
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
+use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin};
@@ -609,6 +610,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

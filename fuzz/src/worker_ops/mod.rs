@@ -14,6 +14,7 @@ use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
+use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
@@ -391,6 +392,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

@@ -157,6 +157,9 @@ enum Database {
     Unknown,
 }
 
+/// What a server at its `maxclients` says to the one client more.
+pub(crate) const NO_ROOM: &[u8] = b"-ERR max number of clients";
+
 /// Bytes kept of what a server says when it refuses us.
 const REFUSAL_LEN_MAX: usize = 512;
 
@@ -491,6 +494,9 @@ impl Link {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
                     }
+                    if !self.answered {
+                        self.on_first_reply(&rest[..len])?;
+                    }
                     if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
                         self.fifo[0].replies_before -= 1;
                         continue;
@@ -499,10 +505,6 @@ impl Link {
                         return Err(BackendFault::Protocol);
                     };
                     exchange.is_slow = self.trace.on_answered(exchange.len);
-                    if !self.answered {
-                        self.answered = true;
-                        self.failures = 0;
-                    }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
                     }
@@ -526,6 +528,34 @@ impl Link {
             }
         }
         Ok(pos)
+    }
+
+    /// Notes that the server answers requests on this connection.
+    #[cold]
+    fn on_first_reply(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
+        if !self.fifo.is_empty() {
+            self.answered = true;
+            self.failures = 0;
+        }
+        Ok(())
+    }
+
+    /// Tells the answer to a request from what a server without room says on a
+    /// new connection before it closes that, having read nothing.
+    fn check_room(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
+        if !reply.starts_with(NO_ROOM) {
+            return Ok(());
+        }
+        self.note_handshake_refusal(reply);
+        // It was not HELLO that it refused.
+        self.greeting = None;
+        Err(BackendFault::Full)
+    }
+
+    fn note_handshake_refusal(&mut self, reply: &[u8]) {
+        let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
+        self.handshake_refusal = line.trim_ascii_end().to_vec();
     }
 
     /// Hands over a reply of a server that does not speak RESP3.
@@ -572,6 +602,7 @@ impl Link {
         reply: &[u8],
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
         let is_about_greeting = !is_early && greeting.is_some();
@@ -581,8 +612,7 @@ impl Link {
             return Ok(());
         }
         if kind != Kind::Simple || is_about_greeting {
-            let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
-            self.handshake_refusal = line.trim_ascii_end().to_vec();
+            self.note_handshake_refusal(reply);
             return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
         }
         self.state = match left - 1 {
@@ -919,6 +949,29 @@ mod tests {
             link.on_lost(false, |_| ());
             assert!(link.handshake_refusal().is_empty());
         }
+    }
+
+    #[test]
+    fn a_server_without_room_says_so_only_on_a_connection_that_never_worked() {
+        const SAID: &[u8] = b"-ERR max number of clients reached\r\n";
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut link = Link::new(protocol);
+            link.on_connecting(&options(), at(0));
+            link.on_connected(&options(), at(0));
+            ask(&mut link, 0, at(0));
+            let refused = link.handle_input(SAID, &Limits::default(), at(1), |_, _, _| panic!());
+            assert_eq!(refused, Err(BackendFault::Full), "{protocol:?}");
+            assert_eq!(link.handshake_refusal(), SAID.trim_ascii_end());
+            link.on_lost(false, |_| ());
+            link.on_connected(&options(), at(2));
+            let asks_again = link.unsent().starts_with(b"*2\r\n$5\r\nHELLO");
+            assert_eq!(asks_again, protocol == Protocol::Resp3, "it did not refuse HELLO");
+        }
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        ask(&mut link, 1, at(0));
+        assert_eq!(replies(&mut link, b"+PONG\r\n", at(1)).len(), 1);
+        assert_eq!(replies(&mut link, SAID, at(1)).len(), 1, "what a request was answered with");
     }
 
     #[test]

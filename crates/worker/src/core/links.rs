@@ -134,8 +134,7 @@ impl Core {
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
-            let fault = Fault::Backend { fault, sent: one.sent };
-            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+            plane.fail(sessions, (pool, backend), &one.exchange, lost_with(fault, one.sent));
         }
         if !worked && !is_idle {
             let jitter = plane.next_random();
@@ -288,9 +287,15 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
         PoolKind::Sharded { pool, .. } if pool.preconnect)
 }
 
+/// Why the exchanges of a lost connection fail.
+pub(super) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
+    let sent = if fault == BackendFault::Full { Sent::No } else { sent };
+    Fault::Backend { fault, sent }
+}
+
 pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
-        BackendFault::Connect => FailureReason::Connect,
+        BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -427,6 +432,7 @@ impl Plane {
                     "the backend refused the password, the database or client-side caching"
                 }
                 BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Full => "the backend has as many connections as it takes",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"
