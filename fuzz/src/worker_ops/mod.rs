@@ -104,7 +104,10 @@ impl Run {
             2..=4 => {
                 self.with_client(choices, |client, choices, wires, ledger| match client.has_ended {
                     true => {}
-                    false if choices.below(3) == 0 => client.ask_anything(choices, wires),
+                    // Who has asked for anything may be in another database by now.
+                    false if client.is_hostile || choices.below(3) == 0 => {
+                        client.ask_anything(choices, wires)
+                    }
                     false => client.ask(choices, wires, ledger),
                 })
             }
