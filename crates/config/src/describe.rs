@@ -57,7 +57,7 @@ pub struct MemoryBound {
 
 /// Scripts and libraries that the clients of a pool loaded, and scripts seen in
 /// EVAL, in bytes.
-const SCRIPTS_LEN_MAX: u64 = (64 << 20) + 500 * (16 << 10);
+const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 
 /// What a link keeps of requests on their way, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;

@@ -285,6 +285,10 @@ pub struct BackendCells {
     pub reconnects: Counter,
     /// Replies skipped because their request had timed out.
     pub late_replies: Counter,
+    /// Replies dropped because their client had left.
+    pub unclaimed_replies: Counter,
+    /// Pushes dropped because nobody had asked for any.
+    pub unasked_pushes: Counter,
     /// Times the backend was taken out of use.
     pub ejections: Counter,
     /// From request queued to its reply read whole.
@@ -307,6 +311,8 @@ impl BackendCells {
             connects: Counter::new(),
             reconnects: Counter::new(),
             late_replies: Counter::new(),
+            unclaimed_replies: Counter::new(),
+            unasked_pushes: Counter::new(),
             ejections: Counter::new(),
             latency: LatencyHistogram::new(),
             health: Gauge::new(),

@@ -141,6 +141,13 @@ impl Channels {
         Ok(())
     }
 
+    /// Names that somebody subscribes to.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        let shared = self.shared.read();
+        shared.pools.iter().flat_map(|table| &table.names).map(Names::len).sum()
+    }
+
     /// The same for a client that is gone: what waits for it is not delivered.
     pub(crate) fn forget(&self, place: (u16, u16), kind: SubscriptionKind, name: &Name) {
         self.shared.write().count(place, kind, name, -1);

@@ -14,6 +14,7 @@
 
 mod exchange;
 mod greeting;
+mod multi;
 mod precede;
 mod time;
 mod trace;
@@ -127,6 +128,10 @@ pub struct Link {
     /// The error that answers the requests on their way, because the `SELECT`
     /// before them was refused; empty when it was not.
     refusal: Vec<u8>,
+    /// It is about one request: it is empty again once that is answered.
+    refuses_once: bool,
+    /// What the server said to `MULTI`, if it refused the last.
+    multi_refused: Option<Box<[u8]>>,
     trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
@@ -197,6 +202,8 @@ impl Default for Link {
             framer: Framer::default(),
             database: Database::Own,
             refusal: Vec::new(),
+            refuses_once: false,
+            multi_refused: None,
             trace: Trace::default(),
             progress: Time(0),
             moved: Time(0),
@@ -379,6 +386,7 @@ impl Link {
             is_slow,
             translation,
             replies_before,
+            transaction: 0,
         });
     }
 
@@ -485,9 +493,10 @@ impl Link {
                     // It answers nothing, and only one client's own link has
                     // asked for any.
                     if kind == Kind::Push {
-                        if self.announcement.is_some() && self.state == LinkState::Ready {
-                            deliver(&Exchange::PUSH, kind, &rest[..len]);
-                        }
+                        let is_asked =
+                            self.announcement.is_some() && self.state == LinkState::Ready;
+                        let push = if is_asked { &Exchange::PUSH } else { &Exchange::UNASKED };
+                        deliver(push, kind, &rest[..len]);
                         continue;
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
@@ -498,7 +507,7 @@ impl Link {
                         self.on_first_reply(&rest[..len])?;
                     }
                     if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
-                        self.fifo[0].replies_before -= 1;
+                        self.skip_reply(kind, &rest[..len]);
                         continue;
                     }
                     let Some(mut exchange) = self.fifo.pop_front() else {
@@ -517,7 +526,7 @@ impl Link {
                     } else if is_select || self.refusal.is_empty() {
                         deliver(&exchange, kind, &rest[..len]);
                     } else {
-                        deliver(&exchange, Kind::Error, &self.refusal);
+                        self.deliver_refusal(&exchange, deliver);
                     }
                 }
                 Ok(Framing::NeedMore { at_least }) => {
@@ -528,6 +537,19 @@ impl Link {
             }
         }
         Ok(pos)
+    }
+
+    /// Hands over the refusal of what came before, in place of a reply.
+    #[cold]
+    fn deliver_refusal(
+        &mut self,
+        exchange: &Exchange,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) {
+        deliver(exchange, Kind::Error, &self.refusal);
+        if std::mem::take(&mut self.refuses_once) {
+            self.refusal.clear();
+        }
     }
 
     /// Notes that the server answers requests on this connection.
@@ -568,7 +590,7 @@ impl Link {
     ) {
         let is_select = exchange.owner == Owner::Internal(Internal::Select);
         if !is_select && !self.refusal.is_empty() {
-            return deliver(exchange, Kind::Error, &self.refusal);
+            return self.deliver_refusal(exchange, deliver);
         }
         self.translated.clear();
         exchange.translation.translate(reply, &mut self.translated);
@@ -660,6 +682,8 @@ impl Link {
         self.output.keep_last(kept_len);
         self.database = Database::Own;
         self.refusal = Vec::new();
+        self.refuses_once = false;
+        self.multi_refused = None;
         self.trace.restart();
         self.abandoned = 0;
         self.answered = false;

@@ -48,6 +48,8 @@ pub struct Transaction {
     place: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,
+    /// It calls functions.
+    pub calls_functions: bool,
     /// A command was refused: `EXEC` will be as well.
     is_refused: bool,
     share: Share,
@@ -103,6 +105,7 @@ impl Transaction {
             queued: 0,
             place: None,
             scripts: Vec::new(),
+            calls_functions: false,
             is_refused: false,
             share: Share { budget: Arc::clone(budget), len: 0 },
         }

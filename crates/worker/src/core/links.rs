@@ -1,5 +1,6 @@
 use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
+use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
@@ -127,10 +128,13 @@ impl Core {
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();
-        let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
+        // What relies on a script that was loaded through it, or on another
+        // database than the first, is not for another connection.
+        let keep_unsent =
+            worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
-        slot.scripts.clear();
+        slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
@@ -175,7 +179,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select | Internal::Load) => return,
+                    Owner::Internal(Internal::Select | Internal::Load | Internal::Multi) => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }

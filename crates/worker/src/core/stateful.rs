@@ -14,7 +14,7 @@ use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{
-    Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, write_fault,
+    Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, Work, write_fault,
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
@@ -81,6 +81,8 @@ impl Plane {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&asked.request.args[1]),
             _ => None,
         };
+        transaction.calls_functions |=
+            matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
         let queued = transaction.queue(asked.request.args.buf(), script, len_max);
         queued.map_err(|fault| match fault {
             QueueFault::TooLong => format!(
@@ -332,6 +334,13 @@ impl Plane {
             self.answer_down(asked, server);
             return Step::Started;
         }
+        if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+            self.end_transaction(links, asked.session);
+            self.answer_locally(asked, |out| reply::error(out, &text));
+            return Step::Started;
+        }
         self.send_transaction(links, asked, index);
         if watch.is_some() {
             // The watch ended with it.
@@ -396,16 +405,23 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
-        self.preload(slot, transaction.scripts());
+        if transaction.calls_functions {
+            self.give_libraries(index, slot);
+        }
+        self.give_scripts(slot, transaction.scripts());
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
-        let owner = Self::owner(asked);
+        let mut owner = Self::owner(asked);
+        if !transaction.scripts().is_empty() {
+            owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
+        }
         let class = asked.request.command.class as u8;
         let replies = (len, transaction.queued() + 1);
         slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        slot.link.set_transaction();
         self.note_unsent(index, slot);
     }
 

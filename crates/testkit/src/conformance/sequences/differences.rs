@@ -220,8 +220,10 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "scripts that are known",
         systems: POOLS,
-        reason: "What was loaded through Keyway before the reply to EVALSHA is here, by whichever \
-                 client, is loaded into the server that lacks it, instead of NOSCRIPT.",
+        reason: "What was loaded through Keyway, by whichever client, is loaded into a server that \
+                 lacks it ahead of EVALSHA, instead of NOSCRIPT. A server that was emptied by others is \
+                 found out by its NOSCRIPT: the script is run again, unless its client has sent \
+                 something behind it, which would be overtaken; then NOSCRIPT is the reply.",
         ends: true,
         is_by_chance: true,
         example: &[

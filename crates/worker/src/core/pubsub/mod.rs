@@ -133,6 +133,19 @@ impl PubSub {
     }
 
     /// Sees to it that a slot is looked at in this turn.
+    /// Names that clients subscribe to or wait for, and names wanted of servers.
+    pub(super) fn subscriptions(&self) -> usize {
+        let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
+        let kinds =
+            tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
+        kinds.sum::<usize>() + self.slots.iter().map(|slot| slot.link.wanted()).sum::<usize>()
+    }
+
+    /// Connections to servers that stand.
+    pub(super) fn connections(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.socket.is_some()).count()
+    }
+
     fn touch(&mut self, index: SubscriberIndex) {
         let slot = &mut self.slots[index];
         if !slot.is_busy {

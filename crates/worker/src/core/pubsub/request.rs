@@ -30,6 +30,9 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
+            // Or it would be looked at over and over while replies before it
+            // cannot be delivered.
+            session.barrier = true;
             self.commit_shown();
             return Some(Step::Wait);
         }
@@ -212,6 +215,7 @@ impl Plane {
         (kind, subscribes): (SubscriptionKind, bool),
     ) -> Step {
         if !busy.order.is_empty() {
+            session.barrier = true;
             return Step::Wait;
         }
         let mut subscriptions = session.subscriptions.take().unwrap_or_default();

@@ -1,4 +1,5 @@
 use super::super::reply::release_all;
+use super::super::scripts::Given;
 use super::super::stateful::Asked;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::hears;
@@ -294,7 +295,7 @@ impl Core {
         let refusal = String::from_utf8_lossy(slot.link.handshake_refusal()).into_owned();
         slot.is_connecting = false;
         slot.client_id = None;
-        slot.scripts.clear();
+        slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
