@@ -56,6 +56,7 @@ use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
