@@ -529,3 +529,23 @@ fn servers_that_know_too_little_are_named_in_an_error() {
     ok(&mut client, "CLIENT TRACKING OFF");
     assert_eq!(client.words("GET a").text(), "1");
 }
+
+#[test]
+fn what_is_watched_while_tracking_ends_guards_its_transaction() {
+    let _watch = watchdog(Duration::from_secs(60), "WATCH and CLIENT TRACKING OFF");
+    let systems = systems();
+    let mut other = systems.keyway.client(1);
+    for (nth, end) in ["CLIENT TRACKING OFF", "HELLO 2", "RESET"].into_iter().enumerate() {
+        let mut client = resp3(systems.keyway.client(1));
+        let key = format!("guarded:{nth}");
+        ok(&mut client, "CLIENT TRACKING ON");
+        ok(&mut client, &format!("WATCH {key}"));
+        client.words(end);
+        ok(&mut other, &format!("SET {key} theirs"));
+        ok(&mut client, "MULTI");
+        client.words(&format!("SET {key} mine"));
+        client.words("EXEC");
+        let expected = if end == "RESET" { "mine" } else { "theirs" };
+        assert_eq!(other.words(&format!("GET {key}")).text(), expected, "{end}");
+    }
+}

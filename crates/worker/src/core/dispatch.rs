@@ -42,7 +42,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                self.refuse_unresolved(links, (session, busy), args, refusal);
+                self.refuse_unresolved(links, key, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -215,6 +215,7 @@ impl Plane {
     fn refuse_unresolved(
         &mut self,
         links: &mut [LinkSlot],
+        key: Key<Session>,
         (session, busy): (&mut Session, &mut Busy),
         args: Args,
         refusal: Refusal,
@@ -223,7 +224,7 @@ impl Plane {
         let is_open =
             session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
         if is_exec && is_open {
-            self.end_transaction(links, session);
+            self.end_transaction(links, key, session);
             let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
                         'exec' command";
             return self.refuse(session, busy, |out| reply::error(out, text));

@@ -257,7 +257,7 @@ impl Core {
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
         }
-        self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);

@@ -133,24 +133,33 @@ impl Plane {
     }
 
     /// Ends what a session has begun on private links, as it leaves or resets.
-    pub(super) fn end_stateful(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_stateful(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let Some(stateful) = session.stateful.take() else { return };
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
         for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
-            links[index].lease = None;
-            self.discards.push(index);
+            if links[index].lease.take_if(|owner| *owner == key).is_some() {
+                self.discards.push(index);
+            }
         }
         if !stateful.blocked_on.is_empty() {
             self.plan.clients.set_blocked(session.identity.id, false);
         }
     }
 
-    /// Ends the watch on a link, and the lease.
-    pub(super) fn unwatch(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+    /// Ends the watch on a link, and the lease, if the session still has it.
+    pub(super) fn unwatch(&mut self, links: &mut [LinkSlot], key: Key<Session>, index: LinkIndex) {
         let slot = &mut links[index];
+        if slot.lease != Some(key) {
+            return;
+        }
         if slot.link.state() == LinkState::Ready {
             let out = slot.link.request_buf();
             let start = out.len();
@@ -164,12 +173,17 @@ impl Plane {
         self.release(links, index);
     }
 
-    /// Ends the watch of a session that changes its protocol, and so its links:
-    /// that counts as a change to the keys.
-    pub(super) fn lose_watch(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    /// Ends the watch of a session whose links become others: that counts as a
+    /// change to the keys.
+    pub(super) fn lose_watch(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
         if let Some(index) = watch.and_then(|watch| watch.link.take()) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
     }
 
@@ -228,6 +242,10 @@ impl Plane {
         slot: &mut LinkSlot,
     ) {
         if slot.role.is_some() {
+            let session = slot.lease.and_then(|key| sessions.get_mut(key));
+            if let Some(session) = session.filter(|_| slot.link.state() != LinkState::Ready) {
+                super::tracking::lose_watch_on(session, index);
+            }
             return self.discard_unused(slot, index);
         }
         if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
@@ -271,6 +289,9 @@ impl Core {
         let socket = slot.socket.take();
         slot.link = Link::default();
         slot.is_connecting = false;
+        slot.role = None;
+        slot.client_id = None;
+        slot.unblock = None;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
             state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }

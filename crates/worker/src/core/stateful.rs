@@ -42,7 +42,7 @@ impl Plane {
         let stateful = asked.session.stateful.as_ref()?;
         match asked.request.command.verb {
             Verb::Reset => {
-                self.end_stateful(links, asked.session);
+                self.end_stateful(links, asked.key, asked.session);
                 None
             }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
@@ -169,7 +169,7 @@ impl Plane {
                 return Step::Started;
             }
             _ => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -179,11 +179,16 @@ impl Plane {
     }
 
     /// Drops the queued commands and the watch.
-    pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_transaction(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
         session.tidy();
     }
@@ -202,7 +207,7 @@ impl Plane {
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
         let has_changed = asked.session.identity.protocol != before;
         if has_changed {
-            self.lose_watch(links, asked.session);
+            self.lose_watch(links, asked.key, asked.session);
         }
         if has_changed || asked.request.command.verb == Verb::Reset {
             self.change_tracking(links, asked);
@@ -222,7 +227,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watch = Self::current_watch(links, asked);
         // The first ring counts: what came later may be about another.
         let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
         let index = match watch {
@@ -258,6 +263,14 @@ impl Plane {
         Step::Started
     }
 
+    /// What the session watches; nothing that a link guards which is not its own
+    /// any more.
+    fn current_watch(links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+        let watch = asked.session.stateful.as_ref()?.watch?;
+        let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
+        Some(Watch { link, ..watch })
+    }
+
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
@@ -280,16 +293,16 @@ impl Plane {
     fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
-        let watch = stateful.watch;
+        let watch = Self::current_watch(links, asked);
         if transaction.is_refused {
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
         }
         match watch {
             Some(Watch { link: None, .. }) => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 let protocol = asked.session.identity.protocol;
                 self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
@@ -299,7 +312,7 @@ impl Plane {
                 return Step::Wait;
             }
             None if transaction.queued() == 0 => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::array(out, 0));
                 return Step::Started;
             }
@@ -310,7 +323,7 @@ impl Plane {
             return self.exec_elsewhere(links, asked, watch);
         }
         let Some((server, index)) = self.link_for_exec(asked, watch) else {
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             let plan = Arc::clone(&self.plan);
             let pool = &plan.pools[asked.session.pool as usize];
             self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
@@ -322,7 +335,7 @@ impl Plane {
         }
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             self.answer_down(asked, server);
             return Step::Started;
         }
@@ -352,7 +365,7 @@ impl Plane {
         asked: &mut Asked,
         watch: Option<Watch>,
     ) -> Step {
-        self.end_transaction(links, asked.session);
+        self.end_transaction(links, asked.key, asked.session);
         if watch.is_some() {
             let protocol = asked.session.identity.protocol;
             self.answer_locally(asked, |out| protocol.null_array(out));

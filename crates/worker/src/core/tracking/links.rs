@@ -53,7 +53,7 @@ impl Plane {
             return self.answer_locally(asked, |out| reply::simple(out, "OK"));
         }
         let is_renewed = asked.session.tracking.is_some();
-        self.lose_watch(links, asked.session);
+        self.lose_watch(links, asked.key, asked.session);
         self.end_tracking(links, asked.key, asked.session);
         if !self.resume_tracking(links, asked, tracking) {
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
@@ -179,13 +179,18 @@ impl Plane {
         }
     }
 
-    /// Ends the tracking of a session; its links end with what is on its way.
+    /// Ends the tracking of a session; its links end with what is on its way, and
+    /// with them what it watches there.
     pub(in super::super) fn end_tracking(
         &mut self,
         links: &mut [LinkSlot],
         key: Key<Session>,
         session: &mut Session,
     ) {
+        let Some(tracking) = session.tracking.as_ref() else { return };
+        if tracking.way.is_some() {
+            self.lose_watch(links, key, session);
+        }
         let Some(tracking) = session.tracking.as_ref() else { return };
         let has_way = tracking.way.is_some();
         if let Some(way) = &tracking.way {
@@ -401,7 +406,7 @@ impl Plane {
 }
 
 /// What a session watched on a link that is lost counts as changed.
-fn lose_watch_on(session: &mut Session, index: LinkIndex) {
+pub(in super::super) fn lose_watch_on(session: &mut Session, index: LinkIndex) {
     let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
     if let Some(watch) = watch.filter(|watch| watch.link == Some(index)) {
         watch.link = None;

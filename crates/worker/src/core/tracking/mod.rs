@@ -19,7 +19,7 @@
 mod links;
 mod tell;
 
-pub(super) use links::Role;
+pub(super) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
 use super::input::Step;
