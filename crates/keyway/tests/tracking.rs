@@ -549,3 +549,27 @@ fn what_is_watched_while_tracking_ends_guards_its_transaction() {
         assert_eq!(other.words(&format!("GET {key}")).text(), expected, "{end}");
     }
 }
+
+#[test]
+fn a_server_that_refuses_tracked_clients_serves_the_others() {
+    let _watch = watchdog(Duration::from_secs(60), "refused and not ejected");
+    let (old, guarded) =
+        (RedisServer::start_with(&["--rename-command", "HELLO", ""]), RedisServer::start());
+    ok(&mut guarded.client(), "ACL SETUSER default -client|tracking");
+    for server in [old, guarded] {
+        let ejection = "{ after_failures = 1, for = \"60s\", rejoin = \"serve\" }";
+        let pool = Pool::over("main", std::slice::from_ref(&server)).with("ejection", ejection);
+        let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+        let (mut tracked, mut other) = (resp3(keyway.client(0)), keyway.client(0));
+        for mode in ["", " OPTIN", " BCAST"] {
+            let said = tracked.words(&format!("CLIENT TRACKING ON{mode}"));
+            assert_eq!(said.is_error(), mode == " BCAST", "{said:?}");
+            for _ in 0..20 {
+                // Refused by the server, or at once because it has refused.
+                assert_eq!(tracked.words("GET a").is_error(), mode != " BCAST");
+                ok(&mut other, "SET a 1");
+            }
+            ok(&mut tracked, "CLIENT TRACKING OFF");
+        }
+    }
+}

@@ -390,7 +390,10 @@ impl Plane {
     pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         cells.errors.of(BackendFault::Connect).add(1);
-        self.note_failure(index, slot, FailureReason::Connect);
+        // A tracked client's own link may be down for what this client wants.
+        if slot.role.is_none() {
+            self.note_failure(index, slot, FailureReason::Connect);
+        }
     }
 
     /// A link takes no requests any more, if it did.

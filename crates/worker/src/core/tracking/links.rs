@@ -310,7 +310,7 @@ impl Core {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         }
-        if is_failure && !matches!(fault, BackendFault::Reply(_)) {
+        if is_failure && tells_of_server(fault) {
             plane.note_failure(index, slot, super::super::links::failure_reason(fault));
         }
         release_all(sessions, plane, slot);
@@ -403,6 +403,13 @@ impl Plane {
         self.mark_link_dirty(index, slot);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
+}
+
+/// Whether a link is lost for what its server is like. What is refused may be
+/// refused to tracked clients alone, as may what a server cuts off because of
+/// one of them; of a server that is gone the next attempt to connect tells.
+fn tells_of_server(fault: BackendFault) -> bool {
+    matches!(fault, BackendFault::Connect | BackendFault::Timeout | BackendFault::NotReady)
 }
 
 /// What a session watched on a link that is lost counts as changed.
