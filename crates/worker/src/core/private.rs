@@ -26,6 +26,11 @@ const IDLE_MAX: usize = 32;
 /// more are asked for only by clients without bound.
 const PRIVATE_MAX: usize = 50_000;
 
+/// Of these, the ones that tracked sessions may have for good: a client that is
+/// tracked has some to every server, and must not leave none for those that
+/// watch keys or wait. Fewer refuse tracking to applications with many clients.
+const OWN_MAX: usize = PRIVATE_MAX / 2;
+
 /// The private links of a worker that nobody has.
 #[derive(Default)]
 pub(super) struct PrivateLinks {
@@ -33,6 +38,8 @@ pub(super) struct PrivateLinks {
     places: Vec<LinkIndex>,
     /// How many are in use or idle.
     count: usize,
+    /// Of these, the ones of tracked sessions.
+    pub(super) own: usize,
 }
 
 impl Plane {
@@ -71,12 +78,29 @@ impl Plane {
     }
 
     /// Whether there may be so many more private links.
-    pub(super) fn has_private(&self, count: usize) -> bool {
+    fn has_private(&self, count: usize) -> bool {
         self.private.count + count <= PRIVATE_MAX
     }
 
+    /// Whether tracked sessions may have so many more.
+    pub(super) fn has_own(&self, count: usize) -> bool {
+        self.private.own + count <= OWN_MAX && self.has_private(count)
+    }
+
+    /// A link that a session keeps as long as it is tracked.
+    pub(super) fn add_own(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        place: (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
+        self.private.own += 1;
+        self.add_private(links, session, place, protocol)
+    }
+
     /// Another link for `session` alone, that nothing was said on.
-    pub(super) fn add_private(
+    fn add_private(
         &mut self,
         links: &mut Vec<LinkSlot>,
         session: Key<Session>,
@@ -289,7 +313,9 @@ impl Core {
         let socket = slot.socket.take();
         slot.link = Link::default();
         slot.is_connecting = false;
-        slot.role = None;
+        if slot.role.take().is_some() {
+            plane.private.own -= 1;
+        }
         slot.client_id = None;
         slot.unblock = None;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {

@@ -52,14 +52,15 @@ impl Plane {
             self.set_tracking(asked.session, Some(tracking));
             return self.answer_locally(asked, |out| reply::simple(out, "OK"));
         }
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            // What there was goes on.
+            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
         let is_renewed = asked.session.tracking.is_some();
         self.lose_watch(links, asked.key, asked.session);
         self.end_tracking(links, asked.key, asked.session);
-        if !self.resume_tracking(links, asked, tracking) {
-            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return;
-        }
+        self.resume_tracking(links, asked, tracking);
         if is_renewed {
             self.renew_way(asked);
         }
@@ -86,28 +87,34 @@ impl Plane {
         }
     }
 
-    /// Gives a session its links. Returns whether there are enough.
+    /// How many links a session needs for itself, to be tracked so.
+    pub(super) fn links_needed(&self, session: &Session, tracking: &Tracking) -> usize {
+        let protocol = session.identity.protocol;
+        if !hears(tracking, protocol) {
+            return 0;
+        }
+        let servers = self.plan.topology.pools()[usize::from(session.pool)].servers().len();
+        servers * if protocol == Protocol::Resp2 { 2 } else { 1 }
+    }
+
+    /// Gives a session its links, for which there is room.
     pub(super) fn resume_tracking(
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &mut Asked,
         mut tracking: Box<Tracking>,
-    ) -> bool {
+    ) {
         let (key, pool, protocol) =
             (asked.key, asked.session.pool, asked.session.identity.protocol);
         tracking.way = None;
         if hears(&tracking, protocol) {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
-            let Some(way) = self.lay(links, key, (pool, servers as u16), (&tracking, protocol))
-            else {
-                return false;
-            };
+            let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
             tracking.way = Some(Box::new(way));
             self.tracking.tracked.push(key);
             self.connect_eager(links, &mut tracking, pool);
         }
         self.set_tracking(asked.session, Some(tracking));
-        true
     }
 
     /// Makes the links of a session, none of them connected.
@@ -117,18 +124,15 @@ impl Plane {
         key: Key<Session>,
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
-    ) -> Option<Way> {
+    ) -> Way {
         let mut way = Way::default();
         let has_receivers = protocol == Protocol::Resp2;
-        if !self.has_private(usize::from(servers) * (1 + usize::from(has_receivers))) {
-            return None;
-        }
         for server in 0..servers {
-            let index = self.add_private(links, key, (pool, server), protocol);
+            let index = self.add_own(links, key, (pool, server), protocol);
             way.links.push(index);
             let mut receiver = None;
             if has_receivers {
-                let other = self.add_private(links, key, (pool, server), Protocol::Resp3);
+                let other = self.add_own(links, key, (pool, server), Protocol::Resp3);
                 links[other].link.announce(Announcement::default());
                 links[other].role = Some(Role::Receiver { of: index });
                 way.receivers.push(other);
@@ -138,7 +142,7 @@ impl Plane {
             }
             links[index].role = Some(Role::Requests { receiver });
         }
-        Some(way)
+        way
     }
 
     /// Connects what is not to wait for a request, to the servers in use.

@@ -165,15 +165,24 @@ impl Plane {
     }
 
     /// Ends the tracking that a session had under its last protocol, and begins
-    /// it anew.
+    /// it anew. A client for which there is no room any more is closed: it
+    /// relies on being told.
     pub(super) fn change_tracking(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) {
         let Some(tracking) = asked.session.tracking.take() else { return };
         let is_reset = asked.request.command.verb == Verb::Reset;
         asked.session.tracking = Some(tracking.clone());
         self.end_tracking(links, asked.key, asked.session);
-        if !is_reset && self.resume_tracking(links, asked, tracking) {
-            self.renew_way(asked);
+        if is_reset {
+            return;
         }
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands: \
+                        tracking has ended with its protocol, and so does this connection";
+            asked.session.closing = true;
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
+        self.resume_tracking(links, asked, tracking);
+        self.renew_way(asked);
     }
 }
 
@@ -214,3 +223,6 @@ fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
 fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
     protocol == Protocol::Resp3 || tracking.redirect.is_some()
 }
+
+#[cfg(test)]
+mod laws;
