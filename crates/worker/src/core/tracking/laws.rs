@@ -77,3 +77,36 @@ fn however_many_are_tracked_others_may_watch_keys() {
     core.on_client_bytes(client, b"WATCH k\r\n");
     assert_eq!(core.leases(), 1);
 }
+
+/// Connects a link and has its server say so much, to one request after the
+/// other.
+fn stand(core: &mut Core, index: LinkIndex, replies: &[&str]) {
+    core.plane.connects.retain(|&one| one != index);
+    core.on_connecting(index);
+    core.on_connected(index, Socket(index as i32 + 100));
+    for reply in replies {
+        let link = &mut core.links[index].link;
+        link.advance(link.unsent().len());
+        core.on_backend_bytes(index, reply.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn who_is_named_to_be_told_in_place_of_itself_is_told_behind_its_replies() {
+    let mut core = connected_core();
+    register(&core, 1);
+    let client = client(&mut core);
+    core.on_client_bytes(
+        client,
+        b"HELLO 3\r\nCLIENT TRACKING ON REDIRECT 1\r\nGET a\r\nECHO b\r\n",
+    );
+    stand(&mut core, OWN, &[HELLO, OK]);
+    let before = output(&core, client);
+    core.on_backend_bytes(OWN, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n").unwrap();
+    assert_eq!(output(&core, client), before, "replies wait that came before it");
+    core.on_backend_bytes(OWN, b"$1\r\nv\r\n").unwrap();
+    let Core { sessions, plane, .. } = &mut core;
+    plane.release_pushes(client, sessions.get_mut(client).unwrap());
+    let told = output(&core, client);
+    assert!(told[before.len()..].starts_with(r"$1\r\nv\r\n$1\r\nb\r\n>2\r\n"), "{told}");
+}

@@ -1,7 +1,9 @@
 use super::super::{Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
-use keyway_proxy::Session;
-use keyway_proxy::tracking::{is_invalidation, write_broken, write_everything, write_redirected};
+use keyway_proxy::tracking::{
+    Tracking, is_invalidation, write_broken, write_everything, write_redirected,
+};
+use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
 use std::collections::BTreeMap;
 
@@ -108,7 +110,7 @@ impl Plane {
         let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
         let (order, output) = (&busy.order, &mut busy.output);
         let has_passed = |place| order.has_passed(place);
-        if tracking.redirect.is_none() {
+        if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
             return tracking.held.release(has_passed, output.buf());
         }
         // Who is told in its place waits for none of its replies; only what
@@ -138,6 +140,9 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(tracking) = &session.tracking else { return };
         match tracking.redirect {
+            Some(_) if tells_itself(tracking, &session.identity) => {
+                self.hand_push(key, session, push);
+            }
             Some(target) => self.redirect(sessions, key, target, push),
             None if session.identity.protocol == Protocol::Resp3 => {
                 self.hand_push(key, session, push)
@@ -225,4 +230,10 @@ impl Plane {
         }
         self.mark_session_dirty(key, session);
     }
+}
+
+/// Whether a session is named to be told in place of itself: then it is told
+/// behind its replies, as without a name.
+fn tells_itself(tracking: &Tracking, identity: &Identity) -> bool {
+    tracking.redirect == Some(identity.id) && identity.protocol == Protocol::Resp3
 }
