@@ -1,7 +1,7 @@
 use super::super::tests::{client, connected_core, output};
 use super::*;
 use crate::core::Core;
-use keyway_base::Time;
+use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
@@ -109,4 +109,20 @@ fn who_is_named_to_be_told_in_place_of_itself_is_told_behind_its_replies() {
     plane.release_pushes(client, sessions.get_mut(client).unwrap());
     let told = output(&core, client);
     assert!(told[before.len()..].starts_with(r"$1\r\nv\r\n$1\r\nb\r\n>2\r\n"), "{told}");
+}
+
+#[test]
+fn a_link_that_is_to_end_with_another_and_ended_before_ends_once() {
+    let mut core = connected_core();
+    register(&core, 1);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    let receiver = OWN + 1;
+    for ends_first in [false, true] {
+        core.on_link_lost(receiver, BackendFault::Closed);
+        if ends_first {
+            core.on_link_lost(OWN, BackendFault::Closed);
+        }
+        assert_eq!(core.next_loss().is_none(), ends_first);
+    }
 }

@@ -269,7 +269,8 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let Some(Role::Receiver { of }) = links[index].role else { return };
         let Some(id) = id else {
-            return plane.tracking.losses.push((index, BackendFault::Handshake));
+            let generation = links[index].generation;
+            return plane.tracking.losses.push((index, generation, BackendFault::Handshake));
         };
         let session = links[index].lease.and_then(|key| sessions.get(key));
         let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { return };
@@ -338,7 +339,7 @@ impl Core {
             plane.tracking.forget(key, false);
         }
         if let Some(Role::Receiver { of }) = role {
-            return plane.tracking.losses.push((of, fault));
+            return plane.tracking.losses.push((of, links[of].generation, fault));
         }
         lose_watch_on(session, index);
         let (pool, backend) = (links[index].pool, links[index].backend);

@@ -21,8 +21,8 @@ pub(crate) struct State {
     pub(crate) has_mail: bool,
     /// Where clients were that others are told in place of, by their ids.
     targets: BTreeMap<u64, Key<Session>>,
-    /// Links that end because another did.
-    pub(crate) losses: Vec<(LinkIndex, BackendFault)>,
+    /// Links that end because another did, with their generation.
+    pub(super) losses: Vec<(LinkIndex, u32, BackendFault)>,
     /// When links on which nothing moves are asked for a sign.
     pub(super) next_ping: Time,
 }
@@ -41,6 +41,17 @@ impl State {
 }
 
 impl Core {
+    /// A link that is to end because another did, if it has not by itself: its
+    /// place may be another's.
+    pub(crate) fn next_loss(&mut self) -> Option<(LinkIndex, BackendFault)> {
+        while let Some((index, generation, fault)) = self.plane.tracking.losses.pop() {
+            if self.links[index].generation == generation {
+                return Some((index, fault));
+            }
+        }
+        None
+    }
+
     /// Who may be used in a pool has changed, and so where its keys live: who
     /// has read some is told of changes to them by nobody.
     #[cold]
