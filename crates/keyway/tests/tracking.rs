@@ -523,6 +523,12 @@ fn servers_that_know_too_little_are_named_in_an_error() {
     let mut client = resp3(keyway.client(0));
     let text = client.words("CLIENT TRACKING ON BCAST").error_text();
     assert!(text.contains("CLIENT TRACKING") && text.contains("unknown command"), "{text}");
+    // It is told on another link, which is refused.
+    let id = id_of(&mut client);
+    let mut told_by_another = keyway.client(0);
+    let line = format!("CLIENT TRACKING ON BCAST REDIRECT {id}");
+    let text = told_by_another.words(&line).error_text();
+    assert!(text.contains("CLIENT TRACKING") && text.contains("unknown command"), "{text}");
     ok(&mut client, "SET a 1");
     ok(&mut client, "CLIENT TRACKING ON");
     let text = client.words("GET a").error_text();

@@ -338,19 +338,28 @@ impl Core {
         if was_ready {
             plane.tracking.forget(key, false);
         }
-        if let Some(Role::Receiver { of }) = role {
-            return plane.tracking.losses.push((of, links[of].generation, fault));
-        }
-        lose_watch_on(session, index);
+        let asked = match role {
+            Some(Role::Receiver { of }) => {
+                plane.tracking.losses.push((of, links[of].generation, fault));
+                of
+            }
+            _ => {
+                lose_watch_on(session, index);
+                index
+            }
+        };
         let (pool, backend) = (links[index].pool, links[index].backend);
         let Some(tracking) = session.tracking.as_mut() else { return };
         let Some(way) = tracking.way.as_mut() else { return };
-        if way.awaited.remove(&index) && fault == BackendFault::Handshake {
+        if way.awaited.remove(&asked) && fault == BackendFault::Handshake {
             let backend = plane.describe_backend(pool, backend);
             way.refusal.get_or_insert(format!(
                 "ERR backend {backend} refused what client-side caching needs, HELLO 3 and CLIENT \
                  TRACKING: {}",
-                refusal.trim_start_matches('-')
+                match refusal.trim_start_matches('-') {
+                    "" => "it did not answer CLIENT ID with a number",
+                    words => words,
+                }
             ));
         }
         self.answer_awaiting(key);
