@@ -27,6 +27,19 @@ mod tests {
     use keyway_base::{Key, Limits, Time};
 
     #[test]
+    fn the_longest_transaction_may_be_preceded() {
+        let mut link = Link { state: LinkState::Ready, ..Link::default() };
+        let owner = Owner::Session { session: Key::NONE, sequence: 0 };
+        link.request_buf().extend_from_slice(b"EXEC");
+        link.enqueue_batch(owner, 0, (4, crate::session::QUEUED_MAX + 1), Time(0));
+        link.precede_last(b"FIRST");
+        let replies = b"+OK\r\n".repeat(usize::from(u16::MAX) + 1);
+        let mut got = 0;
+        link.handle_input(&replies, &Limits::default(), Time(0), |_, _, _| got += 1).unwrap();
+        assert_eq!((got, link.in_flight()), (1, 0));
+    }
+
+    #[test]
     fn what_precedes_a_request_is_sent_in_front_of_it_and_its_reply_is_skipped() {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
         let owner = |sequence| Owner::Session { session: Key::NONE, sequence };

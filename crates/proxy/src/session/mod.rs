@@ -17,6 +17,8 @@ pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
+#[cfg(test)]
+pub(crate) use stateful::QUEUED_MAX;
 pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};

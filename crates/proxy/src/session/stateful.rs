@@ -7,8 +7,9 @@ use std::mem::size_of;
 /// Position of a private link in its worker.
 pub type PrivateLink = usize;
 
-/// Most commands of one transaction.
-const QUEUED_MAX: u16 = u16::MAX - 1;
+/// Most commands of one transaction: with `MULTI` and `CLIENT CACHING` before
+/// them, their replies are still counted in 16 bits.
+pub(crate) const QUEUED_MAX: u16 = u16::MAX - 2;
 
 /// State that few sessions have, and those that have it not for long.
 #[derive(Debug, Default)]

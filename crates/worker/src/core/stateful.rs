@@ -85,7 +85,7 @@ impl Plane {
             return Ok(());
         }
         Err(format!(
-            "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands wait \
+            "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands wait \
              for EXEC"
         ))
     }
