@@ -580,3 +580,44 @@ fn a_server_that_refuses_tracked_clients_serves_the_others() {
         }
     }
 }
+
+/// How often a server has executed `SET`.
+fn sets(server: &RedisServer) -> usize {
+    let text = server.client().words("INFO commandstats").text();
+    let calls = text.lines().find_map(|line| line.strip_prefix("cmdstat_set:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn requests_without_a_reply_are_executed_in_their_order_and_to_the_last() {
+    let _watch = watchdog(Duration::from_secs(60), "CLIENT REPLY OFF");
+    let server = RedisServer::start();
+    let pools = vec![Pool::over("main", std::slice::from_ref(&server))];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut other = keyway.client(0);
+    let id = id_of(&mut other);
+    let pipeline = |lines: &[&str]| {
+        let mut client = keyway.client(0);
+        let words = lines.iter().map(|line| keyway_testkit::encode_words(line));
+        client.send(&words.collect::<Vec<_>>().concat());
+        client
+    };
+    let redirected = format!("CLIENT TRACKING ON REDIRECT {id}");
+    let modes = [["HELLO 3", "CLIENT TRACKING ON"], ["PING", &redirected]];
+    let ends: [&[&str]; 2] = [&["CLIENT TRACKING OFF"], &["CLIENT TRACKING ON BCAST", "HELLO 3"]];
+    let mut count = 0;
+    for mode in modes {
+        for end in ends {
+            let silent = [&mode[..], &["CLIENT REPLY OFF", "SET a 1"], end, &["SET a 2"]].concat();
+            let client = pipeline(&silent);
+            count += 2;
+            wait_until("both are executed", SOON, || sets(&server) == count);
+            assert_eq!(other.words("GET a").text(), "2", "{silent:?}");
+            drop(client);
+        }
+        drop(pipeline(&[&mode[..], &["CLIENT REPLY OFF", "SET a 3"]].concat()));
+        count += 1;
+        wait_until("it is executed", SOON, || sets(&server) == count);
+        assert_eq!(other.words("GET a").text(), "3", "{mode:?}");
+    }
+}

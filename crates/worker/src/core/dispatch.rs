@@ -289,7 +289,7 @@ impl Plane {
         slot.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Owner::Unheard,
+            true => Self::unheard(key, session),
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
@@ -298,6 +298,13 @@ impl Plane {
         }
         self.note_unsent(index, slot);
         Step::Started
+    }
+
+    /// Who waits for the reply to a request of a client that wants none.
+    #[cold]
+    pub(super) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
+        session.unheard += 1;
+        Owner::Unheard(key)
     }
 
     /// Makes a link ready to take a request on `database`.

@@ -190,7 +190,7 @@ impl Plane {
             reply::array(out, 1);
             reply::bulk(out, b"UNWATCH");
             let len = out.len() - start;
-            slot.link.enqueue(Owner::Unheard, 0, len, self.clock.now);
+            slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
             self.mark_link_dirty(index, slot);
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         }

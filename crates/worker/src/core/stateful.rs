@@ -197,7 +197,7 @@ impl Plane {
     /// session, once those before it are answered.
     #[cold]
     pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -216,7 +216,7 @@ impl Plane {
     }
 
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -307,7 +307,7 @@ impl Plane {
                 self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
             }
-            Some(_) if !asked.busy.order.is_empty() => {
+            Some(_) if !asked.session.is_quiet(asked.busy) => {
                 asked.session.barrier = true;
                 return Step::Wait;
             }
@@ -454,7 +454,7 @@ impl Plane {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Some(Step::Wait);
         }
@@ -524,7 +524,7 @@ impl Plane {
     /// Who waits for the reply to the request.
     fn owner(asked: &mut Asked) -> Owner {
         let owner = match Self::is_silent(asked.session) {
-            true => Owner::Unheard,
+            true => Self::unheard(asked.key, asked.session),
             false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
         };
         Self::end_skip(asked.session);
@@ -635,7 +635,7 @@ impl Core {
         };
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard, 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, plane.clock.now);
     }
 
     /// Clients that wait in a blocking command.

@@ -262,3 +262,31 @@ fn a_watch_of_a_tracked_client_that_expires_unsent_guards_nothing() {
     core.on_client_bytes(client, b"MULTI\r\nSET k 1\r\nEXEC\r\n");
     assert!(output(&core, client).ends_with(r"+QUEUED\r\n_\r\n"));
 }
+
+#[test]
+fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
+    const SILENT: [(&str, &str); 3] =
+        [("SET a 1", "+OK\r\n"), ("DBSIZE", ":1\r\n"), ("SCAN 0", "*2\r\n$1\r\n0\r\n*0\r\n")];
+    const WAITING: [&str; 5] =
+        ["WATCH a", "BLPOP a 0", "WAIT 1 0", "HELLO 3", "CLIENT TRACKING ON BCAST"];
+    for (silent, reply) in SILENT {
+        for (waiting, expires) in WAITING.iter().flat_map(|one| [(one, false), (one, true)]) {
+            let mut core = connected_core_with(short_timeouts);
+            let client = client(&mut core);
+            let lines = format!("CLIENT REPLY SKIP\r\n{silent}\r\n{waiting}\r\n");
+            core.on_client_bytes(client, lines.as_bytes());
+            settle(&mut core);
+            assert!(output(&core, client).is_empty(), "{silent}, {waiting}");
+            assert_eq!((core.private_links(), core.leases()), (0, 0), "{silent}, {waiting}");
+            if expires {
+                pass_to(&mut core, 100);
+            } else {
+                core.on_backend_bytes(0, reply.as_bytes()).unwrap();
+            }
+            settle(&mut core);
+            let has_begun = core.private_links() > 0 || !output(&core, client).is_empty();
+            assert!(has_begun, "{silent}, {waiting}");
+            assert_eq!(core.session(client).unwrap().unheard, 0);
+        }
+    }
+}

@@ -126,3 +126,17 @@ fn a_link_that_is_to_end_with_another_and_ended_before_ends_once() {
         assert_eq!(core.next_loss().is_none(), ends_first);
     }
 }
+
+#[test]
+fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_more() {
+    let mut core = connected_core();
+    register(&core, 1);
+    let client = client(&mut core);
+    let lines = b"CLIENT TRACKING ON REDIRECT 1\r\nCLIENT REPLY OFF\r\nSET a 1\r\n";
+    core.on_client_bytes(client, lines);
+    assert!(!core.wants_connection(OWN), "its server has not named the receiver");
+    core.remove_session(client, None);
+    assert!(core.plane.connects.contains(&OWN) && core.wants_connection(OWN));
+    stand(&mut core, OWN, &[]);
+    assert!(core.links[OWN].link.unsent().ends_with(b"$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
+}

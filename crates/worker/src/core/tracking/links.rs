@@ -200,13 +200,28 @@ impl Plane {
         if let Some(way) = &tracking.way {
             for &index in way.links.iter().chain(&way.receivers) {
                 links[index].lease = None;
-                self.discard_unused(&links[index], index);
+                self.give_up(&mut links[index], index);
             }
         }
         if has_way {
             self.tracking.tracked.retain(|&tracked| tracked != key);
         }
         self.set_tracking(session, None);
+    }
+
+    /// Has a link that its session gives up end with what is on its way. What
+    /// waits until the link is tracked goes out without: nobody is to be told.
+    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex) {
+        let waits = slot.link.in_flight() > 0 && slot.link.wants_connection(self.clock.now);
+        if let Some(Role::Requests { receiver }) = &mut slot.role {
+            *receiver = None;
+            slot.link.withdraw_announcement();
+            if waits {
+                slot.is_connecting = true;
+                self.connects.push(index);
+            }
+        }
+        self.discard_unused(slot, index);
     }
 
     /// Ends a link that its session has given up, once nothing is on its way.
@@ -413,7 +428,7 @@ impl Plane {
         reply::array(out, 1);
         reply::bulk(out, b"PING");
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard, 0, len, self.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
         self.mark_link_dirty(index, slot);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }

@@ -94,7 +94,7 @@ impl Plane {
         if let Some(step) = self.answer_tracking(asked) {
             return step;
         }
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
