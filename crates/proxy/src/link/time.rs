@@ -100,8 +100,13 @@ impl Link {
                         break;
                     }
                     expired(exchange);
-                    // What it says still matters to the requests behind it.
-                    if exchange.owner != Owner::Internal(Internal::Select) {
+                    // What these say still matters, to the requests behind them or
+                    // for as long as the connection stands.
+                    let is_awaited = matches!(
+                        exchange.owner,
+                        Owner::Internal(Internal::Select | Internal::ClientId)
+                    );
+                    if !is_awaited {
                         exchange.owner = Owner::None;
                     }
                     self.abandoned += 1;

@@ -176,7 +176,9 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select | Internal::Load) => return,
+                    Owner::Internal(Internal::Select | Internal::Load | Internal::ClientId) => {
+                        return;
+                    }
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }

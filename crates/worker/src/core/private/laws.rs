@@ -290,3 +290,15 @@ fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
         }
     }
 }
+
+#[test]
+fn a_link_whose_server_names_it_late_can_be_unblocked() {
+    let mut core = connected_core_with(short_timeouts);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"WATCH k\r\n");
+    connect_all(&mut core);
+    sent(&mut core, PRIVATE);
+    pass_to(&mut core, 150);
+    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    assert_eq!(core.links[PRIVATE].client_id, Some(7));
+}

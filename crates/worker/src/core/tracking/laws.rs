@@ -1,4 +1,4 @@
-use super::super::tests::{client, connected_core, output};
+use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
 use crate::core::Core;
 use keyway_base::{BackendFault, Time};
@@ -6,6 +6,7 @@ use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol.
 const OWN: LinkIndex = 2;
@@ -139,4 +140,19 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     assert!(core.plane.connects.contains(&OWN) && core.wants_connection(OWN));
     stand(&mut core, OWN, &[]);
     assert!(core.links[OWN].link.unsent().ends_with(b"$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
+}
+
+#[test]
+fn a_receiver_that_is_named_late_is_named_in_time_for_the_next_request() {
+    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(100));
+    register(&core, 1);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    let receiver = OWN + 1;
+    stand(&mut core, receiver, &[HELLO]);
+    pass_to(&mut core, 150);
+    core.on_client_bytes(client, b"GET a\r\n");
+    assert!(!core.wants_connection(OWN));
+    core.on_backend_bytes(receiver, b":9\r\n").unwrap();
+    assert!(core.wants_connection(OWN));
 }
