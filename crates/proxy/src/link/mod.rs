@@ -493,6 +493,9 @@ impl Link {
                     }
                     if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
                         self.fifo[0].replies_before -= 1;
+                        if kind == Kind::Error && self.is_blocking {
+                            self.on_refused_before(&rest[..len]);
+                        }
                         continue;
                     }
                     let Some(mut exchange) = self.fifo.pop_front() else {
@@ -516,6 +519,7 @@ impl Link {
                         deliver(&exchange, kind, &rest[..len]);
                     } else {
                         deliver(&exchange, Kind::Error, &self.refusal);
+                        self.forget_refused_before();
                     }
                 }
                 Ok(Framing::NeedMore { at_least }) => {
@@ -538,7 +542,8 @@ impl Link {
     ) {
         let is_select = exchange.owner == Owner::Internal(Internal::Select);
         if !is_select && !self.refusal.is_empty() {
-            return deliver(exchange, Kind::Error, &self.refusal);
+            deliver(exchange, Kind::Error, &self.refusal);
+            return self.forget_refused_before();
         }
         self.translated.clear();
         exchange.translation.translate(reply, &mut self.translated);
