@@ -2,7 +2,7 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -174,11 +174,14 @@ impl Core {
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (false, false);
             let ready = slot.link.state() == LinkState::Ready;
+            let is_own = slot.role.is_some();
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(Internal::Select | Internal::Load | Internal::ClientId) => {
                         return;
                     }
+                    // A sign of one connection, which ends without it.
+                    Owner::Unheard(key) if is_own && key == Key::NONE => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }
@@ -244,7 +247,9 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        for (index, slot) in links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private) {
+        // The shared ones come first.
+        let shared = links.iter_mut().enumerate().take_while(|(_, slot)| !slot.is_private);
+        for (index, slot) in shared {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
@@ -261,16 +266,24 @@ impl Core {
     /// Brings the gauges up to date, a few times a second.
     pub fn publish_gauges(&self) {
         self.plane.publish_pubsub_gauges();
-        for pool in 0..self.plane.plan.pools.len() {
-            let backends = self.plane.plan.topology.pools()[pool].servers().len();
-            for backend in 0..backends {
+        let topology = &self.plane.plan.topology;
+        let servers = |pool: usize| topology.pools()[pool].servers().len();
+        let pools = 0..self.plane.plan.pools.len();
+        // In flight and unsent of each server; private links are many.
+        let mut sums: Vec<Vec<(u64, u64)>> =
+            pools.clone().map(|pool| vec![(0, 0); servers(pool)]).collect();
+        for slot in self.links.iter().filter(|slot| !slot.is_free) {
+            let sum = &mut sums[usize::from(slot.pool)][usize::from(slot.backend)];
+            sum.0 += slot.link.live() as u64;
+            sum.1 += slot.link.unsent_len() as u64;
+        }
+        for pool in pools {
+            for (backend, (in_flight, unsent)) in sums[pool].iter().enumerate() {
                 let cells = self.plane.cells.pool(pool).backend(backend);
-                let id = self.plane.plan.topology.backend_id(pool, backend);
+                let id = topology.backend_id(pool, backend);
                 cells.set_health(health_level(self.plane.plan.health.state(id)));
-                let of = |slot: &&LinkSlot| slot.id == id;
-                let slots = || self.links.iter().filter(of);
-                cells.in_flight.set(slots().map(|slot| slot.link.live() as u64).sum());
-                cells.unsent_bytes.set(slots().map(|slot| slot.link.unsent_len() as u64).sum());
+                cells.in_flight.set(*in_flight);
+                cells.unsent_bytes.set(*unsent);
             }
         }
     }

@@ -1,10 +1,11 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
 use crate::core::Core;
-use keyway_base::{BackendFault, Time};
+use keyway_base::{BackendFault, Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
+use keyway_topology::HealthState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,4 +156,64 @@ fn a_receiver_that_is_named_late_is_named_in_time_for_the_next_request() {
     assert!(!core.wants_connection(OWN));
     core.on_backend_bytes(receiver, b":9\r\n").unwrap();
     assert!(core.wants_connection(OWN));
+}
+
+/// The session's own link, standing, on which one key was read, when its server
+/// falls silent at so many milliseconds.
+fn silent_from(change: impl FnOnce(&mut ShardedPool), millis: u64) -> (Core, Key<Session>) {
+    let mut core = connected_core_with(change);
+    pass_to(&mut core, millis);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\nGET a\r\n");
+    stand(&mut core, OWN, &[HELLO, OK, "$1\r\nv\r\n"]);
+    core.tell_forgetful();
+    (core, client)
+}
+
+/// Lets upkeep happen until something ends a link, or to the end; returns when.
+fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, LinkIndex)> {
+    for millis in (from..end).step_by(100) {
+        assert_eq!(pass_to(core, millis), [], "the link is not at its end for others");
+        core.tend_tracking();
+        if let Some((index, BackendFault::Timeout)) = core.next_loss() {
+            return Some((millis, index));
+        }
+        let link = &mut core.links[OWN].link;
+        link.advance(link.unsent().len());
+    }
+    None
+}
+
+#[test]
+fn a_link_that_gives_no_sign_ends_within_the_bound_and_its_client_forgets() {
+    for asks in [false, true] {
+        let short = |pool: &mut ShardedPool| pool.timeout = Duration::from_secs(2);
+        let (mut core, client) = silent_from(short, 0);
+        if asks {
+            core.on_client_bytes(client, b"GET b\r\n");
+        }
+        // Past the sign that is asked for first, which it is too early to miss.
+        let (millis, index) = tend_to(&mut core, 100, 20_100).unwrap();
+        assert!((10_000..=20_000).contains(&millis), "{millis}");
+        assert_eq!(index, OWN);
+        let before = output(&core, client).len();
+        core.on_link_lost(OWN, BackendFault::Timeout);
+        core.tell_forgetful();
+        assert!(output(&core, client)[before..].ends_with(r"invalidate\r\n_\r\n"));
+        let health = core.plane.plan.health.state(core.links[0].id);
+        assert_eq!(health == HealthState::Up, !asks, "{health:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_slow_reply_is_told_within_the_bound_and_keeps_the_link() {
+    let long = |pool: &mut ShardedPool| pool.timeout = Duration::from_secs(60);
+    let (mut core, client) = silent_from(long, 0);
+    core.on_client_bytes(client, b"GET b\r\n");
+    assert_eq!(tend_to(&mut core, 100, 20_000), None);
+    let before = output(&core, client).len();
+    core.tell_forgetful();
+    assert!(output(&core, client)[before..].ends_with(r"invalidate\r\n_\r\n"));
+    core.on_backend_bytes(OWN, b"$1\r\nw\r\n").unwrap();
+    assert!(output(&core, client).ends_with(r"$1\r\nw\r\n"));
 }

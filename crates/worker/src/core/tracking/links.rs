@@ -9,9 +9,16 @@ use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use std::time::Duration;
 
-/// Between two questions whether a connection on which nothing moves still
-/// stands. Longer leaves a client longer with what may have changed.
-const PING_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks at the connections of tracked clients: one on which nothing
+/// moves is asked for a sign, and one that is silent is given up. Longer leaves a
+/// client longer with what may have changed.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a server may owe a reply before its client is told that everything
+/// may have changed. Shorter has clients forget because of one slow script;
+/// longer leaves them longer with what has changed. With [`PING_EVERY`] twice
+/// this bounds what docs/adr/0014 promises.
+const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// What a link is for that a session has as long as it is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +118,7 @@ impl Plane {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
             let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
             tracking.way = Some(Box::new(way));
-            self.tracking.tracked.push(key);
+            self.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
         }
         self.set_tracking(asked.session, Some(tracking));
@@ -204,7 +211,7 @@ impl Plane {
             }
         }
         if has_way {
-            self.tracking.tracked.retain(|&tracked| tracked != key);
+            self.tracking.tracked.remove(&key.to_bits());
         }
         self.set_tracking(session, None);
     }
@@ -392,10 +399,14 @@ impl Core {
         }
         let Core { sessions, links, plane } = self;
         let tracked = std::mem::take(&mut plane.tracking.tracked);
-        for &key in &tracked {
+        for key in tracked.iter().map(|&bits| Key::from_bits(bits)) {
             let Some(session) = sessions.get(key) else { continue };
             let Some(tracking) = &session.tracking else { continue };
             let Some(way) = &tracking.way else { continue };
+            let is_eager = tracking.bcast || !way.receivers.is_empty();
+            if !is_eager && !is_ping_due {
+                continue;
+            }
             for (server, &index) in way.links.iter().enumerate() {
                 let id = plane.plan.topology.backend_id(usize::from(session.pool), server);
                 if !plane.plan.health.is_usable(id) {
@@ -409,7 +420,9 @@ impl Core {
                 }
             }
             if is_ping_due {
-                way.links.iter().chain(&way.receivers).for_each(|&index| plane.ping(links, index));
+                for &index in way.links.iter().chain(&way.receivers) {
+                    plane.ask_for_sign(links, index, key);
+                }
             }
         }
         plane.tracking.tracked = tracked;
@@ -417,10 +430,22 @@ impl Core {
 }
 
 impl Plane {
-    /// Finds out whether a connection still stands on which nothing moves.
-    fn ping(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+    /// Finds out whether a connection still stands on which nothing moves. One
+    /// that is silent ends, unless its client waits for a reply there, which may
+    /// only be slow: then the client is told now.
+    fn ask_for_sign(&mut self, links: &mut [LinkSlot], index: LinkIndex, key: Key<Session>) {
         let slot = &mut links[index];
-        if slot.link.state() != LinkState::Ready || slot.link.in_flight() > 0 {
+        if slot.link.state() != LinkState::Ready {
+            return;
+        }
+        if let Some(since) = slot.link.owes_since() {
+            let is_silent = self.clock.now >= since + SILENT_MAX;
+            if is_silent && slot.link.is_waited_for() {
+                self.tracking.forget(key, false);
+            } else if is_silent {
+                let loss = (index, slot.generation, BackendFault::Timeout);
+                self.tracking.losses.push(loss);
+            }
             return;
         }
         let out = slot.link.request_buf();
@@ -436,9 +461,10 @@ impl Plane {
 
 /// Whether a link is lost for what its server is like. What is refused may be
 /// refused to tracked clients alone, as may what a server cuts off because of
-/// one of them; of a server that is gone the next attempt to connect tells.
+/// one of them; a request that expired was counted then. Of a server that is
+/// gone the next attempt to connect tells.
 fn tells_of_server(fault: BackendFault) -> bool {
-    matches!(fault, BackendFault::Connect | BackendFault::Timeout | BackendFault::NotReady)
+    matches!(fault, BackendFault::Connect | BackendFault::NotReady)
 }
 
 /// What a session watched on a link that is lost counts as changed.

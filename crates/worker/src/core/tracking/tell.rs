@@ -5,13 +5,13 @@ use keyway_proxy::tracking::{
 };
 use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a worker knows of the sessions that are tracked.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Those with links of their own.
-    pub(super) tracked: Vec<Key<Session>>,
+    /// Those with links of their own, by the bits of their keys.
+    pub(super) tracked: BTreeSet<u64>,
     /// What `CLIENT CACHING` said of the request that is being started.
     pub(in super::super) caching: Option<&'static str>,
     /// Those that are to forget everything; and once more when what is on its
@@ -57,13 +57,11 @@ impl Core {
     #[cold]
     pub(in super::super) fn on_ring_changed(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
-        for index in 0..plane.tracking.tracked.len() {
-            let key = plane.tracking.tracked[index];
-            if sessions.get(key).is_some_and(|session| session.pool == pool) {
-                // What a server that has left answers now is of the past too.
-                plane.tracking.forget(key, true);
-            }
-        }
+        let State { tracked, forgets, .. } = &mut plane.tracking;
+        let tracked = tracked.iter().map(|&bits| Key::from_bits(bits));
+        let is_of_pool = |&key: &Key<Session>| sessions.get(key).is_some_and(|it| it.pool == pool);
+        // What a server that has left answers now is of the past too.
+        forgets.extend(tracked.filter(is_of_pool).map(|key| (key, true)));
         self.tend_tracking();
     }
 
