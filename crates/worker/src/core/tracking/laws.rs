@@ -136,6 +136,9 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     let client = client(&mut core);
     let lines = b"CLIENT TRACKING ON REDIRECT 1\r\nCLIENT REPLY OFF\r\nSET a 1\r\n";
     core.on_client_bytes(client, lines);
+    // What a turn does with links that need a connection.
+    assert!(core.plane.connects.contains(&OWN));
+    core.plane.connects.clear();
     assert!(!core.wants_connection(OWN), "its server has not named the receiver");
     core.remove_session(client, None);
     assert!(core.plane.connects.contains(&OWN) && core.wants_connection(OWN));
