@@ -34,6 +34,10 @@ pub struct Limits {
     pub link_in_flight_max: u32,
     /// Unsent bytes on one link before clients that need it are left unread.
     pub link_output_len_max: u32,
+    /// Bytes of the commands of all clients that wait for `EXEC`, over all
+    /// workers. Larger lets clients that open transactions and do not end them
+    /// hold more memory; smaller refuses large transactions.
+    pub transactions_len_max: u64,
     /// Bytes read from one connection in a turn before others get theirs.
     pub read_len_per_turn: u32,
     /// Undelivered bytes of one subscriber above which it is disconnected; 0
@@ -70,6 +74,7 @@ impl Default for Limits {
             session_output_len_hard: 1 << 30,
             link_in_flight_max: 64 << 10,
             link_output_len_max: 16 << 20,
+            transactions_len_max: 256 << 20,
             read_len_per_turn: 256 << 10,
             pubsub_output_len_hard: 32 << 20,
             pubsub_output_len_soft: 8 << 20,

@@ -47,14 +47,21 @@ pub struct MemoryBound {
     /// What one busy client may pin, besides the one large request or reply
     /// being handled for it.
     pub session_bytes: u64,
+    /// Commands that wait for EXEC, of all clients together.
+    pub transaction_bytes: u64,
+    /// Messages that one subscriber has not read; `None` for no bound.
+    pub subscriber_bytes: Option<u64>,
 }
 
 /// Scripts and libraries that the clients of a pool loaded, and scripts seen in
 /// EVAL, in bytes.
-const SCRIPTS_LEN_MAX: u64 = (64 << 20) + 500 * (16 << 10);
+const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 
 /// What a link keeps of requests on their way, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;
+
+/// Messages of other workers' clients that wait for a worker, in bytes.
+const INBOX_LEN_MAX: u64 = 64 << 20;
 
 /// Connections that clients have for themselves, for each worker.
 const PRIVATE_LINKS_MAX: u32 = 50_000;
@@ -85,6 +92,11 @@ impl Config {
             links,
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
+            transaction_bytes: self.limits.transactions_len_max,
+            subscriber_bytes: match self.limits.pubsub_output_len_hard {
+                0 => None,
+                len => Some(len),
+            },
         }
     }
 }
@@ -107,12 +119,18 @@ fn memory_comment(config: &Config) -> String {
         );
         let _ = writeln!(
             text,
+            "  transactions: {} of commands that wait for EXEC, of all clients together, up to {}\n    \
+             of one of them",
+            format_size(bound.transaction_bytes),
+            format_size(bound.transaction_bytes.min(config.limits.link_output_len_max as u64 / 2)),
+        );
+        let _ = writeln!(
+            text,
             "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
-             tell of slow requests, up to {} of commands for each client inside MULTI, and for\n    \
-             each client that watches keys or blocks a connection of its own (at most {} a worker)",
+             tell of slow requests, and for each client that watches keys or blocks a connection\n    \
+             of its own (at most {} a worker)",
             format_size(SCRIPTS_LEN_MAX),
             format_size(TRACE_LEN_MAX),
-            format_size(u64::from(config.limits.link_output_len_max) / 2),
             PRIVATE_LINKS_MAX,
         );
     }
@@ -126,6 +144,18 @@ fn memory_comment(config: &Config) -> String {
         format_size(config.limits.reply_len_max.into()),
         format_size(config.limits.session_output_len_hard),
     );
+    let subscriber = match bound.subscriber_bytes {
+        Some(bytes) => format!("{} each of messages that they have not read", format_size(bytes)),
+        None => "no bound on messages that they have not read (pubsub_output_len_hard)".to_owned(),
+    };
+    let _ = writeln!(text, "  subscribers: {subscriber}");
+    if config.pools.iter().any(|pool| matches!(pool.kind, PoolKindConfig::Store(_))) {
+        let bytes = format_size(INBOX_LEN_MAX);
+        let _ = writeln!(
+            text,
+            "  messages of stores: {bytes} on their way to the subscribers of each worker"
+        );
+    }
     text
 }
 
@@ -198,6 +228,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     size("session_output_len_soft", limits.session_output_len_soft.into());
     size("session_output_len_hard", limits.session_output_len_hard);
     size("link_output_len_max", limits.link_output_len_max.into());
+    size("transactions_len_max", limits.transactions_len_max);
     size("read_len_per_turn", limits.read_len_per_turn.into());
     let mut size_or_off = |name, value: u64| {
         let text = if value == 0 { "off".to_owned() } else { format_size(value) };
@@ -338,6 +369,8 @@ mod tests {
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
+                transaction_bytes: 3 << 20,
+                subscriber_bytes: None,
             }
         );
         assert_eq!(Config::default_store().memory_bound().stores_auto, 1);

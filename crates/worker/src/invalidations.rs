@@ -87,6 +87,13 @@ impl Invalidations {
         nth_of(&self.tables, pool)
     }
 
+    /// Keys that somebody is named for, and who may be.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        let tables = self.tables.read();
+        tables.iter().map(|table| table.len() + table.everybody().len()).sum()
+    }
+
     /// Leaves a message for a client of `worker`. Whether the worker is to be
     /// told that there is something.
     pub(crate) fn post(&self, worker: u16, told: Told) -> bool {

@@ -221,7 +221,7 @@ impl<I: Io> Worker<I> {
                         self.on_client_writable(key);
                     }
                     if hangup && self.core.note_hangup(key) {
-                        self.close_client(key, CloseReason::Left);
+                        self.part_with(key);
                     } else if readable || hangup {
                         self.read_client(key, hangup);
                     }

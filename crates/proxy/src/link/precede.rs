@@ -30,15 +30,7 @@ impl Link {
         let line = reply.trim_ascii_end();
         self.refusal.extend_from_slice(&line[..line.len().min(REFUSAL_LEN_MAX)]);
         self.refusal.extend_from_slice(b" (said to what must be sent before the command)\r\n");
-    }
-
-    /// That has answered the request. After a refused `SELECT` as well: there
-    /// the next request begins with another.
-    #[cold]
-    pub(super) fn forget_refused_before(&mut self) {
-        if self.is_blocking {
-            self.refusal.clear();
-        }
+        self.refuses_once = true;
     }
 }
 

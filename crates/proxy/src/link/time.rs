@@ -118,11 +118,11 @@ impl Link {
                     expired(exchange);
                     // What these say still matters, to the requests behind them or
                     // for as long as the connection stands.
-                    let is_awaited = matches!(
+                    let is_heard = matches!(
                         exchange.owner,
-                        Owner::Internal(Internal::Select | Internal::ClientId)
+                        Owner::Internal(Internal::Select | Internal::Load | Internal::ClientId)
                     );
-                    if !is_awaited {
+                    if !is_heard {
                         exchange.owner = Owner::None;
                     }
                     self.abandoned += 1;

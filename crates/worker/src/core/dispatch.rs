@@ -326,7 +326,7 @@ impl Plane {
 
     /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
-    fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
             slot.is_connecting = true;
             self.connects.push(index);
@@ -568,10 +568,14 @@ fn is_operation(request: &Request) -> bool {
     matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
-/// Whether a request may change the protocol that its session speaks.
+/// Whether a request may change the protocol that its session speaks, or what
+/// it hears.
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
+        // What is not heard has no place behind a script that may have to be
+        // run again.
+        Verb::ClientReply => true,
         Verb::Reset => {
             session.identity.protocol != Protocol::default() || session.tracking.is_some()
         }

@@ -10,6 +10,7 @@
 //! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
+//! | `scripts` | what servers keep for later calls, and who was given what |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
@@ -33,6 +34,7 @@ mod pools;
 mod private;
 mod pubsub;
 mod reply;
+mod scripts;
 mod slow;
 mod split;
 mod stateful;
@@ -49,12 +51,11 @@ use keyway_command::Class;
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
+use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -92,8 +93,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
-    /// Scripts that were loaded through this connection.
-    scripts: BTreeSet<Digest>,
+    /// What was loaded through this connection.
+    given: scripts::Given,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
     /// One session's alone, see [`private`].

@@ -30,7 +30,13 @@ impl Core {
             // A late reply ends nothing: its request has failed.
             let is_ours = matches!(
                 exchange.owner,
-                Owner::Internal(Internal::Select | Internal::Load | Internal::Push)
+                Owner::Internal(
+                    Internal::Select
+                        | Internal::Load
+                        | Internal::Multi
+                        | Internal::Push
+                        | Internal::Unasked
+                )
             );
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
@@ -41,6 +47,7 @@ impl Core {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
+                Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
@@ -160,7 +167,9 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let latency = Latency::between(exchange.started, self.clock.now);
                 cells.latency.add(latency, 1);
-                let Some(session) = sessions.get_mut(key) else { return };
+                let Some(session) = sessions.get_mut(key) else {
+                    return cells.unclaimed_replies.add(1);
+                };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
                 class.latency.add(latency, 1);
                 if kind == Kind::Error {
@@ -185,6 +194,7 @@ impl Plane {
                 self.end_unheard(sessions, session);
             }
             Owner::None => cells.late_replies.add(1),
+            Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
         }
     }

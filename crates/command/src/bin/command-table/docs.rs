@@ -56,6 +56,7 @@ form: each request as it arrives, when it starts; commands of a transaction when
 of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
 by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
 misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+
 **Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
 the servers for itself, on which the same is said, so every mode is as exact as the servers': the
 default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
@@ -70,8 +71,9 @@ is told to forget everything once it reads again. Two things are told that Redis
 NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
 the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
 
-Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
-always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
+SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for (see
+[operations.md](operations.md)); on the embedded store it is empty, as nothing is measured there. LATENCY
+has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
 bounds and addresses, with `maxmemory` 0 and `noeviction`, not the settings of its servers. CONFIG SET
 is refused.
