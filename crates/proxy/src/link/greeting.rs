@@ -37,11 +37,6 @@ impl Link {
         self.announcement = Some(announcement);
     }
 
-    /// Leaves that out again: the client that asked for it wants no more.
-    pub fn withdraw_announcement(&mut self) {
-        self.announcement = None;
-    }
-
     fn announced(&self) -> (Vec<u8>, u8) {
         self.announcement.as_ref().map_or_else(Default::default, |announcement| {
             (announcement.requests.clone(), announcement.count)

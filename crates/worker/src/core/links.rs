@@ -267,28 +267,30 @@ impl Core {
     }
 
     /// Brings the gauges up to date, a few times a second.
-    pub fn publish_gauges(&self) {
+    pub fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
-        let topology = &self.plane.plan.topology;
-        let servers = |pool: usize| topology.pools()[pool].servers().len();
-        let pools = 0..self.plane.plan.pools.len();
-        // In flight and unsent of each server; private links are many.
-        let mut sums: Vec<Vec<(u64, u64)>> =
-            pools.clone().map(|pool| vec![(0, 0); servers(pool)]).collect();
-        for slot in self.links.iter().filter(|slot| !slot.is_free) {
-            let sum = &mut sums[usize::from(slot.pool)][usize::from(slot.backend)];
+        let Core { links, plane, .. } = self;
+        // In flight and unsent of each server. Private links are many, so all
+        // are looked at once.
+        let mut sums = std::mem::take(&mut plane.gauge_sums);
+        sums.clear();
+        sums.resize(plane.plan.topology.backend_count(), (0, 0));
+        for slot in links.iter().filter(|slot| !slot.is_free) {
+            let sum = &mut sums[slot.id.index()];
             sum.0 += slot.link.live() as u64;
             sum.1 += slot.link.unsent_len() as u64;
         }
-        for pool in pools {
-            for (backend, (in_flight, unsent)) in sums[pool].iter().enumerate() {
-                let cells = self.plane.cells.pool(pool).backend(backend);
-                let id = topology.backend_id(pool, backend);
-                cells.set_health(health_level(self.plane.plan.health.state(id)));
-                cells.in_flight.set(*in_flight);
-                cells.unsent_bytes.set(*unsent);
+        for pool in 0..plane.plan.pools.len() {
+            for backend in 0..plane.plan.topology.pools()[pool].servers().len() {
+                let cells = plane.cells.pool(pool).backend(backend);
+                let id = plane.plan.topology.backend_id(pool, backend);
+                cells.set_health(health_level(plane.plan.health.state(id)));
+                let (in_flight, unsent) = sums[id.index()];
+                cells.in_flight.set(in_flight);
+                cells.unsent_bytes.set(unsent);
             }
         }
+        plane.gauge_sums = sums;
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {

@@ -174,6 +174,8 @@ pub(crate) struct Plane {
     split: split::Scratch,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
+    /// Room for the sums that gauges are of, by server.
+    gauge_sums: Vec<(u64, u64)>,
     random: u64,
 }
 
@@ -222,6 +224,7 @@ impl Core {
             split: split::Scratch::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
+            gauge_sums: Vec::new(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };

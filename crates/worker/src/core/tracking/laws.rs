@@ -142,7 +142,7 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     assert!(!core.wants_connection(OWN), "its server has not named the receiver");
     core.remove_session(client, None);
     assert!(core.plane.connects.contains(&OWN) && core.wants_connection(OWN));
-    stand(&mut core, OWN, &[]);
+    stand(&mut core, OWN, &[OK]);
     assert!(core.links[OWN].link.unsent().ends_with(b"$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
 }
 

@@ -208,7 +208,7 @@ impl Plane {
         if let Some(way) = &tracking.way {
             for &index in way.links.iter().chain(&way.receivers) {
                 links[index].lease = None;
-                self.give_up(&mut links[index], index);
+                self.give_up(&mut links[index], index, tracking);
             }
         }
         if has_way {
@@ -218,12 +218,14 @@ impl Plane {
     }
 
     /// Has a link that its session gives up end with what is on its way. What
-    /// waits until the link is tracked goes out without: nobody is to be told.
-    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex) {
+    /// waits until the server has named a receiver goes out without one: nobody
+    /// is to be told.
+    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex, tracking: &Tracking) {
         let waits = slot.link.in_flight() > 0 && slot.link.wants_connection(self.clock.now);
-        if let Some(Role::Requests { receiver }) = &mut slot.role {
-            *receiver = None;
-            slot.link.withdraw_announcement();
+        if let Some(Role::Requests { receiver }) = &mut slot.role
+            && receiver.take().is_some()
+        {
+            slot.link.announce(announcement(tracking, None));
             if waits {
                 slot.is_connecting = true;
                 self.connects.push(index);
