@@ -13,11 +13,11 @@ use std::time::Duration;
 /// Between two looks at the connections of tracked clients: one on which nothing
 /// moves is asked for a sign, and one that is silent is given up. Longer leaves a
 /// client longer with what may have changed.
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a server may owe a reply before its client is told that everything
 /// may have changed. Shorter has clients forget because of one slow script;
-/// longer leaves them longer with what has changed. With [`PING_EVERY`] twice
+/// longer leaves them longer with what has changed. With [`PING_EVERY`]
 /// this bounds what docs/adr/0014 promises.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
