@@ -39,6 +39,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
+    /// Keys that clients with CLIENT TRACKING have read, in all stores.
+    pub tracking_bytes: u64,
     /// Connections to backends, per worker: as many for clients that speak RESP3
     /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
@@ -66,6 +68,9 @@ const INBOX_LEN_MAX: u64 = 64 << 20;
 /// Connections that clients have for themselves, for each worker.
 const PRIVATE_LINKS_MAX: u32 = 50_000;
 
+/// Bytes unsent on each connection of a client that tracks keys.
+const TRACKED_UNSENT_MAX: u64 = 256 << 10;
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -89,6 +94,7 @@ impl Config {
         MemoryBound {
             store_bytes: stores().flatten().fold(0, u64::saturating_add),
             stores_auto: stores().filter(Option::is_none).count(),
+            tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
@@ -110,6 +116,13 @@ fn memory_comment(config: &Config) -> String {
     if bound.stores_auto > 0 {
         text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
     }
+    if bound.tracking_bytes > 0 {
+        let bytes = format_size(bound.tracking_bytes);
+        let _ = writeln!(
+            text,
+            "  tracking: {bytes} of keys that clients have read, in embedded stores"
+        );
+    }
     if bound.links > 0 {
         let bytes = format_size(bound.link_bytes);
         let _ = writeln!(
@@ -127,10 +140,12 @@ fn memory_comment(config: &Config) -> String {
         let _ = writeln!(
             text,
             "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
-             tell of slow requests, and for each client that watches keys or blocks a connection\n    \
-             of its own (at most {} a worker)",
+             tell of slow requests, for each client that watches keys or blocks a connection of its\n    \
+             own, and for each that tracks keys one to every server, or two, with {} of unsent\n    \
+             requests each (at most {} of them all a worker)",
             format_size(SCRIPTS_LEN_MAX),
             format_size(TRACE_LEN_MAX),
+            format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
         );
     }
@@ -366,6 +381,7 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
+                tracking_bytes: 5000 * 256,
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),

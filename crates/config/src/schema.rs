@@ -316,7 +316,7 @@ pub(crate) static LIMITS: Table = Table {
             "tracking_keys_max",
             Count { min: 1, max: 1 << 28 },
             Is("1000000"),
-            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, each at about 100 bytes and its name; above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
+            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, and 256 bytes for each on the average: names longer than 100 bytes and more than two readers make it fewer. Above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
         )
         .known_elsewhere_as(&["tracking-table-max-keys", "tracking_table_max_keys"]),
     ],

@@ -370,6 +370,7 @@ impl Plane {
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
+            reply_len_max: plan.limits.session_output_len_hard as usize,
         };
         let after = local::answer(request, &mut context, &mut out);
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
@@ -453,8 +454,7 @@ impl Plane {
         session.closing = true;
         session.broken = true;
         if self.plan.notices.http.is_due(self.clock.now) {
-            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
-            let client = addr.unwrap_or_default();
+            let client = &*session.identity.addr;
             tracing::warn!(
                 pool,
                 client,

@@ -56,6 +56,7 @@ use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a link in the worker.
@@ -154,7 +155,7 @@ pub(crate) struct Plane {
     /// Sessions whose kept input can be parsed again.
     pub(crate) resumes: Vec<Key<Session>>,
     /// Clients to close, found by CLIENT KILL; they may be other workers'.
-    pub(crate) kills: Vec<u64>,
+    pub(crate) kills: BTreeSet<u64>,
     /// The health board's epoch that the pools' rings are of.
     health_epoch: u64,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
@@ -210,7 +211,7 @@ impl Core {
             held_back: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
-            kills: Vec::new(),
+            kills: BTreeSet::new(),
             health_epoch: 0,
             next_deadline: None,
             batch: 0,

@@ -53,7 +53,7 @@ impl Core {
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
-                    plane.deliver_waited((pool, backend), exchange.class, kind);
+                    plane.deliver_waited((pool, backend), Some(exchange.class), kind);
                     if let Some(waiting) = sessions.get_mut(session) {
                         let write = |out: &mut Vec<u8>| match ended_with {
                             Some(text) if reply.starts_with(b"-UNBLOCKED") => {
@@ -63,6 +63,10 @@ impl Core {
                         };
                         plane.complete(session, waiting, sequence, write);
                     }
+                }
+                Owner::Join { join, fragment } if is_blocking => {
+                    plane.deliver_waited((pool, backend), None, kind);
+                    plane.deliver_fragment(sessions, (join, fragment), kind, reply);
                 }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
@@ -179,11 +183,7 @@ impl Plane {
             }
             Owner::Join { join, fragment } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                let done =
-                    self.joins.get_mut(join).is_some_and(|j| j.on_reply(fragment, kind, reply));
-                if done {
-                    self.finish_join(sessions, join);
-                }
+                self.deliver_fragment(sessions, (join, fragment), kind, reply);
             }
             Owner::Errand(errand) => {
                 cells.latency.record(exchange.started, self.clock.now);
@@ -199,14 +199,32 @@ impl Plane {
         }
     }
 
+    /// Hands a split request the reply to a part of it.
+    #[inline]
+    fn deliver_fragment(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, fragment): (Key<Box<Join>>, u16),
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let join = self.joins.get_mut(key);
+        if join.is_some_and(|join| join.on_reply(fragment, kind, reply)) {
+            self.finish_join(sessions, key);
+        }
+    }
+
     /// Counts the reply to a command that waited as it was asked to: how long is
-    /// nobody's latency.
+    /// nobody's latency. There is no `class` with a part of a request: the whole
+    /// is counted.
     #[cold]
-    fn deliver_waited(&self, (pool, backend): (u16, u16), class: u8, kind: Kind) {
+    fn deliver_waited(&self, (pool, backend): (u16, u16), class: Option<u8>, kind: Kind) {
         if kind == Kind::Error {
             let pool = self.cells.pool(usize::from(pool));
             pool.backend(usize::from(backend)).error_replies.add(1);
-            pool.class(usize::from(class)).error_replies.add(1);
+            if let Some(class) = class {
+                pool.class(usize::from(class)).error_replies.add(1);
+            }
         }
     }
 

@@ -20,7 +20,7 @@ const OK: &str = "+OK\r\n";
 fn register(core: &Core, id: u64) {
     let identity = Identity::new(id, true, Time(0));
     let entry = ClientEntry {
-        addr: String::new(),
+        addr: "".into(),
         laddr: String::new(),
         worker: core.plane.worker(),
         pool: 0,
