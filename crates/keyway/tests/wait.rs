@@ -211,6 +211,8 @@ fn how_long_a_client_waits_is_no_latency_of_the_servers() {
     let _watch = watchdog(Duration::from_secs(60), "latency");
     let setup = Setup::start(1);
     let mut client = setup.client();
+    // A replica in step has not said so yet.
+    assert_eq!(client.words("WAIT 1 10000"), Value::Integer(1));
     for _ in 0..4 {
         // There is one replica.
         assert_eq!(client.pipeline(&["SET k v", "WAIT 2 500"])[1], Value::Integer(1));
