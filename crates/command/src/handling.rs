@@ -414,6 +414,19 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Zrevrangebyscore
             | Zrangebylex
             | Zrevrangebylex
+            | Pfadd
+            | Pfcount
+            | Pfmerge
+            | Geoadd
+            | Geodist
+            | Geohash
+            | Geopos
+            | Georadius
+            | GeoradiusRo
+            | Georadiusbymember
+            | GeoradiusbymemberRo
+            | Geosearch
+            | Geosearchstore
             | Getbit
             | Setbit
             | Bitcount
