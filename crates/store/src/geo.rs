@@ -172,7 +172,7 @@ impl Cell {
             let gaps = !own & ends;
             let bits = bits & own;
             match by {
-                0 => return bits,
+                0 => bits,
                 1 => bits.wrapping_add(gaps + 1) & own & ends,
                 _ => (bits | gaps).wrapping_sub(gaps + 1) & own & ends,
             }

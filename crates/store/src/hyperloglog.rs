@@ -13,6 +13,8 @@
 //! The estimate is that of Otmar Ertl, "New cardinality estimation algorithms
 //! for HyperLogLog sketches", arXiv:1702.01284.
 
+use smallvec::SmallVec;
+
 const MAGIC: &[u8; 4] = b"HYLL";
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
@@ -177,6 +179,9 @@ fn value_opcode(rank: u8, len: usize) -> u8 {
     0x80 | (rank - 1) << 2 | (len as u8 - 1)
 }
 
+/// What takes the place of one opcode.
+type Opcodes = SmallVec<[u8; 8]>;
+
 /// A row of registers being raised in ascending order, which finds each from
 /// where the one before was.
 pub(crate) struct Raising<'a> {
@@ -238,8 +243,8 @@ impl<'a> Raising<'a> {
         if rank <= run.rank {
             return Ok(false);
         }
-        let mut opcodes = smallvec::SmallVec::<[u8; 8]>::new();
-        let push = |opcodes: &mut smallvec::SmallVec<[u8; 8]>, len| match (run.rank, len) {
+        let mut opcodes = Opcodes::new();
+        let push = |opcodes: &mut Opcodes, len| match (run.rank, len) {
             (0, len) => push_zeros(opcodes, len),
             (_, 0) => {}
             (rank, len) => opcodes.push(value_opcode(rank, len)),

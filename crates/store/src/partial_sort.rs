@@ -17,19 +17,19 @@ pub(crate) fn sort_first<T>(
     compare: impl Fn(&T, &T) -> Ordering + Copy,
 ) {
     // Not by recursion: how deep it is depends on the elements.
-    let mut parts = vec![0..all.len()];
-    while let Some(range) = parts.pop() {
-        if range.start >= count {
+    let mut parts = vec![(0, all.len())];
+    while let Some((start, end)) = parts.pop() {
+        if start >= count {
             continue;
         }
-        let part = &mut all[range.clone()];
+        let part = &mut all[start..end];
         if part.len() < INSERTION_BELOW {
             insert_all(part, compare);
             continue;
         }
         let (less, greater) = split(part, compare);
-        parts.push(range.end - greater..range.end);
-        parts.push(range.start..range.start + less);
+        parts.push((end - greater, end));
+        parts.push((start, start + less));
     }
 }
 

@@ -65,7 +65,7 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
             .map(|nth| format!(" {}", word.replace('N', &nth.to_string())))
             .collect()
     };
-    match random.below(34) {
+    match random.below(43) {
         0 => format!("HSET {key} f{number} {number}"),
         1 => format!("HSET {key}{}", many("fN N")),
         2 => format!("HSETNX {key} f{number} 1"),
@@ -99,6 +99,16 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
         30 => format!("ZPOPMAX {key} {number}"),
         31 => format!("ZREMRANGEBYSCORE {key} {number} {}", number + 3),
         32 => format!("ZRANGESTORE {key} {other} 0 {number}"),
+        33 => format!("PFADD {key} {number} {}", number % 7),
+        34 => format!("PFADD {key}{}", many("N")),
+        35 => format!("PFCOUNT {key}"),
+        36 => format!("PFMERGE {key} {other}"),
+        // About half of the registers are missing.
+        37 => format!("SET {key} HYLL\u{1}{}_\u{7f}", "\0".repeat(11)),
+        38 => format!("GEOADD {key} {number} {} m{number}", number % 5),
+        39 => format!("GEOADD {key}{}", many("1 2 mN")),
+        40 => format!("GEOSEARCHSTORE {key} {other} FROMLONLAT 5 2 BYRADIUS {number}00 km"),
+        41 => format!("GEORADIUS {other} 5 2 {number}00 km STOREDIST {key}"),
         _ => format!("ZUNIONSTORE {key} 2 {other} {key}"),
     }
 }

@@ -5,6 +5,7 @@ use crate::entry::Entry;
 use crate::events::SILENT;
 use crate::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::item::Encoding;
+use crate::store::Locked;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
@@ -20,11 +21,27 @@ fn check(value: &[u8]) -> Outcome {
     if hyperloglog::is_one(value) { Ok(()) } else { Err(NO_SKETCH) }
 }
 
-/// The string of `entry`, which is one if it is there, and its expiry.
-fn value_of(entry: &mut Entry<'_>) -> Result<Option<(Vec<u8>, Option<u64>)>, Fault> {
-    let Some(item) = entry.text()? else { return Ok(None) };
-    check(item.value())?;
-    Ok(Some((item.value().to_vec(), item.expiry())))
+/// One taken out of its key to be changed.
+struct Sketch {
+    value: Vec<u8>,
+    expiry: Option<u64>,
+    is_new: bool,
+}
+
+impl Sketch {
+    fn of(entry: &mut Entry<'_>) -> Result<Self, Fault> {
+        let Some(item) = entry.text()? else {
+            return Ok(Self { value: hyperloglog::empty(), expiry: None, is_new: true });
+        };
+        check(item.value())?;
+        Ok(Self { value: item.value().to_vec(), expiry: item.expiry(), is_new: false })
+    }
+
+    /// Puts it back, changed.
+    fn store(mut self, entry: &mut Entry<'_>) {
+        hyperloglog::forget_count(&mut self.value);
+        entry.set(&self.value, Encoding::Raw, self.expiry);
+    }
 }
 
 /// Adds elements to a dense one where it is.
@@ -44,25 +61,17 @@ fn add_to_dense(call: &Call<'_>, entry: &mut Entry<'_>, len: usize) -> Result<bo
 
 /// Adds elements to a sparse one, or a new one.
 fn add_to_sparse(call: &Call<'_>, entry: &mut Entry<'_>) -> Result<bool, Fault> {
-    let found = value_of(entry)?;
-    let mut changed = found.is_none();
-    let (mut value, expiry) = found.unwrap_or_else(|| (hyperloglog::empty(), None));
-    let mut result = Ok(());
-    for element in call.args_from(2, 1) {
-        match hyperloglog::raise(&mut value, hyperloglog::place(element)) {
-            Ok(raised) => changed |= raised,
-            Err(fault) => {
-                result = Err(fault);
-                break;
-            }
-        }
-    }
+    let mut sketch = Sketch::of(entry)?;
+    let mut changed = sketch.is_new;
+    let result = call.args_from(2, 1).try_for_each(|element| {
+        changed |= hyperloglog::raise(&mut sketch.value, hyperloglog::place(element))?;
+        Ok::<_, Corrupted>(())
+    });
     if changed {
-        hyperloglog::forget_count(&mut value);
-        entry.set(&value, Encoding::Raw, expiry);
+        sketch.store(entry);
     } else {
         // As in Redis, which makes it a string of its own.
-        entry.change_value(value.len(), |_| ())?;
+        entry.change_value(sketch.value.len(), |_| ())?;
     }
     if result.is_err() && changed {
         // Elements before the fault are in, of which Redis tells nobody.
@@ -126,7 +135,7 @@ fn count_one(mut entry: Entry<'_>) -> Result<u64, Fault> {
 /// Reads the keys from argument 1 on; whether one is dense.
 fn merge_all(
     call: &Call<'_>,
-    locked: &mut crate::store::Locked<'_>,
+    locked: &mut Locked<'_>,
     registers: &mut Registers,
 ) -> Result<bool, Fault> {
     let mut is_dense = false;
@@ -153,17 +162,15 @@ pub(super) fn pfmerge(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut registers = [0; REGISTERS];
     let is_dense = merge_all(call, &mut locked, &mut registers)?;
     let mut target = locked.entry(call.turn, call.arg(1));
-    let found = value_of(&mut target)?;
-    let (mut value, expiry) = found.unwrap_or_else(|| (hyperloglog::empty(), None));
+    let mut sketch = Sketch::of(&mut target)?;
     if is_dense {
-        hyperloglog::make_dense(&mut value)?;
+        hyperloglog::make_dense(&mut sketch.value)?;
     }
-    let mut raising = Raising::new(&mut value);
+    let mut raising = Raising::new(&mut sketch.value);
     for (index, rank) in registers.iter().enumerate().filter(|(_, rank)| **rank != 0) {
         raising.raise(index, *rank)?;
     }
-    hyperloglog::forget_count(&mut value);
-    target.set(&value, Encoding::Raw, expiry);
+    sketch.store(&mut target);
     target.notify(KeyspaceEvents::STRING, "pfadd");
     out.extend_from_slice(b"+OK\r\n");
     Ok(())
