@@ -334,6 +334,19 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Setrange
             | Strlen
             | Substr
+            | Pfadd
+            | Pfcount
+            | Pfmerge
+            | Geoadd
+            | Geodist
+            | Geohash
+            | Geopos
+            | Georadius
+            | GeoradiusRo
+            | Georadiusbymember
+            | GeoradiusbymemberRo
+            | Geosearch
+            | Geosearchstore
             | Hset
             | Hmset
             | Hsetnx
@@ -416,19 +429,6 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Zrevrangebyscore
             | Zrangebylex
             | Zrevrangebylex
-            | Pfadd
-            | Pfcount
-            | Pfmerge
-            | Geoadd
-            | Geodist
-            | Geohash
-            | Geopos
-            | Georadius
-            | GeoradiusRo
-            | Georadiusbymember
-            | GeoradiusbymemberRo
-            | Geosearch
-            | Geosearchstore
             | Getbit
             | Setbit
             | Bitcount

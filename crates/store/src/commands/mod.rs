@@ -288,6 +288,26 @@ fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Sinterstore => set::store(call, Operation::Intersection, out),
         Verb::Sdiffstore => set::store(call, Operation::Difference, out),
         Verb::Sintercard => set::sintercard(call, out),
+        _ => dispatch_sketches(call, request, out),
+    }
+}
+
+fn dispatch_sketches(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use geo::search::{Form, search};
+    match request.command.verb {
+        Verb::Pfadd => hyperloglog::pfadd(call, out),
+        Verb::Pfcount => hyperloglog::pfcount(call, out),
+        Verb::Pfmerge => hyperloglog::pfmerge(call, out),
+        Verb::Geoadd => geo::geoadd(call, out),
+        Verb::Geodist => geo::geodist(call, out),
+        Verb::Geohash => geo::geohash(call, out),
+        Verb::Geopos => geo::geopos(call, out),
+        Verb::Geosearch => search(call, Form::Search, out),
+        Verb::Geosearchstore => search(call, Form::SearchStore, out),
+        Verb::Georadius => search(call, Form::Radius { stores: true }, out),
+        Verb::GeoradiusRo => search(call, Form::Radius { stores: false }, out),
+        Verb::Georadiusbymember => search(call, Form::RadiusByMember { stores: true }, out),
+        Verb::GeoradiusbymemberRo => search(call, Form::RadiusByMember { stores: false }, out),
         _ => dispatch_sorted(call, request, out),
     }
 }
@@ -338,26 +358,6 @@ fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
         Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
         Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
-        _ => dispatch_sketches(call, request, out),
-    }
-}
-
-fn dispatch_sketches(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
-    use geo::search::{Form, search};
-    match request.command.verb {
-        Verb::Pfadd => hyperloglog::pfadd(call, out),
-        Verb::Pfcount => hyperloglog::pfcount(call, out),
-        Verb::Pfmerge => hyperloglog::pfmerge(call, out),
-        Verb::Geoadd => geo::geoadd(call, out),
-        Verb::Geodist => geo::geodist(call, out),
-        Verb::Geohash => geo::geohash(call, out),
-        Verb::Geopos => geo::geopos(call, out),
-        Verb::Geosearch => search(call, Form::Search, out),
-        Verb::Geosearchstore => search(call, Form::SearchStore, out),
-        Verb::Georadius => search(call, Form::Radius { stores: true }, out),
-        Verb::GeoradiusRo => search(call, Form::Radius { stores: false }, out),
-        Verb::Georadiusbymember => search(call, Form::RadiusByMember { stores: true }, out),
-        Verb::GeoradiusbymemberRo => search(call, Form::RadiusByMember { stores: false }, out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");
