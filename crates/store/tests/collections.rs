@@ -548,6 +548,55 @@ impl Lines {
         }
     }
 
+    fn number(&mut self, reach: usize) -> Vec<u8> {
+        (self.random.below(2 * reach) as i64 - reach as i64).to_string().into_bytes()
+    }
+
+    fn word(&mut self, kind: &str) -> Vec<u8> {
+        let chosen = match kind {
+            "K" => *self.random.pick(&KEYS),
+            "N" => *self.random.pick(&NUMBERS),
+            "BIG" => {
+                *self.random.pick(&["0", "-3", "9223372036854775807", "-9223372036854775808", "x"])
+            }
+            "D" => *self.random.pick(&FLOATS),
+            "G" => *self.random.pick(&["*", "f*", "?1*", "[a-c]*", "nothing"]),
+            "I" => return self.number(20),
+            "F" => return format!("f{}", self.random.below(30)).into_bytes(),
+            "V" => return self.value(),
+            "L" => return self.long(),
+            "W" => *self.random.pick(&["left", "RIGHT", "left", "right", "up"]),
+            "GO" => *self.random.pick(&["nx", "XX", "ch", "NX", "CH", "gt"]),
+            "UNIT" => *self.random.pick(&["m", "km", "KM", "mi", "ft", "km", "km", "miles"]),
+            "LON" => return self.degrees(180),
+            "LAT" => return self.degrees(85),
+            "R" => return self.radius(),
+            "FEW" => return (1 + self.random.below(60)).to_string().into_bytes(),
+            "HUGE" => *self.random.pick(&[
+                "4503599627370495",
+                "4503599627370496",
+                "9223372036854775807",
+                "9223372036854775808",
+                "18446744073709551615",
+                "18446744073709551616",
+                "-9223372036854775809",
+                "3e15",
+            ]),
+            // In the header: Redis reads and writes beyond the end of a string that
+            // ends within an opcode.
+            "AT" => return self.random.below(16).to_string().into_bytes(),
+            "OPCODE" => return self.opcodes(1),
+            "SKETCH" => return self.sketch(),
+            "MIN" | "MAX" => return self.bound(),
+            "LEX" => *self
+                .random
+                .pick(&["-", "+", "[f1", "(f1", "[f2", "(f25", "[f9", "(", "[", "f", ""]),
+            "O" => *self.random.pick(&["nx", "xx", "gt", "LT", "ch", "incr", "NX", "CH"]),
+            literal => return literal.as_bytes().to_vec(),
+        };
+        chosen.as_bytes().to_vec()
+    }
+
     /// Degrees, often such that many places are equally far away.
     fn degrees(&mut self, bound: usize) -> Vec<u8> {
         let whole = self.random.below(2 * bound + 1) as i64 - bound as i64;
@@ -608,55 +657,6 @@ impl Lines {
             bytes.extend([0x40 | (rest >> 8) as u8, rest as u8]);
         }
         bytes
-    }
-
-    fn number(&mut self, reach: usize) -> Vec<u8> {
-        (self.random.below(2 * reach) as i64 - reach as i64).to_string().into_bytes()
-    }
-
-    fn word(&mut self, kind: &str) -> Vec<u8> {
-        let chosen = match kind {
-            "GO" => *self.random.pick(&["nx", "XX", "ch", "NX", "CH", "gt"]),
-            "UNIT" => *self.random.pick(&["m", "km", "KM", "mi", "ft", "km", "km", "miles"]),
-            "LON" => return self.degrees(180),
-            "LAT" => return self.degrees(85),
-            "R" => return self.radius(),
-            "FEW" => return (1 + self.random.below(60)).to_string().into_bytes(),
-            "HUGE" => *self.random.pick(&[
-                "4503599627370495",
-                "4503599627370496",
-                "9223372036854775807",
-                "9223372036854775808",
-                "18446744073709551615",
-                "18446744073709551616",
-                "-9223372036854775809",
-                "3e15",
-            ]),
-            // In the header: Redis reads and writes beyond the end of a string that
-            // ends within an opcode.
-            "AT" => return self.random.below(16).to_string().into_bytes(),
-            "OPCODE" => return self.opcodes(1),
-            "SKETCH" => return self.sketch(),
-            "K" => *self.random.pick(&KEYS),
-            "N" => *self.random.pick(&NUMBERS),
-            "BIG" => {
-                *self.random.pick(&["0", "-3", "9223372036854775807", "-9223372036854775808", "x"])
-            }
-            "D" => *self.random.pick(&FLOATS),
-            "G" => *self.random.pick(&["*", "f*", "?1*", "[a-c]*", "nothing"]),
-            "I" => return self.number(20),
-            "F" => return format!("f{}", self.random.below(30)).into_bytes(),
-            "V" => return self.value(),
-            "L" => return self.long(),
-            "W" => *self.random.pick(&["left", "RIGHT", "left", "right", "up"]),
-            "MIN" | "MAX" => return self.bound(),
-            "LEX" => *self
-                .random
-                .pick(&["-", "+", "[f1", "(f1", "[f2", "(f25", "[f9", "(", "[", "f", ""]),
-            "O" => *self.random.pick(&["nx", "xx", "gt", "LT", "ch", "incr", "NX", "CH"]),
-            literal => return literal.as_bytes().to_vec(),
-        };
-        chosen.as_bytes().to_vec()
     }
 
     fn bound(&mut self) -> Vec<u8> {
