@@ -451,6 +451,8 @@ pub const fn store_serves(verb: Verb) -> bool {
             | ObjectHelp
             | Touch
             | Swapdb
+            | Dump
+            | Restore
     )
 }
 
