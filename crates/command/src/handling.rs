@@ -453,6 +453,8 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Swapdb
             | Dump
             | Restore
+            | Sort
+            | SortRo
     )
 }
 

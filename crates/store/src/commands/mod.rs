@@ -15,6 +15,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod sort;
 mod sorted;
 mod string;
 
@@ -217,6 +218,8 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Swapdb => server::swapdb(call, out),
         Verb::Dump => dump::dump(call, out),
         Verb::Restore => dump::restore(call, out),
+        Verb::Sort => sort::sort_key(call, true, out),
+        Verb::SortRo => sort::sort_key(call, false, out),
         _ => dispatch_hashes(call, request, out),
     }
 }
