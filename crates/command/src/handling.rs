@@ -102,6 +102,8 @@ pub enum Loaded {
     Scripts,
     /// Libraries of functions, called by name.
     Functions,
+    /// Libraries of functions, as `FUNCTION DUMP` gave them.
+    Dump,
 }
 
 /// What must hold of a command's arguments for its [`Handling`] to apply;
@@ -211,7 +213,7 @@ impl Handling {
             ScriptFlush => Across(A::Unload(Loaded::Scripts)),
             FunctionLoad => Across(A::Load(Loaded::Functions)),
             FunctionDelete | FunctionFlush => Across(A::Unload(Loaded::Functions)),
-            FunctionRestore => Everywhere(Join::AllOk),
+            FunctionRestore => Across(A::Load(Loaded::Dump)),
             FunctionDump | FunctionList | FunctionStats => Across(A::First),
             Script | ScriptHelp | Function | FunctionHelp => Local,
             ScriptDebug | ScriptKill | FunctionKill => Refused(SCRIPT_CONTROL),

@@ -182,3 +182,18 @@ fn inside_a_transaction_and_on_the_store_nobody_waits() {
     let store = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
     assert_eq!(store.client(0).words("WAIT 1 0"), Value::Integer(0));
 }
+
+#[test]
+fn how_long_a_client_waits_is_no_latency_of_the_servers() {
+    let _watch = watchdog(Duration::from_secs(60), "latency");
+    let setup = Setup::start(1);
+    let mut client = setup.client();
+    for _ in 0..4 {
+        // There is one replica.
+        assert_eq!(client.pipeline(&["SET k v", "WAIT 2 500"])[1], Value::Integer(1));
+    }
+    let text = client.words("INFO backends").text();
+    let field = text.split(',').find_map(|field| field.strip_prefix("latency_usec="));
+    let micros: u64 = field.expect("a latency").parse().expect("a number");
+    assert!(micros < 200_000, "{text}");
+}

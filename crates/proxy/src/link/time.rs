@@ -101,7 +101,11 @@ impl Link {
                     }
                     expired(exchange);
                     // What it says still matters to the requests behind it.
-                    if exchange.owner != Owner::Internal(Internal::Select) {
+                    let is_heard = matches!(
+                        exchange.owner,
+                        Owner::Internal(Internal::Select | Internal::Load)
+                    );
+                    if !is_heard {
                         exchange.owner = Owner::None;
                     }
                     self.abandoned += 1;

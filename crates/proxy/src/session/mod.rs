@@ -12,12 +12,14 @@ mod identity;
 mod live;
 mod reply_size;
 mod stateful;
+mod transaction;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
-pub use stateful::{PrivateLink, Stateful, Transaction, Watch};
+pub use stateful::{PrivateLink, Stateful, Watch};
+pub use transaction::{QueueBudget, QueueFault, Transaction};
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;

@@ -318,7 +318,7 @@ impl Plane {
 
     /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
-    fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
             slot.is_connecting = true;
             self.connects.push(index);
@@ -362,6 +362,7 @@ impl Plane {
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
+            reply_len_max: plan.limits.session_output_len_hard as usize,
         };
         let after = local::answer(request, &mut context, &mut out);
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
@@ -445,8 +446,7 @@ impl Plane {
         session.closing = true;
         session.broken = true;
         if self.plan.notices.http.is_due(self.clock.now) {
-            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
-            let client = addr.unwrap_or_default();
+            let client = &*session.identity.addr;
             tracing::warn!(
                 pool,
                 client,
@@ -560,10 +560,14 @@ fn is_operation(request: &Request) -> bool {
     matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
-/// Whether a request may change the protocol that its session speaks.
+/// Whether a request may change the protocol that its session speaks, or what
+/// it hears.
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
+        // What is not heard has no place behind a script that may have to be
+        // run again.
+        Verb::ClientReply => true,
         Verb::Reset => {
             session.identity.protocol != Protocol::default() || session.tracking.is_some()
         }

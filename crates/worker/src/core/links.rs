@@ -1,5 +1,6 @@
 use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
+use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
@@ -127,15 +128,17 @@ impl Core {
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();
-        let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
+        // What relies on a script that was loaded through it, or on another
+        // database than the first, is not for another connection.
+        let keep_unsent =
+            worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
-        slot.scripts.clear();
+        slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
-            let fault = Fault::Backend { fault, sent: one.sent };
-            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+            plane.fail(sessions, (pool, backend), &one.exchange, lost_with(fault, one.sent));
         }
         if !worked && !is_idle {
             let jitter = plane.next_random();
@@ -176,7 +179,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select | Internal::Load) => return,
+                    Owner::Internal(Internal::Select | Internal::Load | Internal::Multi) => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }
@@ -288,9 +291,15 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
         PoolKind::Sharded { pool, .. } if pool.preconnect)
 }
 
+/// Why the exchanges of a lost connection fail.
+pub(super) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
+    let sent = if fault == BackendFault::Full { Sent::No } else { sent };
+    Fault::Backend { fault, sent }
+}
+
 pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
-        BackendFault::Connect => FailureReason::Connect,
+        BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -427,6 +436,7 @@ impl Plane {
                     "the backend refused the password, the database or client-side caching"
                 }
                 BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Full => "the backend has as many connections as it takes",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"

@@ -260,10 +260,12 @@ impl Core {
         let mut lost = Vec::new();
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
-            let fault = Fault::Backend { fault, sent: one.sent };
-            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+            let why = super::links::lost_with(fault, one.sent);
+            plane.fail(sessions, (pool, backend), &one.exchange, why);
         }
-        if is_failure && !matches!(fault, BackendFault::Reply(_)) {
+        // A server without room for another connection serves those it has.
+        let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
+        if is_failure && !is_blameless {
             plane.note_failure(index, slot, super::links::failure_reason(fault));
         }
         plane.end_lease(sessions, index, slot);

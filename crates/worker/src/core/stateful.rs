@@ -13,7 +13,9 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::{
+    Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, Work, write_fault,
+};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
@@ -75,19 +77,24 @@ impl Plane {
                         them a common hash tag"
                 .to_owned());
         }
-        if transaction.queue(asked.request.args.buf(), len_max) {
-            if matches!(asked.request.command.verb, Verb::Evalsha | Verb::EvalshaRo)
-                && let Some(digest) = Digest::parse(&asked.request.args[1])
-                && !transaction.scripts.contains(&digest)
-            {
-                transaction.scripts.push(digest);
-            }
-            return Ok(());
-        }
-        Err(format!(
-            "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands wait \
-             for EXEC"
-        ))
+        let script = match asked.request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&asked.request.args[1]),
+            _ => None,
+        };
+        transaction.calls_functions |=
+            matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        let queued = transaction.queue(asked.request.args.buf(), script, len_max);
+        queued.map_err(|fault| match fault {
+            QueueFault::TooLong => format!(
+                "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands \
+                 wait for EXEC"
+            ),
+            QueueFault::NoBudget => format!(
+                "OOM the commands of all clients that wait for EXEC would take more than \
+                 transactions_len_max ({} bytes); run the transaction again when others have ended",
+                self.plan.transactions.len_max()
+            ),
+        })
     }
 
     /// The server of a command inside a transaction; `None` when any will do.
@@ -99,7 +106,8 @@ impl Plane {
             Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
             Handling::Across(across) if across != Across::Run => {
                 return Err(format!(
-                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
+                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool, and \
+                     a transaction runs on one; send it before MULTI or after EXEC"
                 ));
             }
             Handling::Local | Handling::Transaction | Handling::Tracking => {
@@ -107,8 +115,8 @@ impl Plane {
                 return match request.command.verb {
                     Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
-                        "ERR '{name}' is refused: inside MULTI the servers of a \
-                                      pool run it, and it is about this connection to Keyway"
+                        "ERR '{name}' is refused inside MULTI: Keyway answers it itself, and a \
+                         server runs the transaction; send it before MULTI or after EXEC"
                     )),
                 };
             }
@@ -164,7 +172,7 @@ impl Plane {
             (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
             (Verb::Multi, false) => {
                 let stateful = asked.session.stateful.get_or_insert_default();
-                stateful.transaction = Some(Transaction::default());
+                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -281,7 +289,7 @@ impl Plane {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
         let watch = stateful.watch;
-        if transaction.is_refused {
+        if transaction.is_refused() {
             self.end_transaction(links, asked.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -324,6 +332,13 @@ impl Plane {
             self.note_refused(index, slot);
             self.end_transaction(links, asked.session);
             self.answer_down(asked, server);
+            return Step::Started;
+        }
+        if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+            self.end_transaction(links, asked.session);
+            self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;
         }
         self.send_transaction(links, asked, index);
@@ -390,16 +405,23 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
-        self.preload(slot, &transaction.scripts);
+        if transaction.calls_functions {
+            self.give_libraries(index, slot);
+        }
+        self.give_scripts(slot, transaction.scripts());
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
-        let owner = Self::owner(asked);
+        let mut owner = Self::owner(asked);
+        if !transaction.scripts().is_empty() {
+            owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
+        }
         let class = asked.request.command.class as u8;
         let replies = (len, transaction.queued() + 1);
         slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        slot.link.set_transaction();
         self.note_unsent(index, slot);
     }
 

@@ -66,6 +66,25 @@ fn an_exec_is_sent_however_many_links_are_idle() {
 }
 
 #[test]
+fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
+    let mut core = connected_core_with(super::super::tests::with_ejection);
+    for _ in 0..20 {
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"BLPOP k 0\r\n");
+        let index = *core.plane.connects.last().unwrap();
+        connect_all(&mut core);
+        sent(&mut core, index);
+        let said = core.on_backend_bytes(index, b"-ERR max number of clients reached\r\n");
+        core.on_link_lost(index, said.unwrap_err());
+        let told = output(&core, client);
+        assert!(told.contains("ERR max number of clients reached"), "{told}");
+        assert!(told.ends_with(r"not executed\r\n"), "{told}");
+    }
+    assert!(core.plane.plan.health.is_usable(core.links[0].id));
+    assert_eq!((core.leases(), core.private_links()), (0, 0));
+}
+
+#[test]
 fn the_place_that_a_private_link_has_left_is_never_taken_for_a_shared_link() {
     let mut core = connected_core();
     let client = client(&mut core);

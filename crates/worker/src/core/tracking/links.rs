@@ -1,8 +1,9 @@
 use super::super::reply::release_all;
+use super::super::scripts::Given;
 use super::super::stateful::Asked;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::hears;
-use keyway_base::{BackendFault, Fault, Key};
+use keyway_base::{BackendFault, Key};
 use keyway_net::Socket;
 use keyway_proxy::tracking::{Tracking, Way, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
@@ -294,18 +295,19 @@ impl Core {
         let refusal = String::from_utf8_lossy(slot.link.handshake_refusal()).into_owned();
         slot.is_connecting = false;
         slot.client_id = None;
-        slot.scripts.clear();
+        slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
-            let fault = Fault::Backend { fault, sent: one.sent };
-            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+            let why = super::super::links::lost_with(fault, one.sent);
+            plane.fail(sessions, (pool, backend), &one.exchange, why);
         }
         if !worked {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         }
-        if is_failure && !matches!(fault, BackendFault::Reply(_)) {
+        let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
+        if is_failure && !is_blameless {
             plane.note_failure(index, slot, super::super::links::failure_reason(fault));
         }
         release_all(sessions, plane, slot);

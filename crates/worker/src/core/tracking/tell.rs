@@ -32,6 +32,11 @@ impl State {
         self.forgets.push((key, twice));
     }
 
+    /// How many sessions have links of their own.
+    pub(in super::super) fn tracked_len(&self) -> usize {
+        self.tracked.len()
+    }
+
     /// Whether there is something to do before the worker sleeps.
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail || !self.forgets.is_empty() || !self.losses.is_empty()
