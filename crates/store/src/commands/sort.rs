@@ -11,7 +11,6 @@ use crate::collections::list::{self, List};
 use crate::collections::score;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::entry::Facts;
 use crate::item::Kind;
 use crate::store::Locked;
 use keyway_resp::reply;
@@ -266,7 +265,7 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
         true => call.store.lock_all(),
         false => call.store.lock_keys(std::iter::once(call.arg(1)).chain(query.target)),
     };
-    let kind = match locked.entry(call.turn, call.arg(1)).read().map(|found| Facts::kind(&found)) {
+    let kind = match locked.entry(call.turn, call.arg(1)).read().map(|found| found.kind()) {
         None => Kind::List,
         Some(kind @ (Kind::List | Kind::Set | Kind::Sorted)) => kind,
         Some(_) => return Err(crate::collections::WrongType.into()),
@@ -304,4 +303,34 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
     });
     reply::integer(out, count as i64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_what_stands_around_its_first_star() {
+        type Parts<'a> = Option<(&'a [u8], &'a [u8], Option<&'a [u8]>)>;
+        let cases: [(&[u8], Parts<'_>); 9] = [
+            (b"w*", Some((b"w", b"", None))),
+            (b"*", Some((b"", b"", None))),
+            (b"a*b*c", Some((b"a", b"b*c", None))),
+            (b"h*->f", Some((b"h", b"", Some(b"f")))),
+            (b"h*x->f->g", Some((b"h", b"x", Some(b"f->g")))),
+            (b"h*->", Some((b"h", b"->", None))),
+            (b"h->*", Some((b"h->", b"", None))),
+            (b"h->f", None),
+            (b"w\0*", None),
+        ];
+        for (text, expected) in cases {
+            let parts = match Pattern::parse(text) {
+                Pattern::Key { before, behind, field } => Some((before, behind, field)),
+                Pattern::Element | Pattern::Nothing => None,
+            };
+            assert_eq!(parts, expected, "{:?}", String::from_utf8_lossy(text));
+        }
+        assert!(matches!(Pattern::parse(b"#"), Pattern::Element));
+        assert!(matches!(Pattern::parse(b"##"), Pattern::Nothing));
+    }
 }

@@ -209,3 +209,66 @@ fn text_score(reader: &mut Reader<'_>) -> Option<f64> {
         len => score::parse(reader.take(len.into())?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Blocks that are whole as far as their headers say.
+    fn any_block() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
+        prop_oneof![
+            bytes(),
+            bytes().prop_map(|elements| {
+                let mut block = vec![elements.len() as u8 + 7, 0, 0, 0, 0xff, 0xff];
+                block.extend_from_slice(&elements);
+                block.push(0xff);
+                block
+            }),
+            bytes().prop_map(|values| {
+                let count = (values.len() / 2) as u8;
+                let mut block = vec![2, 0, 0, 0, count, 0, 0, 0];
+                block.extend_from_slice(&values[..2 * usize::from(count)]);
+                block
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_take_more_than_its_room(
+            kind in 0..20u8,
+            head in proptest::collection::vec(any::<u8>(), 0..6),
+            block in any_block(),
+            wraps: bool,
+        ) {
+            let mut bytes = vec![kind];
+            bytes.extend_from_slice(&head);
+            if wraps {
+                bytes.push(block.len() as u8 & 0x3f);
+            }
+            bytes.extend_from_slice(&block);
+            for room in [usize::MAX, 100, 0] {
+                if let Ok(value) = read(&bytes, room, &|text| text.len() as u64) {
+                    let scores = match &value {
+                        Value::Sorted(_, scores) => size_of_val(&scores[..]),
+                        Value::Text(Cow::Borrowed(text)) => text.len(),
+                        _ => 0,
+                    };
+                    prop_assert!(value.bytes_len() - scores <= room);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_twice_is_refused_though_hashes_are_the_same() {
+        let is_read = |bytes: &[u8]| read(bytes, usize::MAX, &|_| 7).is_ok();
+        assert!(is_read(b"\x02\x03\x01a\x01b\x01c"));
+        assert!(!is_read(b"\x02\x03\x01a\x01b\x01a"));
+        assert!(is_read(b"\x04\x02\x01a\x01b\x01b\x01b"));
+        assert!(!is_read(b"\x04\x02\x01a\x01b\x01a\x01c"));
+        assert!(!is_read(b"\x02\x02\xc0\x05\x015"));
+    }
+}
