@@ -528,10 +528,19 @@ mod tests {
     }
 
     #[test]
-    fn the_store_serves_two_families() {
+    fn the_store_serves_whole_families() {
         let served: Vec<_> = all().filter(|command| store_serves(command.verb)).collect();
-        assert_eq!(served.iter().filter(|command| command.group == "string").count(), 22);
-        assert_eq!(served.iter().filter(|command| command.group == "bitmap").count(), 7);
-        assert_eq!(served.len(), 59);
+        for (group, waiting) in
+            [("string", 0), ("bitmap", 0), ("hash", 0), ("set", 0), ("list", 5), ("sorted-set", 3)]
+        {
+            // Those that may wait are yet to come.
+            let missing = all().filter(|command| command.group == group);
+            let missing: Vec<_> = missing
+                .filter(|command| !store_serves(command.verb))
+                .map(|command| command.name)
+                .collect();
+            assert_eq!(missing.len(), waiting, "{group}: {missing:?}");
+        }
+        assert_eq!(served.len(), 141);
     }
 }

@@ -175,6 +175,8 @@ pub(crate) struct Plane {
     split: split::Scratch,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
+    /// Room for the sums that gauges are of, by server.
+    gauge_sums: Vec<(u64, u64)>,
     random: u64,
 }
 
@@ -223,6 +225,7 @@ impl Core {
             split: split::Scratch::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
+            gauge_sums: Vec::new(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -259,7 +262,7 @@ impl Core {
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
         }
-        self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
