@@ -541,6 +541,6 @@ mod tests {
                 .collect();
             assert_eq!(missing.len(), waiting, "{group}: {missing:?}");
         }
-        assert_eq!(served.len(), 141);
+        assert_eq!(served.len(), 145);
     }
 }
