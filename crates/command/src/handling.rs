@@ -466,6 +466,10 @@ pub const fn store_serves(verb: Verb) -> bool {
             | ObjectHelp
             | Touch
             | Swapdb
+            | Dump
+            | Restore
+            | Sort
+            | SortRo
     )
 }
 

@@ -19,6 +19,7 @@ mod ahead;
 mod arena;
 mod collections;
 mod commands;
+mod dump;
 mod entry;
 mod events;
 mod evict;

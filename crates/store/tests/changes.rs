@@ -87,7 +87,7 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
             .map(|nth| format!(" {}", word.replace('N', &nth.to_string())))
             .collect()
     };
-    match random.below(34) {
+    match random.below(35) {
         0 => format!("HSET {key} f{number} {number}"),
         1 => format!("HSET {key}{}", many("fN N")),
         2 => format!("HSETNX {key} f{number} 1"),
@@ -121,6 +121,7 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
         30 => format!("ZPOPMAX {key} {number}"),
         31 => format!("ZREMRANGEBYSCORE {key} {number} {}", number + 3),
         32 => format!("ZRANGESTORE {key} {other} 0 {number}"),
+        33 => format!("SORT {key} ALPHA GET # GET {other}* LIMIT 0 {number} STORE {other}"),
         _ => format!("ZUNIONSTORE {key} 2 {other} {key}"),
     }
 }

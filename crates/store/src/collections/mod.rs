@@ -31,8 +31,8 @@ use chunks::Chunks;
 use fields::Fields;
 use sorted::Scores;
 
-/// Most elements of a hash, a set or a sorted set in a blob, and the longest of
-/// their strings: Redis's defaults, so that OBJECT ENCODING says the same.
+/// Most elements of a set or a sorted set in a blob, and the longest string of
+/// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
 pub(crate) const BLOB_ELEMENTS_MAX: usize = 128;
 pub(crate) const BLOB_STRING_LEN_MAX: usize = 64;
 

@@ -3,6 +3,7 @@
 
 mod bit;
 mod bitfield;
+mod dump;
 mod expire;
 mod geo;
 mod hash;
@@ -16,6 +17,7 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod sort;
 mod sorted;
 mod string;
 
@@ -28,7 +30,7 @@ use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;
 
 /// Longest string, Redis's `proto-max-bulk-len`.
-const STRING_LEN_MAX: u64 = 512 << 20;
+pub(crate) const STRING_LEN_MAX: u64 = 512 << 20;
 
 const SYNTAX: Fault = Fault::Text("ERR syntax error");
 const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
@@ -219,6 +221,10 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
+        Verb::Dump => dump::dump(call, out),
+        Verb::Restore => dump::restore(call, out),
+        Verb::Sort => sort::sort_key(call, true, out),
+        Verb::SortRo => sort::sort_key(call, false, out),
         _ => dispatch_hashes(call, request, out),
     }
 }

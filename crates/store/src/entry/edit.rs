@@ -96,15 +96,20 @@ impl<'a> Entry<'a> {
         event: &'static str,
         work: impl FnOnce(&mut Editor<'_, 'a>) -> R,
     ) -> R {
-        let was_there = self.remove();
-        let mut editor = Editor { entry: self, changed: false };
-        let result = work(&mut editor);
+        let was_there = self.exists();
+        let result = self.rebuild(work);
         if self.exists() {
             self.notify(class_of(kind), event);
         } else if was_there {
             self.notify(KeyspaceEvents::GENERIC, "del");
         }
         result
+    }
+
+    /// As [`Entry::replace`], of any kind and without an event.
+    pub(crate) fn rebuild<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
+        self.remove();
+        work(&mut Editor { entry: self, changed: false })
     }
 
     /// A copy of the item, under another key.
