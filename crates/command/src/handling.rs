@@ -414,6 +414,29 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Zrevrangebyscore
             | Zrangebylex
             | Zrevrangebylex
+            | Xadd
+            | Xlen
+            | Xrange
+            | Xrevrange
+            | Xdel
+            | Xtrim
+            | Xsetid
+            | Xread
+            | Xreadgroup
+            | Xack
+            | Xpending
+            | Xclaim
+            | Xautoclaim
+            | XgroupCreate
+            | XgroupSetid
+            | XgroupDestroy
+            | XgroupCreateconsumer
+            | XgroupDelconsumer
+            | XgroupHelp
+            | XinfoStream
+            | XinfoGroups
+            | XinfoConsumers
+            | XinfoHelp
             | Getbit
             | Setbit
             | Bitcount
