@@ -372,7 +372,7 @@ const LEXICAL: [&str; 20] = [
 ];
 
 /// Ids that are hardly any.
-const IDS: [&str; 24] = [
+const IDS: [&str; 26] = [
     "-",
     "+",
     "*-1",
@@ -395,13 +395,15 @@ const IDS: [&str; 24] = [
     "18446744073709551615-18446744073709551615",
     "18446744073709551615-18446744073709551614",
     "18446744073709551616-0",
+    "18446744073709551615-*",
+    "5\0-7",
     "(5",
     "1-1-1",
 ];
 
 /// Ids are mostly fixed; entries that the clock names are added to keys of their
 /// own, as each side has its own clock.
-const STREAMS: [&str; 124] = [
+const STREAMS: [&str; 125] = [
     "xadd K UP F V",
     "xadd K UP F V",
     "xadd K UP F V F I",
@@ -409,6 +411,7 @@ const STREAMS: [&str; 124] = [
     "xadd K UP f1 I f2 V",
     "xadd K UP f1 V f2 L",
     "xadd K UP F L",
+    "xadd K UP PAIRS",
     "xadd K ID F V",
     "xadd K ID F",
     "xadd K nomkstream UP F V",
@@ -701,7 +704,9 @@ impl Lines {
                 *self.random.pick(&["0", "-1", "500000000", "9223372036854775807", "x", "1.5"])
             }
             "COUNT" => return self.random.below(400).to_string().into_bytes(),
-            "GROUP" => *self.random.pick(&["g", "g", "g", "g", "g", "h", "none"]),
+            "GROUP" => {
+                *self.random.pick(&["g", "g", "g", "g", "g", "h", "none", "no\0ne", "no\r\nne"])
+            }
             "CONSUMER" => *self.random.pick(&["alice", "bob", "c"]),
             "END" => {
                 let open = if self.random.once_in(4) { "(" } else { "" };

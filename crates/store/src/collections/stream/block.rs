@@ -104,26 +104,26 @@ impl Block {
         let same = self.has_names(pairs.clone().map(|(name, _)| name));
         let ms = id.ms - first.ms;
         let seq = if ms == 0 { id.seq - first.seq } else { id.seq };
-        let mut body = Vec::with_capacity(64);
-        body.push(if same { SAME_NAMES } else { 0 } | if seq == 0 { 0 } else { HAS_SEQ });
-        write_number(&mut body, ms);
+        let start = self.bytes.len();
+        self.bytes.push(if same { SAME_NAMES } else { 0 } | if seq == 0 { 0 } else { HAS_SEQ });
+        write_number(&mut self.bytes, ms);
         if seq != 0 {
-            write_number(&mut body, seq);
+            write_number(&mut self.bytes, seq);
         }
         if !same {
-            write_number(&mut body, pairs.clone().count() as u64);
+            write_number(&mut self.bytes, pairs.clone().count() as u64);
         }
         for (name, value) in pairs.clone() {
             if !same {
-                Text::of(name).write(&mut body);
+                Text::of(name).write(&mut self.bytes);
             }
-            Text::of(value).write(&mut body);
+            Text::of(value).write(&mut self.bytes);
         }
-        if self.bytes.is_empty() || self.added == 0 {
-            self.bytes.reserve_exact(body.len() + 5);
-        }
-        write_number(&mut self.bytes, body.len() as u64);
-        self.bytes.extend_from_slice(&body);
+        // Its length goes before it.
+        let end = self.bytes.len();
+        write_number(&mut self.bytes, (end - start) as u64);
+        let prefix_len = self.bytes.len() - end;
+        self.bytes[start..].rotate_right(prefix_len);
         let delta = (ms as i64, id.seq.wrapping_sub(first.seq) as i64);
         self.weight += weight::of_entry(delta, same, pairs) as u32;
         self.last = id;
@@ -271,5 +271,31 @@ impl<'a> Iterator for Pairs<'a> {
             None => self.values.text(),
         };
         Some((name, self.values.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_block_takes_less_than_one_of_redis() {
+        let values = |nth: u64| [format!("sensor-{}", nth % 7), format!("{}", 20_000 + 31 * nth)];
+        for step in [1, 70, 5000] {
+            let first = Id { ms: 1_700_000_000_000, seq: 0 };
+            let names: [&[u8]; 2] = [b"source", b"value"];
+            let mut block = Block::new(names.into_iter());
+            for nth in 0.. {
+                let values = values(nth);
+                let pairs = names.into_iter().zip(values.iter().map(String::as_bytes));
+                if !block.takes(30) {
+                    break;
+                }
+                block.push(first, Id { ms: first.ms + step * nth, seq: nth % 2 }, pairs);
+            }
+            block.close();
+            assert_eq!(block.live(), ENTRIES_MAX);
+            assert!(block.room() * 5 < block.weight as usize * 4, "{}", block.room());
+        }
     }
 }

@@ -321,3 +321,89 @@ fn remove_id(ids: &mut Ranks<Id>, id: Id) {
         ids.remove(rank);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [&[u8]; 4] = [b"a", b"b", b"", b"d"];
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Assign { ms: u64, count: u64, name: usize },
+        Acknowledge(u64),
+        Leave(usize),
+    }
+
+    fn any_op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            8 => (0..300u64, 0..9u64, 0..4usize)
+                .prop_map(|(ms, count, name)| Op::Assign { ms, count, name }),
+            3 => (0..300u64).prop_map(Op::Acknowledge),
+            1 => (0..4usize).prop_map(Op::Leave),
+        ]
+    }
+
+    type Model = BTreeMap<u64, (u64, usize)>;
+
+    fn check(group: &Group, model: &Model) {
+        let everything = (Id::ZERO, Id::MAX);
+        let mut all = Model::new();
+        group.visit(everything, |delivery| {
+            let name = &group.consumer(delivery.consumer).expect("a consumer").name;
+            let name = NAMES.iter().position(|known| **known == **name).expect("a known name");
+            all.insert(delivery.id.ms, (delivery.count, name));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(&all, model);
+        assert_eq!(group.pending(), model.len());
+        for (index, name) in NAMES.iter().enumerate() {
+            let of_name = model.iter().filter(|(_, (_, owner))| *owner == index);
+            let ids: Vec<u64> = of_name.map(|(ms, _)| *ms).collect();
+            let Some(consumer) = group.find_consumer(name) else {
+                assert!(ids.is_empty());
+                continue;
+            };
+            let mut found = Vec::new();
+            group.visit_of(consumer, everything, |delivery| {
+                found.push(delivery.id.ms);
+                ControlFlow::Continue(())
+            });
+            assert_eq!(found, ids);
+        }
+        let bytes =
+            |consumer: &Consumer| CONSUMER_BYTES + 2 * consumer.name.len() + consumer.ids.bytes();
+        assert_eq!(group.consumer_bytes, group.consumers().map(bytes).sum::<usize>());
+    }
+
+    proptest! {
+        #[test]
+        fn each_delivery_is_of_one_consumer(ops in proptest::collection::vec(any_op(), 1..400)) {
+            let (mut group, mut model) = (Group::new(Id::ZERO, UNKNOWN), Model::new());
+            for op in ops {
+                match op {
+                    Op::Assign { ms, count, name } => {
+                        let (consumer, _) = group.hear_of(NAMES[name], 7);
+                        group.assign(Delivery { id: Id { ms, seq: 0 }, millis: 7, count, consumer });
+                        model.insert(ms, (count, name));
+                    }
+                    Op::Acknowledge(ms) => {
+                        let was_there = group.acknowledge(Id { ms, seq: 0 });
+                        prop_assert_eq!(was_there, model.remove(&ms).is_some());
+                    }
+                    Op::Leave(name) => {
+                        let before = model.len();
+                        model.retain(|_, (_, owner)| *owner != name);
+                        let removed = group.remove_consumer(NAMES[name]).unwrap_or(0);
+                        prop_assert_eq!(removed, before - model.len());
+                    }
+                }
+            }
+            check(&group, &model);
+            check(&group.clone(), &model);
+            while !group.free_some(&mut 2) {}
+            prop_assert_eq!(group.consumer_bytes, 0);
+        }
+    }
+}

@@ -347,3 +347,145 @@ impl Log {
         self.blocks.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Push { ms: u64, seq: u64, pairs: Pairs, copies: u8 },
+        Remove(usize),
+        Trim { keep: usize, by_id: bool, approximate: bool, limit: u64 },
+    }
+
+    fn any_pairs() -> impl Strategy<Value = Pairs> {
+        let name = proptest::sample::select(vec![&b"a"[..], b"b", b"17", b""]);
+        let value = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..6),
+            any::<i64>().prop_map(|value| value.to_string().into_bytes()),
+            Just(vec![b'x'; 700]),
+        ];
+        proptest::collection::vec((name.prop_map(<[u8]>::to_vec), value), 1..4)
+    }
+
+    fn any_op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            4 => (prop_oneof![0..3u64, Just(1 << 40)], 0..3u64, any_pairs(), 1..60u8)
+                .prop_map(|(ms, seq, pairs, copies)| Op::Push { ms, seq, pairs, copies }),
+            3 => any::<usize>().prop_map(Op::Remove),
+            1 => (any::<usize>(), any::<bool>(), any::<bool>(), 0..200u64)
+                .prop_map(|(keep, by_id, approximate, limit)| Op::Trim {
+                    keep, by_id, approximate, limit
+                }),
+        ]
+    }
+
+    fn read(log: &Log, range: (Id, Id), reverse: bool) -> Vec<(Id, Pairs)> {
+        let mut all = Vec::new();
+        let _ = log.visit(range, reverse, |entry| {
+            let bytes = |text: super::super::code::Text<'_>| text.with_bytes(<[u8]>::to_vec);
+            all.push((
+                entry.id,
+                entry.pairs.map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            ));
+            ControlFlow::Continue(())
+        });
+        all
+    }
+
+    fn check(log: &Log, model: &BTreeMap<Id, Pairs>) {
+        let everything = (Id::ZERO, Id::MAX);
+        let mut all: Vec<_> = model.clone().into_iter().collect();
+        assert_eq!(read(log, everything, false), all);
+        all.reverse();
+        assert_eq!(read(log, everything, true), all);
+        assert_eq!(log.len(), model.len() as u64);
+        let end = |end: Option<(&Id, &Pairs)>| end.map_or(Id::ZERO, |(id, _)| *id);
+        assert_eq!(log.first(), end(model.first_key_value()));
+        assert_eq!(log.last(), end(model.last_key_value()));
+        assert_eq!(log.room, log.blocks.values().map(Block::room).sum::<usize>());
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_has_what_was_added_and_not_removed(ops in proptest::collection::vec(any_op(), 1..40)) {
+            let (mut log, mut model) = (Log::new(), BTreeMap::new());
+            for op in ops {
+                match op {
+                    Op::Push { ms, seq, pairs, copies } => for _ in 0..copies {
+                        let newest = log.newest();
+                        let next = Id { ms: newest.ms + ms, seq: seq + if ms == 0 { newest.seq + 1 } else { 0 } };
+                        let Some(id) = log.choose(Wanted::This(next), 0) else { continue };
+                        log.push(id, pairs.iter().map(|(name, value)| (&name[..], &value[..])));
+                        model.insert(id, pairs.clone());
+                    },
+                    Op::Remove(nth) => {
+                        let found = model.keys().nth(nth % model.len().max(1)).copied();
+                        if let Some(id) = found {
+                            prop_assert!(log.get(id).is_some());
+                            prop_assert!(log.remove(id) && !log.remove(id));
+                            prop_assert!(log.get(id).is_none());
+                            prop_assert!(log.deleted() >= id);
+                            model.remove(&id);
+                        }
+                    }
+                    Op::Trim { keep, by_id, approximate, limit } => {
+                        let keep = keep % (model.len() + 1);
+                        let from = model.keys().nth(keep).map_or(Id::MAX, |id| *id);
+                        let wanted = if by_id { keep } else { model.len() - keep };
+                        let limit = if approximate { limit } else { 0 };
+                        let trim = Trim {
+                            keep: if by_id { Keep::From(from) } else { Keep::Len(keep as u64) },
+                            approximate,
+                            limit,
+                        };
+                        let removed = log.trim(trim) as usize;
+                        prop_assert!(removed == wanted || (approximate && removed < wanted));
+                        prop_assert!(limit == 0 || removed as u64 <= limit);
+                        (0..removed).for_each(|_| drop(model.pop_first()));
+                    }
+                }
+                check(&log, &model);
+            }
+            check(&log.clone(), &model);
+            let ids: Vec<Id> = model.keys().copied().collect();
+            for pair in ids.windows(2).step_by(7) {
+                let (from, to) = (pair[0].next().unwrap(), pair[1]);
+                prop_assert_eq!(read(&log, (from, to), false).len(), 1);
+                prop_assert_eq!(read(&log, (from, to), true).len(), 1);
+                prop_assert_eq!(read(&log, (to, pair[0]), false).len(), 0);
+            }
+            while !log.free_some(&mut 3) {}
+            prop_assert_eq!((log.room, log.bytes()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn ids_go_up_whatever_the_clock_does() {
+        let mut log = Log::new();
+        for (wanted, now, chosen) in [
+            (Wanted::Next, 5, Some((5, 0))),
+            (Wanted::Next, 5, Some((5, 1))),
+            (Wanted::Next, 3, Some((5, 2))),
+            (Wanted::NextIn(4), 9, None),
+            (Wanted::NextIn(5), 9, Some((5, 3))),
+            (Wanted::NextIn(7), 9, Some((7, 0))),
+            (Wanted::This(Id { ms: 7, seq: 0 }), 9, None),
+            (Wanted::This(Id { ms: 7, seq: u64::MAX }), 9, Some((7, u64::MAX))),
+            (Wanted::NextIn(7), 9, None),
+            (Wanted::Next, 7, Some((8, 0))),
+            (Wanted::This(Id::MAX), 9, Some((u64::MAX, u64::MAX))),
+            (Wanted::Next, 9, None),
+        ] {
+            let id = log.choose(wanted, now);
+            assert_eq!(id.map(|id| (id.ms, id.seq)), chosen, "{wanted:?}");
+            if let Some(id) = id {
+                log.push(id, [(&b"a"[..], &b"b"[..])].into_iter());
+            }
+        }
+    }
+}
