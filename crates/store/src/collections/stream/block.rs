@@ -196,13 +196,11 @@ impl<'a> Entries<'a> {
     /// Visits those that are left, the last one first.
     pub(crate) fn reversed(self) -> impl Iterator<Item = Entry<'a>> {
         let mut places: SmallVec<[usize; ENTRIES_MAX as usize]> = SmallVec::new();
-        let mut entries = self;
-        loop {
-            let place = entries.rest.at();
-            if entries.next().is_none() {
-                break;
-            }
-            places.push(place);
+        let mut rest = self.rest;
+        while !rest.is_at_end() {
+            places.push(rest.at());
+            let len = rest.number() as usize;
+            rest.skip(len);
         }
         places.into_iter().rev().filter_map(move |place| {
             let rest = Reader::new(&self.block.bytes, place);

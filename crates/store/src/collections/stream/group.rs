@@ -59,6 +59,8 @@ pub(crate) struct Group {
     pub(crate) entries_read: i64,
     /// By id.
     deliveries: Ranks<Delivery>,
+    /// The greatest id that ever was among them: most come behind all others.
+    greatest: Id,
     names: BTreeMap<Box<[u8]>, ConsumerIndex>,
     /// Places of consumers that are gone are free.
     consumers: Vec<Option<Consumer>>,
@@ -91,6 +93,7 @@ impl Group {
             last,
             entries_read,
             deliveries: Ranks::new(),
+            greatest: Id::ZERO,
             names: BTreeMap::new(),
             consumers: Vec::new(),
             free: Vec::new(),
@@ -238,7 +241,9 @@ impl Group {
     /// Notes a delivery, in the place of any that there was of the id.
     pub(crate) fn assign(&mut self, delivery: Delivery) {
         let id = delivery.id;
-        match self.rank(id) {
+        let found = if id > self.greatest { Err(0) } else { self.rank(id) };
+        self.greatest = self.greatest.max(id);
+        match found {
             Ok(rank) => {
                 let Some(old) = self.deliveries.get_mut(rank) else { return };
                 let owner = std::mem::replace(old, delivery).consumer;
