@@ -103,6 +103,7 @@ fn is_answered_here(request: &Request) {
         clients: &clients,
         facts: &NoFacts,
         pool: 0,
+        reply_len_max: 1 << 20,
     };
     let mut out = Vec::new();
     local::answer(request, &mut context, &mut out);

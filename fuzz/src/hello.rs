@@ -35,6 +35,7 @@ pub fn run(data: &[u8]) {
             clients: &clients,
             facts: &NoFacts,
             pool: 0,
+            reply_len_max: 1 << 20,
         };
         let mut out = Vec::new();
         answer(&request, &mut context, &mut out);

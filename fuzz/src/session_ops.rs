@@ -1,10 +1,12 @@
 //! Replies of one client, completed in any order and sent in any pieces,
-//! against a plain list; and replies to split requests joined into one.
+//! against a plain list, with what it is told of changed keys in between; and
+//! replies to split requests joined into one.
 
 use crate::Choices;
 use crate::laws::{one_reply, shown};
 use keyway_base::{BackendFault, Fault, Sent};
 use keyway_command::Join as Rule;
+use keyway_proxy::tracking::{Held, is_invalidation, write_invalidation};
 use keyway_proxy::{Join, Output, ReplyOrder};
 use keyway_resp::{Framing, Kind, frame_reply, reply};
 use std::collections::VecDeque;
@@ -30,17 +32,23 @@ struct Place {
 struct Client {
     order: ReplyOrder,
     output: Output,
+    held: Held,
     /// What `order` ought to hold.
     places: VecDeque<Place>,
     /// What `output` ought to hold.
     unsent: Vec<u8>,
+    /// What `held` ought to hold: after how many replies, and what.
+    pushes: VecDeque<(usize, Vec<u8>)>,
+    reserved: usize,
+    left: usize,
     replies: u32,
 }
 
 impl Client {
     fn step(&mut self, choices: &mut Choices) {
-        match choices.below(8) {
+        match choices.below(9) {
             0 | 1 => {
+                self.reserved += 1;
                 let sequence = self.order.reserve();
                 self.places.push_back(Place { sequence, reply: None });
             }
@@ -62,7 +70,27 @@ impl Client {
                 self.output.buf().extend_from_slice(bytes);
                 self.unsent.extend_from_slice(bytes);
             }
+            7 => self.push(choices),
             _ => join(choices),
+        }
+    }
+
+    /// A server tells of a changed key: behind every reply that has come, none
+    /// of which it may overtake, and behind what was told before.
+    fn push(&mut self, choices: &mut Choices) {
+        let mut push = Vec::new();
+        write_invalidation(&mut push, [choices.bytes(8)].into_iter());
+        assert!(is_invalidation(&push));
+        let is_early = self.places.iter().any(|place| place.reply.is_some());
+        assert_eq!(self.held.is_empty(), self.pushes.is_empty());
+        if self.held.must_hold(&self.order) {
+            self.held.hold(self.order.next_place(), &push);
+        } else {
+            self.output.buf().extend_from_slice(&push);
+        }
+        match is_early || !self.pushes.is_empty() {
+            true => self.pushes.push_back((self.reserved, push)),
+            false => self.unsent.extend_from_slice(&push),
         }
     }
 
@@ -78,6 +106,12 @@ impl Client {
         while let Some(reply) = self.places.front_mut().and_then(|place| place.reply.take()) {
             self.unsent.extend_from_slice(&reply);
             self.places.pop_front();
+            self.left += 1;
+        }
+        let order = &self.order;
+        self.held.release(|place| order.has_passed(place), self.output.buf());
+        while let Some((_, push)) = self.pushes.pop_front_if(|(after, _)| *after <= self.left) {
+            self.unsent.extend_from_slice(&push);
         }
     }
 
@@ -98,7 +132,7 @@ impl Client {
             self.complete(at, &mut Choices::new(&[]));
         }
         self.check();
-        assert!(self.order.is_empty());
+        assert!(self.order.is_empty() && self.held.is_empty());
     }
 }
 

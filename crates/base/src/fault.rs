@@ -24,6 +24,9 @@ pub enum BackendFault {
     /// The backend was loading its data or busy with a script when we
     /// introduced ourselves.
     NotReady,
+    /// The backend has as many connections as it takes: it said so on the new
+    /// one and closed it. Nothing that was sent there was read.
+    Full,
     /// The backend's reply is beyond a bound of ours. It did nothing wrong:
     /// some client asked for too much at once.
     Reply(ReplyBound),
@@ -83,6 +86,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Protocol, .. } => "backend_protocol",
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
             Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
+            Fault::Backend { fault: BackendFault::Full, .. } => "backend_full",
             Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::StoreFull => "store_full",
             Fault::Limit(_) => "limit",

@@ -34,6 +34,10 @@ pub struct Limits {
     pub link_in_flight_max: u32,
     /// Unsent bytes on one link before clients that need it are left unread.
     pub link_output_len_max: u32,
+    /// Bytes of the commands of all clients that wait for `EXEC`, over all
+    /// workers. Larger lets clients that open transactions and do not end them
+    /// hold more memory; smaller refuses large transactions.
+    pub transactions_len_max: u64,
     /// Bytes read from one connection in a turn before others get theirs.
     pub read_len_per_turn: u32,
     /// Undelivered bytes of one subscriber above which it is disconnected; 0
@@ -49,7 +53,9 @@ pub struct Limits {
     pub pubsub_output_soft_secs: u32,
     /// Keys of one embedded store that clients with tracking have read and are
     /// to be told of. Above it some are told that a key has changed when it has
-    /// not, and read it again; each key costs about 100 bytes and its name.
+    /// not, and read it again. So are they when keys with long names or many
+    /// readers take more than [`Limits::TRACKING_KEY_LEN`] bytes each on the
+    /// average.
     pub tracking_keys_max: u32,
     /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
     pub monitor_every: u32,
@@ -70,6 +76,7 @@ impl Default for Limits {
             session_output_len_hard: 1 << 30,
             link_in_flight_max: 64 << 10,
             link_output_len_max: 16 << 20,
+            transactions_len_max: 256 << 20,
             read_len_per_turn: 256 << 10,
             pubsub_output_len_hard: 32 << 20,
             pubsub_output_len_soft: 8 << 20,
@@ -81,6 +88,15 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// What a key of `tracking_keys_max` may take on the average, in bytes: a
+    /// name of 100 bytes with two clients to be told.
+    pub const TRACKING_KEY_LEN: usize = 256;
+
+    /// What the keys that clients of one store are to be told of may take.
+    pub fn tracking_bytes(&self) -> u64 {
+        u64::from(self.tracking_keys_max) * Self::TRACKING_KEY_LEN as u64
+    }
+
     /// What the replies to one client's requests in flight may take, judged by
     /// the largest of its recent replies: requests are started accordingly.
     pub fn session_replies_len_max(&self) -> u64 {

@@ -39,6 +39,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
+    /// Keys that clients with CLIENT TRACKING have read, in all stores.
+    pub tracking_bytes: u64,
     /// Connections to backends, per worker: as many for clients that speak RESP3
     /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
@@ -47,17 +49,27 @@ pub struct MemoryBound {
     /// What one busy client may pin, besides the one large request or reply
     /// being handled for it.
     pub session_bytes: u64,
+    /// Commands that wait for EXEC, of all clients together.
+    pub transaction_bytes: u64,
+    /// Messages that one subscriber has not read; `None` for no bound.
+    pub subscriber_bytes: Option<u64>,
 }
 
 /// Scripts and libraries that the clients of a pool loaded, and scripts seen in
 /// EVAL, in bytes.
-const SCRIPTS_LEN_MAX: u64 = (64 << 20) + 500 * (16 << 10);
+const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 
 /// What a link keeps of requests on their way, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;
 
+/// Messages of other workers' clients that wait for a worker, in bytes.
+const INBOX_LEN_MAX: u64 = 64 << 20;
+
 /// Connections that clients have for themselves, for each worker.
 const PRIVATE_LINKS_MAX: u32 = 50_000;
+
+/// Bytes unsent on each connection of a client that tracks keys.
+const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
@@ -82,9 +94,15 @@ impl Config {
         MemoryBound {
             store_bytes: stores().flatten().fold(0, u64::saturating_add),
             stores_auto: stores().filter(Option::is_none).count(),
+            tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
+            transaction_bytes: self.limits.transactions_len_max,
+            subscriber_bytes: match self.limits.pubsub_output_len_hard {
+                0 => None,
+                len => Some(len),
+            },
         }
     }
 }
@@ -98,6 +116,13 @@ fn memory_comment(config: &Config) -> String {
     if bound.stores_auto > 0 {
         text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
     }
+    if bound.tracking_bytes > 0 {
+        let bytes = format_size(bound.tracking_bytes);
+        let _ = writeln!(
+            text,
+            "  tracking: {bytes} of keys that clients have read, in embedded stores"
+        );
+    }
     if bound.links > 0 {
         let bytes = format_size(bound.link_bytes);
         let _ = writeln!(
@@ -107,12 +132,20 @@ fn memory_comment(config: &Config) -> String {
         );
         let _ = writeln!(
             text,
+            "  transactions: {} of commands that wait for EXEC, of all clients together, up to {}\n    \
+             of one of them",
+            format_size(bound.transaction_bytes),
+            format_size(bound.transaction_bytes.min(config.limits.link_output_len_max as u64 / 2)),
+        );
+        let _ = writeln!(
+            text,
             "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
-             tell of slow requests, up to {} of commands for each client inside MULTI, and for\n    \
-             each client that watches keys or blocks a connection of its own (at most {} a worker)",
+             tell of slow requests, for each client that watches keys or blocks a connection of its\n    \
+             own, and for each that tracks keys one to every server, or two, with {} of unsent\n    \
+             requests each (at most {} of them all a worker)",
             format_size(SCRIPTS_LEN_MAX),
             format_size(TRACE_LEN_MAX),
-            format_size(u64::from(config.limits.link_output_len_max) / 2),
+            format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
         );
     }
@@ -126,6 +159,18 @@ fn memory_comment(config: &Config) -> String {
         format_size(config.limits.reply_len_max.into()),
         format_size(config.limits.session_output_len_hard),
     );
+    let subscriber = match bound.subscriber_bytes {
+        Some(bytes) => format!("{} each of messages that they have not read", format_size(bytes)),
+        None => "no bound on messages that they have not read (pubsub_output_len_hard)".to_owned(),
+    };
+    let _ = writeln!(text, "  subscribers: {subscriber}");
+    if config.pools.iter().any(|pool| matches!(pool.kind, PoolKindConfig::Store(_))) {
+        let bytes = format_size(INBOX_LEN_MAX);
+        let _ = writeln!(
+            text,
+            "  messages of stores: {bytes} on their way to the subscribers of each worker"
+        );
+    }
     text
 }
 
@@ -198,6 +243,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     size("session_output_len_soft", limits.session_output_len_soft.into());
     size("session_output_len_hard", limits.session_output_len_hard);
     size("link_output_len_max", limits.link_output_len_max.into());
+    size("transactions_len_max", limits.transactions_len_max);
     size("read_len_per_turn", limits.read_len_per_turn.into());
     let mut size_or_off = |name, value: u64| {
         let text = if value == 0 { "off".to_owned() } else { format_size(value) };
@@ -335,9 +381,12 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
+                tracking_bytes: 5000 * 256,
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
+                transaction_bytes: 3 << 20,
+                subscriber_bytes: None,
             }
         );
         assert_eq!(Config::default_store().memory_bound().stores_auto, 1);

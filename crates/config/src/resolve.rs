@@ -113,6 +113,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         session_output_len_hard: section.number("session_output_len_hard").unwrap_or_default(),
         link_in_flight_max: section.number_u32("link_in_flight_max"),
         link_output_len_max: section.number_u32("link_output_len_max"),
+        transactions_len_max: section.number("transactions_len_max").unwrap_or_default(),
         read_len_per_turn: section.number_u32("read_len_per_turn"),
         pubsub_output_len_hard: section.number("pubsub_output_len_hard").unwrap_or_default(),
         pubsub_output_len_soft: section.number("pubsub_output_len_soft").unwrap_or_default(),

@@ -281,6 +281,12 @@ pub(crate) static LIMITS: Table = Table {
             "Unsent bytes on one connection to a backend before clients that need it are left unread.",
         ),
         key(
+            "transactions_len_max",
+            Size { min: 64 * KIB, max: TIB },
+            Is("\"256MiB\""),
+            "Commands of all clients that wait for EXEC, together. One more is answered with `-OOM`, and the EXEC of its transaction with `-EXECABORT`. Those of one client may come to half of `link_output_len_max`.",
+        ),
+        key(
             "read_len_per_turn",
             Size { min: 4 * KIB, max: 64 * MIB },
             Is("\"256KiB\""),
@@ -310,7 +316,7 @@ pub(crate) static LIMITS: Table = Table {
             "tracking_keys_max",
             Count { min: 1, max: 1 << 28 },
             Is("1000000"),
-            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, each at about 100 bytes and its name; above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
+            "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, and 256 bytes for each on the average: names longer than 100 bytes and more than two readers make it fewer. Above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
         )
         .known_elsewhere_as(&["tracking-table-max-keys", "tracking_table_max_keys"]),
     ],
@@ -457,7 +463,7 @@ pub(crate) static SHARDED: Table = Table {
                 later: &[],
             }),
             Is("\"fnv1a_64\""),
-            "How a key becomes a number. Changing it moves nearly every key.",
+            "How a key becomes a number. Changing it moves nearly every key. With `ketama`, `crc16`, `crc32`, `fnv1_64` and `fnv1a_64` leave keys together that differ in their last characters alone (docs/operations.md, Keys and servers); the others spread them.",
         ),
         key(
             "distribution",

@@ -7,6 +7,7 @@ use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Address, Listener, ListenerOptions};
+use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
@@ -124,6 +125,7 @@ pub fn plan(
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
+        transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

@@ -310,3 +310,77 @@ fn a_paused_pool_answers_late_and_loses_nothing() {
     assert_eq!(last, (4..12).collect::<Vec<_>>());
     assert!(start.elapsed() < Duration::from_secs(20));
 }
+
+/// A server that takes no other connection is quoted, and goes on serving the
+/// connections it has.
+#[test]
+fn a_server_without_room_is_quoted_and_stays_in_use() {
+    let _watch = watchdog(Duration::from_secs(60), "maxclients");
+    let servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers)
+        .with("hash_tag", "\"{}\"")
+        .with("ejection", "{ after_failures = 1, for = \"30s\", rejoin = \"serve\" }");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(client.words(&format!("SET {key} 1")), Value::simple("OK"));
+    }
+    let mut inside: Vec<Client> = servers.iter().map(RedisServer::client).collect();
+    for server in &mut inside {
+        // It and Keyway's own are what there is.
+        assert_eq!(server.words("CONFIG SET maxclients 1"), Value::simple("OK"));
+    }
+    for round in 0..10 {
+        let text = client.words("BLPOP queue 0").error_text();
+        assert!(text.contains("ERR max number of clients reached"), "{round}: {text}");
+        assert!(text.ends_with("not executed"), "{round}: {text}");
+        for key in ["a", "b", "c", "d", "e"] {
+            assert_eq!(client.words(&format!("GET {key}")), Value::bulk("1"));
+        }
+    }
+    for server in &mut inside {
+        server.words("CONFIG SET maxclients 1000");
+        server.words("RPUSH queue v");
+    }
+    assert_eq!(client.words("BLPOP queue 0"), Value::Array(["queue", "v"].map(Value::bulk).into()));
+}
+
+/// A client that sends its end behind a command that blocks gets the replies to
+/// what came before it, whenever its end is seen; and nothing blocks for it.
+#[test]
+fn who_sends_its_end_gets_the_replies_to_what_came_before() {
+    let _watch = watchdog(Duration::from_secs(60), "half closed");
+    let setup = Setup::start(2, 2);
+    assert_eq!(setup.client().words("SET half 1"), Value::simple("OK"));
+    for round in 0..200 {
+        let mut client = setup.client();
+        client.send(b"GET half\r\nBLPOP half:none 0\r\nGET half\r\n");
+        client.close_write();
+        assert_eq!(client.reply(), Value::bulk("1"), "{round}");
+        // Its end was seen before the command that blocks, or behind it.
+        if let Ok(reply) = client.try_reply() {
+            assert!(reply.error_text().starts_with("UNBLOCKED"), "{reply:?}");
+            assert_eq!(client.reply(), Value::bulk("1"));
+        }
+    }
+    setup.wait_for_blocked(0);
+}
+
+/// A pause is of one pool, whoever else uses its servers.
+#[test]
+fn a_pause_holds_up_no_other_pool() {
+    let _watch = watchdog(Duration::from_secs(60), "a pause");
+    let servers = RedisServer::start_many(1);
+    let pools =
+        vec![Pool::over("one", &servers), Pool::over("other", &servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    let mut clients: Vec<Client> = (0..3).map(|pool| keyway.client(pool)).collect();
+    assert_eq!(clients[0].words("CLIENT PAUSE 60000"), Value::simple("OK"));
+    clients[0].send(&encode_words("INCR n"));
+    assert_eq!(clients[1].words("SET n 10"), Value::simple("OK"));
+    assert_eq!(clients[2].words("INCR n"), Value::Integer(1));
+    assert_eq!(clients[1].words("INCR n"), Value::Integer(11), "it is held up still");
+    let mut same = keyway.client(0);
+    assert_eq!(same.words("CLIENT UNPAUSE"), Value::simple("OK"));
+    assert_eq!(clients[0].reply(), Value::Integer(12));
+}

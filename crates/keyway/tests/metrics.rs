@@ -337,6 +337,46 @@ fn replies_that_nobody_wants_are_not_late_and_store_requests_have_a_latency() {
 }
 
 #[test]
+fn what_is_dropped_is_counted() {
+    let _watch = watchdog(Duration::from_secs(30), "dropped pushes and replies");
+    let backend = ScriptedBackend::start(|arguments| match arguments[0].as_slice() {
+        b"HELLO" => Action::Reply(b"%1\r\n+proto\r\n:3\r\n".to_vec()),
+        b"GET" => Action::Reply(b">2\r\n+unasked\r\n:1\r\n+mine\r\n".to_vec()),
+        _ => Action::Silence,
+    });
+    let server = RedisServer::start();
+    let pools = vec![
+        Pool::sharded("pushing", &[backend.address().to_string()]),
+        Pool::over("main", std::slice::from_ref(&server)),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut client = keyway.client(0);
+    assert!(!client.words("HELLO 3").is_error());
+    for _ in 0..3 {
+        assert_eq!(client.words("GET k"), Value::simple("mine"));
+    }
+    let mut leaving = keyway.client(1);
+    let slow = "local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 200 repeat t = \
+                redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e";
+    leaving.send(&encode(&["EVAL", slow, "1", "k"]));
+    wait_until("the script is on its way", Duration::from_secs(10), || {
+        keyway.metrics().sum("keyway_backend_requests_total", &[MAIN]) > 0.0
+    });
+    leaving.reset();
+    wait_until("the reply is dropped", Duration::from_secs(10), || {
+        keyway.metrics().sum("keyway_backend_unclaimed_replies_total", &[MAIN]) > 0.0
+    });
+    expect(
+        &keyway,
+        &[
+            ("keyway_backend_unasked_pushes_total", &["pool=\"pushing\""], 3.0),
+            ("keyway_backend_unasked_pushes_total", &[MAIN], 0.0),
+            ("keyway_backend_unclaimed_replies_total", &[MAIN], 1.0),
+        ],
+    );
+}
+
+#[test]
 fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
     let _watch = watchdog(Duration::from_secs(30), "refused commands");
     let server = RedisServer::start();
@@ -350,7 +390,7 @@ fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
             assert!(client.words(words).is_error(), "{words}");
         }
         if pool == LOCAL {
-            assert!(client.words("HSET a b c").is_error());
+            assert!(client.words("FUNCTION STATS").is_error());
         }
         let refused = if pool == LOCAL { 4.0 } else { 3.0 };
         expect(

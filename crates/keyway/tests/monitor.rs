@@ -41,6 +41,7 @@ fn requests_are_shown_as_by_redis() {
         &[b"NONESUCH", b"x"],
         &[b"GET"],
         &[b"HELLO", b"2", b"AUTH", b"default", b"secret"],
+        &[b"HELLO", b"2", b"SETNAME", b"auth", b"AUTH", b"default", b"secret"],
         &[b"AUTH", b"secret"],
         &[b"AUTH", b"default", b"secret"],
         &[b"CONFIG", b"GET", b"save"],

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode_words,
-    run_tool, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, ReplyFault, Shared, Value, encode,
+    encode_words, run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -560,4 +560,169 @@ fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
         assert!(replies.contains(&Value::Push(parts.to_vec())), "{replies:?}");
         assert!(replies.contains(&Value::Integer(1)), "{replies:?}");
     }
+}
+
+/// Everybody hears the messages of a channel in one order, whoever publishes
+/// and whatever worker serves whom.
+#[test]
+fn all_subscribers_of_the_store_hear_one_order() {
+    const PUBLISHERS: usize = 8;
+    const SUBSCRIBERS: usize = 10;
+    const EACH: usize = 500;
+    let _watch = watchdog(Duration::from_secs(90), "one order");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut subscribers = clients(&keyway, STORE, SUBSCRIBERS);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE o:a"), change("subscribe", "o:a", 1));
+    }
+    let heard: Vec<Vec<Value>> = std::thread::scope(|scope| {
+        for number in 0..PUBLISHERS {
+            let mut client = keyway.client(STORE);
+            scope.spawn(move || {
+                for count in 0..EACH {
+                    let reply = client.words(&format!("PUBLISH o:a {number}-{count}"));
+                    assert_eq!(reply, Value::Integer(SUBSCRIBERS as i64));
+                }
+            });
+        }
+        let hear = |client: &mut Client| (0..PUBLISHERS * EACH).map(|_| client.reply()).collect();
+        let threads: Vec<_> = subscribers
+            .iter_mut()
+            .map(|client| scope.spawn(move || -> Vec<Value> { hear(client) }))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("heard all")).collect()
+    });
+    assert!(heard.iter().all(|one| *one == heard[0]), "there are several orders");
+}
+
+/// An answer is never heard before what it answers, whichever worker its
+/// author and its audience are on.
+#[test]
+fn an_answer_is_heard_behind_what_it_answers() {
+    let _watch = watchdog(Duration::from_secs(90), "cause and effect");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut audience = clients(&keyway, STORE, 8);
+    for client in &mut audience {
+        client.words("PSUBSCRIBE c:*");
+    }
+    let mut asking = keyway.client(STORE);
+    let mut answering: Vec<_> =
+        clients(&keyway, STORE, 6).into_iter().map(|ear| (ear, keyway.client(STORE))).collect();
+    for (ear, _) in &mut answering {
+        ear.words("SUBSCRIBE c:question");
+    }
+    for round in 0..300 {
+        let round = round.to_string();
+        asking.send(&encode_words(&format!("PUBLISH c:question {round}")));
+        for (ear, mouth) in &mut answering {
+            assert_eq!(ear.reply(), message("message", &["c:question", &round]));
+            mouth.send(&encode_words(&format!("PUBLISH c:answer {round}")));
+        }
+        asking.reply();
+        for (_, mouth) in &mut answering {
+            mouth.reply();
+        }
+        for client in &mut audience {
+            let question = message("pmessage", &["c:*", "c:question", &round]);
+            assert_eq!(client.reply(), question, "first");
+            for _ in 0..6 {
+                let answer = message("pmessage", &["c:*", "c:answer", &round]);
+                assert_eq!(client.reply(), answer);
+            }
+        }
+    }
+}
+
+/// One message larger than an inbox reaches who wants it, and costs those who
+/// do not nothing.
+#[test]
+fn a_message_of_any_size_closes_no_subscriber_of_another_channel() {
+    let _watch = watchdog(Duration::from_secs(90), "a large message");
+    let limits = "[limits]\npubsub_output_len_hard = \"off\"\npubsub_output_len_soft = \"off\"";
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "2")
+        .with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut large = clients(&keyway, STORE, 4);
+    let mut others = clients(&keyway, STORE, 8);
+    large.iter_mut().for_each(|client| drop(client.words("SUBSCRIBE l:big")));
+    others.iter_mut().for_each(|client| drop(client.words("SUBSCRIBE l:other")));
+    let text = "x".repeat(65 << 20);
+    let mut publisher = keyway.client(STORE);
+    publisher.send(&encode(&["PUBLISH", "l:big", &text]));
+    for client in &mut large {
+        let Value::Array(parts) = client.reply() else { panic!("no message") };
+        assert!(parts[2] == Value::bulk(&text));
+    }
+    assert_eq!(publisher.reply(), Value::Integer(4));
+    assert_eq!(publisher.words("PUBLISH l:other x"), Value::Integer(8));
+    for client in &mut others {
+        assert_eq!(client.reply(), message("message", &["l:other", "x"]));
+    }
+    assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
+}
+
+/// A server without room for the connection of its subscribers is quoted to who
+/// asks; who has subscribed before hears it again once there is room.
+#[test]
+fn a_server_without_room_closes_no_subscriber() {
+    let _watch = watchdog(Duration::from_secs(60), "maxclients");
+    let servers = RedisServer::start_many(1);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]);
+    let keyway = Keyway::start(KEYWAY, config.with_server("workers", "1"));
+    let mut publisher = keyway.client(0);
+    assert_eq!(publisher.words("PUBLISH f:a x"), Value::Integer(0));
+    let mut early = keyway.client(0);
+    assert_eq!(early.words("SUBSCRIBE f:a"), change("subscribe", "f:a", 1));
+    let mut inside = servers[0].client();
+    assert_eq!(inside.words("CONFIG SET maxclients 1"), Value::simple("OK"));
+    assert_eq!(inside.words("CLIENT KILL TYPE pubsub"), Value::Integer(1));
+    let mut late = keyway.client(0);
+    // Between two attempts to connect, it cannot be reached.
+    wait_until("it is quoted", Duration::from_secs(20), || {
+        let text = late.words("SUBSCRIBE f:b").error_text();
+        text.contains("ERR max number of clients reached")
+    });
+    assert_eq!(publisher.words("PUBLISH f:a unheard"), Value::Integer(0));
+    assert_eq!(inside.words("CONFIG SET maxclients 1000"), Value::simple("OK"));
+    wait_until("it is heard again", Duration::from_secs(20), || {
+        publisher.words("PUBLISH f:a heard") == Value::Integer(1)
+    });
+    assert_eq!(early.reply(), message("message", &["f:a", "heard"]));
+    assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
+}
+
+/// A script runs on one server: it reaches the channels and keys that are there,
+/// which those with the hash tag of its keys are, and patterns.
+#[test]
+fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
+    let _watch = watchdog(Duration::from_secs(60), "scripts that publish");
+    let servers = RedisServer::start_many(4);
+    let pool = Pool::over("main", &servers).with("hash_tag", "\"{}\"").with("hash", "\"murmur\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut subscribers = clients(&keyway, 0, 3);
+    for client in &mut subscribers {
+        assert_eq!(client.words("SUBSCRIBE {s}:c"), change("subscribe", "{s}:c", 1));
+    }
+    let mut patterns = keyway.client(0);
+    assert_eq!(patterns.words("PSUBSCRIBE *"), change("psubscribe", "*", 1));
+    let mut client = keyway.client(0);
+    let publish = "return redis.call('PUBLISH',ARGV[1],'x')";
+    for channel in ["{s}:c", "a", "b", "c", "d", "e", "f"] {
+        client.command(&["EVAL", publish, "1", "{s}:k", channel]);
+        assert_eq!(patterns.reply(), message("pmessage", &["*", channel, "x"]));
+    }
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.reply(), message("message", &["{s}:c", "x"]));
+    }
+    let read = "return redis.call('EXISTS',ARGV[1])";
+    let mut seen = |key: &str| {
+        client.command(&["SET", key, "1"]);
+        client.command(&["EVAL", read, "1", "{s}:k", key]) == Value::Integer(1)
+    };
+    assert!(seen("{s}:other"));
+    let untagged = (0..100).filter(|nth| seen(&format!("key:{nth}"))).count();
+    assert!((1..80).contains(&untagged), "{untagged} of 100 by chance");
 }

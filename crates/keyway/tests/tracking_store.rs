@@ -219,7 +219,6 @@ const WRITERS: &[(&str, &str)] = &[
     ("MSET V 1 W 1", "COPY V W REPLACE"),
     ("MSET V 1 W 1", "COPY W V REPLACE"),
     ("SET W 1", "MOVE W 5"),
-    ("SET W 1", "SWAPDB 3 4"),
     ("SET W 1", "TOUCH W"),
     ("SET W 1", "GET W"),
     ("SET W 1", "FLUSHDB"),
@@ -293,6 +292,64 @@ fn prefixes_are_told_as_redis_tells_them() {
          w: SET x1 1
          a: CLIENT TRACKINGINFO",
     );
+}
+
+#[test]
+fn a_change_of_ones_own_hides_none_of_others_in_the_same_turn() {
+    let _watch = watchdog(Duration::from_secs(60), "a turn");
+    let keyway = setup().keyway;
+    let mut pauser = keyway.client(0);
+    for own_first in [false, true] {
+        let (mut own, mut other) = (keyway.client(0), keyway.client(0));
+        own.words("HELLO 3");
+        own.words("CLIENT TRACKING ON BCAST NOLOOP");
+        pauser.words("CLIENT PAUSE 60000 WRITE");
+        let (first, second) =
+            if own_first { (&mut own, &mut other) } else { (&mut other, &mut own) };
+        first.send(&encode_words("SET k 1"));
+        pauser.words("PING");
+        second.send(&encode_words("SET k 2"));
+        pauser.words("PING");
+        // Both go on in one turn.
+        pauser.words("CLIENT UNPAUSE");
+        assert_eq!(own.reply(), Value::simple("OK"));
+        let told = invalidated(&own.reply()).expect("an invalidation");
+        assert_eq!(told, Some(vec![b"k".to_vec()]));
+        assert_eq!(other.reply(), Value::simple("OK"));
+    }
+}
+
+#[test]
+fn who_caches_is_told_when_databases_change_places() {
+    let _watch = watchdog(Duration::from_secs(60), "a swap");
+    let config = KeywayConfig::new(vec![Pool::store("local").with("databases", "2")]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let (mut cache, mut other) = (keyway.client(0), keyway.client(0));
+    cache.words("HELLO 3");
+    cache.words("CLIENT TRACKING ON");
+    cache.words("GET k");
+    assert!(matches!(other.words("SWAPDB 0 9"), Value::Error(_)));
+    other.words("SWAPDB 0 1");
+    assert_eq!(invalidated(&cache.reply()), Some(None));
+    // Once: nothing was told of the one that was refused.
+    assert_eq!(cache.words("SWAPDB 0 1"), Value::simple("OK"));
+    assert_eq!(invalidated(&cache.reply()), Some(None));
+    assert_eq!(cache.words("PING"), Value::simple("PONG"));
+}
+
+#[test]
+fn everything_is_told_once_a_turn() {
+    let _watch = watchdog(Duration::from_secs(60), "many flushes");
+    let keyway = setup().keyway;
+    let (mut cache, mut other) = (keyway.client(0), keyway.client(0));
+    cache.words("HELLO 3");
+    cache.words("CLIENT TRACKING ON BCAST");
+    let mut lines = vec!["FLUSHALL"; 1000];
+    lines.push("SET k 1");
+    other.pipeline(&lines);
+    let pushes = std::iter::from_fn(|| invalidated(&cache.reply()));
+    let nulls = pushes.take_while(Option::is_none).count();
+    assert!((1..100).contains(&nulls), "{nulls}");
 }
 
 #[test]

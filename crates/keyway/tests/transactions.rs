@@ -297,3 +297,47 @@ fn a_script_loaded_before_runs_in_a_transaction_on_a_server_that_was_restarted()
         assert_eq!(replies[4], Value::Array(expected.to_vec()), "{begin}");
     }
 }
+
+/// What clients queue and never run has one bound for all of them; who goes
+/// beyond it is told, and room comes back when a transaction ends.
+#[test]
+fn commands_that_wait_for_exec_share_a_budget() {
+    let _watch = watchdog(Duration::from_secs(60), "a budget");
+    let servers = RedisServer::start_many(2);
+    let pool = Pool::over("main", &servers).with("hash_tag", "\"{}\"");
+    let limits = "[limits]\ntransactions_len_max = \"1MiB\"";
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "2").with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let value = "x".repeat(300 << 10);
+    let set = format!("SET {{b}}k {value}");
+    let mut clients: Vec<Client> = (0..8).map(|_| keyway.client(0)).collect();
+    let mut queued = 0;
+    for client in &mut clients {
+        assert_eq!(client.words("MULTI"), Value::simple("OK"));
+        let reply = client.words(&set);
+        if reply == Value::simple("QUEUED") {
+            queued += 1;
+            continue;
+        }
+        let text = reply.error_text();
+        assert!(text.starts_with("OOM") && text.contains("transactions_len_max"), "{text}");
+        // It may go on, and keeps nothing.
+        assert_eq!(client.words(&set), Value::simple("QUEUED"));
+        let text = client.words("EXEC").error_text();
+        assert!(text.starts_with("EXECABORT"), "{text}");
+        assert_eq!(client.words("EXISTS {b}k"), Value::Integer(0));
+    }
+    assert_eq!(queued, 3);
+    // One is run, one is given up, one leaves: all that they had can be had again.
+    assert_eq!(clients[0].words("EXEC"), Value::Array(vec![Value::simple("OK")]));
+    assert_eq!(clients[1].words("DISCARD"), Value::simple("OK"));
+    drop(clients.remove(2));
+    wait_until("the client that left is gone", BOUND, || {
+        let mut one = keyway.client(0);
+        one.words("MULTI");
+        let replies = one.pipeline(&[&set[..], &set, &set]);
+        replies.iter().all(|reply| *reply == Value::simple("QUEUED"))
+            && matches!(one.words("EXEC"), Value::Array(done) if done.len() == 3)
+    });
+    assert_eq!(keyway.client(0).words("STRLEN {b}k"), Value::Integer(300 << 10));
+}

@@ -183,6 +183,12 @@ catalogue! {
     BACKEND_LATE: Counter "keyway_backend_late_replies_total" in "replies" by [Pool Backend]
         measures "Replies that came after their request had timed out, and were skipped."
         leaves_out "Leaves out replies that never came before their link was closed, and those that a client asked not to see (CLIENT REPLY)."
+    BACKEND_UNCLAIMED: Counter "keyway_backend_unclaimed_replies_total" in "replies" by [Pool Backend]
+        measures "Replies that came after their client had left, and were dropped."
+        leaves_out "Leaves out replies to parts of requests that were split or went to every server, and late replies: keyway_backend_late_replies_total."
+    BACKEND_UNASKED: Counter "keyway_backend_unasked_pushes_total" in "pushes" by [Pool Backend]
+        measures "Pushes of RESP3 that came on a link whose clients had asked for none, and were dropped."
+        leaves_out "Leaves out connections for subscriptions, and replies that nobody had asked for: these end the link (fault protocol)."
     BACKEND_EJECTIONS: Counter "keyway_backend_ejections_total" in "ejections" by [Pool Backend]
         measures "Times the backend was taken out of use, for all workers at once."
         leaves_out "Leaves out single failures that ejected nothing."

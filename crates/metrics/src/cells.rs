@@ -9,7 +9,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 12] = [
+pub(crate) const FAULTS: [Fault; 13] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -20,6 +20,7 @@ pub(crate) const FAULTS: [Fault; 12] = [
     backend_fault(BackendFault::Handshake),
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
+    backend_fault(BackendFault::Full),
     Fault::Limit(LimitFault::Clients),
     Fault::StoreFull,
 ];
@@ -29,7 +30,7 @@ pub(crate) const REFUSALS: [Fault; 3] =
     [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
 
 /// The faults of requests that were taken for serving.
-pub(crate) const REQUEST_FAULTS: [Fault; 9] = [
+pub(crate) const REQUEST_FAULTS: [Fault; 10] = [
     Fault::Unrouted,
     backend_fault(BackendFault::Connect),
     backend_fault(BackendFault::Timeout),
@@ -38,10 +39,11 @@ pub(crate) const REQUEST_FAULTS: [Fault; 9] = [
     backend_fault(BackendFault::Handshake),
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
+    backend_fault(BackendFault::Full),
     Fault::StoreFull,
 ];
 
-pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
+pub(crate) const BACKEND_FAULTS: [BackendFault; 8] = [
     BackendFault::Connect,
     BackendFault::Timeout,
     BackendFault::Closed,
@@ -49,6 +51,7 @@ pub(crate) const BACKEND_FAULTS: [BackendFault; 7] = [
     BackendFault::Handshake,
     BackendFault::NotReady,
     BackendFault::Reply(ReplyBound::Len),
+    BackendFault::Full,
 ];
 
 pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
@@ -68,8 +71,8 @@ impl FaultCounters {
             Fault::Denied => 1,
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
-            Fault::Limit(_) => 10,
-            Fault::StoreFull => 11,
+            Fault::Limit(_) => 11,
+            Fault::StoreFull => 12,
         };
         &self.0[index]
     }
@@ -105,6 +108,7 @@ fn backend_fault_index(fault: BackendFault) -> usize {
         BackendFault::Handshake => 4,
         BackendFault::NotReady => 5,
         BackendFault::Reply(_) => 6,
+        BackendFault::Full => 7,
     }
 }
 
@@ -281,6 +285,10 @@ pub struct BackendCells {
     pub reconnects: Counter,
     /// Replies skipped because their request had timed out.
     pub late_replies: Counter,
+    /// Replies dropped because their client had left.
+    pub unclaimed_replies: Counter,
+    /// Pushes dropped because nobody had asked for any.
+    pub unasked_pushes: Counter,
     /// Times the backend was taken out of use.
     pub ejections: Counter,
     /// From request queued to its reply read whole.
@@ -303,6 +311,8 @@ impl BackendCells {
             connects: Counter::new(),
             reconnects: Counter::new(),
             late_replies: Counter::new(),
+            unclaimed_replies: Counter::new(),
+            unasked_pushes: Counter::new(),
             ejections: Counter::new(),
             latency: LatencyHistogram::new(),
             health: Gauge::new(),

@@ -42,6 +42,8 @@ const OF_BACKENDS: &[Reader<BackendCells>] = &[
     (&c::BACKEND_CONNECTS, |backend| backend.connects.get()),
     (&c::BACKEND_RECONNECTS, |backend| backend.reconnects.get()),
     (&c::BACKEND_LATE, |backend| backend.late_replies.get()),
+    (&c::BACKEND_UNCLAIMED, |backend| backend.unclaimed_replies.get()),
+    (&c::BACKEND_UNASKED, |backend| backend.unasked_pushes.get()),
     (&c::BACKEND_EJECTIONS, |backend| backend.ejections.get()),
 ];
 

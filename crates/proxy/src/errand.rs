@@ -16,8 +16,10 @@ use keyway_route::ServersInUse;
 /// A request under way in several steps.
 #[derive(Debug)]
 pub struct Errand {
-    /// Who asked; [`Key::NONE`] when no reply is wanted.
+    /// Who asked.
     pub session: Key<Session>,
+    /// No reply is wanted.
+    pub is_unheard: bool,
     /// Place of the reply in the session's order.
     pub sequence: u32,
     /// When the request was parsed.
@@ -34,6 +36,8 @@ pub struct Errand {
     pub protocol: Protocol,
     /// Position of the server that is asked.
     pub server: u16,
+    /// Position of the link it was asked on, in its worker.
+    pub link: usize,
     /// What is sent, to be sent again.
     pub request: Vec<u8>,
     /// What it is about.
@@ -57,11 +61,9 @@ pub enum Work {
         /// It was loaded and run again already.
         is_again: bool,
     },
-    /// FCALL while libraries are known here.
-    Function {
-        /// They were loaded and it was run again already.
-        is_again: bool,
-    },
+    /// A transaction that calls scripts. It is never run again, but the server
+    /// may lack what it was given.
+    Transaction,
 }
 
 /// What follows from a reply.
@@ -78,7 +80,8 @@ pub enum Next {
     },
     /// The client gets this error instead: a text with its code.
     Error(&'static str),
-    /// Ask again: the next server, or this one after loading what it lacks.
+    /// Ask again: the next server, or this one after loading the script, if
+    /// that may be: else the reply is the client's.
     Again,
 }
 
@@ -109,19 +112,22 @@ impl Errand {
                 *left -= 1;
                 Next::Again
             }
-            Work::Script { is_again, .. } => again_once(is_again, reply.starts_with(b"-NOSCRIPT")),
-            Work::Function { is_again } => {
-                again_once(is_again, reply.starts_with(b"-ERR Function not found"))
+            Work::Transaction => {
+                const MISSING: &[u8] = b"\r\n-NOSCRIPT";
+                match reply.windows(MISSING.len()).any(|part| part == MISSING) {
+                    true => Next::Again,
+                    false => Next::Pass,
+                }
+            }
+            Work::Script { is_again, .. } => {
+                let is_missing = reply.starts_with(b"-NOSCRIPT");
+                match is_missing && !std::mem::replace(is_again, true) {
+                    true => Next::Again,
+                    false => Next::Pass,
+                }
             }
         }
     }
-}
-
-fn again_once(is_again: &mut bool, is_missing: bool) -> Next {
-    if !is_missing || std::mem::replace(is_again, true) {
-        return Next::Pass;
-    }
-    Next::Again
 }
 
 /// The cursor in a server's reply to SCAN, and where the keys start.
@@ -148,6 +154,7 @@ mod tests {
     fn errand(work: Work) -> Errand {
         Errand {
             session: Key::NONE,
+            is_unheard: false,
             sequence: 0,
             started: Time(0),
             class: 0,
@@ -156,6 +163,7 @@ mod tests {
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
+            link: 0,
             request: Vec::new(),
             work,
         }
@@ -209,14 +217,18 @@ mod tests {
     #[test]
     fn what_is_missing_is_run_again_once() {
         let digest = Digest::of(b"return 1");
-        for (work, missing) in [
-            (Work::Script { digest, is_again: false }, &b"-NOSCRIPT No matching script.\r\n"[..]),
-            (Work::Function { is_again: false }, b"-ERR Function not found\r\n"),
-        ] {
-            let mut errand = errand(work);
-            assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
-            assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
-            assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
-        }
+        let missing = b"-NOSCRIPT No matching script.\r\n";
+        let mut errand = errand(Work::Script { digest, is_again: false });
+        assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
+        assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
+    }
+
+    #[test]
+    fn a_transaction_tells_of_a_script_that_is_missing_in_it() {
+        let mut errand = errand(Work::Transaction);
+        let missing = b"*2\r\n:1\r\n-NOSCRIPT No matching script.\r\n";
+        assert_eq!(errand.on_reply(Kind::Array, missing), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Array, b"*1\r\n:1\r\n"), Next::Pass);
     }
 }

@@ -24,6 +24,10 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
                      tracked, HELLO 3 or CLIENT TRACKING"
                 }
                 BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
+                BackendFault::Full => {
+                    "has no room for another connection ('ERR max number of clients reached'; \
+                     raise its maxclients)"
+                }
                 BackendFault::Reply(ReplyBound::Len) => {
                     "sent a reply longer than reply_len_max and was disconnected"
                 }
@@ -32,6 +36,7 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
                 }
             };
             let consequence = match sent {
+                Sent::No if fault == BackendFault::Full => "the request was not executed",
                 Sent::No => "the request was not sent",
                 Sent::Maybe => "the request may have been executed",
             };

@@ -91,7 +91,8 @@ impl BackendInfo<'_> {
     /// Keys over all databases.
     fn keys(&self) -> u64 {
         let text = *self.info.as_ref().unwrap_or(&"");
-        text.lines().filter_map(database_line).map(|(_, [keys, ..])| keys).sum()
+        let keys = text.lines().filter_map(database_line).map(|(_, [keys, ..])| keys);
+        keys.fold(0, u64::saturating_add)
     }
 }
 
@@ -182,8 +183,11 @@ impl Rule {
                 write!(out, "{name}:{value}\r\n")
             }
             Rule::Fragmentation => {
-                let total = |name| servers.iter().filter_map(|server| server.number(name)).sum();
-                let (resident, used): (u64, u64) = (total("used_memory_rss"), total("used_memory"));
+                let total = |name| {
+                    let numbers = servers.iter().filter_map(|server| server.number(name));
+                    numbers.fold(0, u64::saturating_add)
+                };
+                let (resident, used) = (total("used_memory_rss"), total("used_memory"));
                 let ratio = if used == 0 { 0.0 } else { resident as f64 / used as f64 };
                 write!(out, "{name}:{ratio:.2}\r\n")
             }
@@ -418,6 +422,21 @@ mod tests {
         let missing =
             "# Missing\r\nmissing1:name=beta,address=beta:1,health=up,reason=timed out\r\n";
         assert!(text.ends_with(missing), "{text}");
+    }
+
+    #[test]
+    fn whatever_numbers_servers_tell_there_is_a_sum() {
+        let most = format!(
+            "used_memory_rss:{max}\r\nused_memory:{max}\r\nmem_fragmentation_ratio:1.00\r\n\
+             db0:keys={max},expires={max},avg_ttl={max}\r\ndb1:keys={max}\r\n",
+            max = u64::MAX
+        );
+        let servers = [server("alpha", Ok(&most)), server("beta", Ok(&most))];
+        for line in ["info memory keyspace", "info backends"] {
+            let InfoAsks::Servers(query) = asks(line) else { panic!("the servers") };
+            let text = query.text("# Memory\r\n\r\n# Keyspace\r\n", 0..2, &servers);
+            assert!(text.contains(&format!("={},", u64::MAX)), "{text}");
+        }
     }
 
     #[test]

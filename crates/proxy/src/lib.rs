@@ -13,6 +13,7 @@ mod errand;
 mod fault_reply;
 mod info_report;
 mod join;
+mod library;
 mod link;
 pub mod local;
 mod monitor_line;
@@ -28,6 +29,7 @@ pub use errand::{Errand, Next, Work};
 pub use fault_reply::{write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
+pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
     Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation,
 };
@@ -38,5 +40,5 @@ pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
     Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
 };
-pub use session::{PrivateLink, Stateful, Transaction, Watch};
+pub use session::{PrivateLink, QueueBudget, QueueFault, Stateful, Transaction, Watch};
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

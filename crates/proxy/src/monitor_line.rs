@@ -3,7 +3,8 @@
 
 use crate::slow_log::{ARG_LEN_MAX, ARGS_MAX};
 use keyway_base::Clock;
-use keyway_command::{Flags, Request, Verb};
+use keyway_command::{Args, Flags, Request, Verb};
+use keyway_resp::parse_integer;
 use std::io::Write;
 
 /// Whether MONITOR shows such a request: not those that administer the server.
@@ -20,7 +21,7 @@ pub fn write_line(request: &Request, clock: Clock, database: u32, addr: &str, ou
     let secrets = secrets(request);
     for (index, arg) in args.from(0).take(shown).enumerate() {
         out.push(b' ');
-        match secrets.contains(&index) {
+        match secrets >> index & 1 == 1 {
             true => out.extend_from_slice(b"\"(redacted)\""),
             false => write_arg(arg, out),
         }
@@ -42,18 +43,53 @@ fn write_head(clock: Clock, from: &str, out: &mut Vec<u8>) {
     let _ = write!(out, "+{seconds}.{micros:06} [{from}]");
 }
 
-/// Positions of the arguments that are secrets.
-fn secrets(request: &Request) -> std::ops::Range<usize> {
+/// Which of the arguments that are shown are secrets: a bit for each. Options
+/// are read as those read them who obey them; what stands behind one that
+/// nobody knows is left out as well, since it may be a secret gone astray.
+fn secrets(request: &Request) -> u32 {
     let args = &request.args;
+    let words = |option: &[u8], known: &[(&str, u32, u32)]| {
+        let is = |(name, ..): &&(&str, u32, u32)| option.eq_ignore_ascii_case(name.as_bytes());
+        known.iter().find(is).map(|(_, len, secrets)| (*len, *secrets))
+    };
     match request.command.verb {
-        Verb::Auth => 1..args.len(),
-        Verb::Hello => {
-            let is_auth = |arg: &[u8]| arg.eq_ignore_ascii_case(b"auth");
-            // Behind the version come options, AUTH with two arguments.
-            args.from(2).position(is_auth).map_or(0..0, |at| at + 3..at + 5)
+        Verb::Auth => u32::MAX << 1,
+        // In place of the version there may be an option.
+        Verb::Hello if args.get(1).is_some_and(|word| parse_integer(word).is_none()) => {
+            u32::MAX << 2
         }
-        _ => 0..0,
+        Verb::Hello => {
+            secret_values(args, 2, |option| words(option, &[("auth", 3, 0b110), ("setname", 2, 0)]))
+        }
+        Verb::Migrate => secret_values(args, 6, |option| {
+            let all = ARGS_MAX as u32;
+            let known = [
+                ("copy", 1, 0),
+                ("replace", 1, 0),
+                ("auth", 2, 0b10),
+                ("auth2", 3, 0b110),
+                ("keys", all, 0),
+            ];
+            words(option, &known)
+        }),
+        _ => 0,
     }
+}
+
+/// The secrets among options that begin at argument `index`; `known` tells of
+/// one how many arguments it takes with its name, and which are secrets.
+fn secret_values(args: &Args, mut index: u32, known: impl Fn(&[u8]) -> Option<(u32, u32)>) -> u32 {
+    let mut secrets = 0;
+    while let Some(option) = args.get(index as usize)
+        && index < ARGS_MAX as u32
+    {
+        let Some((len, values)) = known(option) else {
+            return secrets | (u32::MAX << index << 1);
+        };
+        secrets |= values << index;
+        index += len;
+    }
+    secrets
 }
 
 fn write_arg(arg: &[u8], out: &mut Vec<u8>) {
@@ -82,19 +118,23 @@ fn write_arg(arg: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use keyway_base::{ByteRange, Time};
-    use keyway_command::Args;
 
     fn line(words: &[&[u8]]) -> String {
+        with(words, |request| {
+            let clock = Clock { now: Time(0), unix_micros: 1_339_518_083_007_412 };
+            let mut out = Vec::new();
+            write_line(request, clock, 2, "127.0.0.1:60866", &mut out);
+            String::from_utf8(out).expect("lines are ASCII")
+        })
+    }
+
+    fn with<T>(words: &[&[u8]], then: impl FnOnce(&Request) -> T) -> T {
         let (mut buf, mut ranges) = (Vec::new(), Vec::new());
         for word in words {
             ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
             buf.extend_from_slice(word);
         }
-        let request = Request::resolve(Args::new(&buf, &ranges)).expect("a known command");
-        let clock = Clock { now: Time(0), unix_micros: 1_339_518_083_007_412 };
-        let mut out = Vec::new();
-        write_line(&request, clock, 2, "127.0.0.1:60866", &mut out);
-        String::from_utf8(out).expect("lines are ASCII")
+        then(&Request::resolve(Args::new(&buf, &ranges)).expect("a known command"))
     }
 
     #[test]
@@ -109,16 +149,44 @@ mod tests {
     #[test]
     fn secrets_are_left_out() {
         for words in [
-            &[&b"AUTH"[..], b"sesame"][..],
-            &[b"auth", b"sesame", b"sesame"],
-            &[b"HELLO", b"3", b"AUTH", b"sesame", b"sesame"],
-            &[b"HELLO", b"3", b"SETNAME", b"n", b"auth", b"sesame", b"sesame"],
+            "AUTH sesame",
+            "auth sesame sesame",
+            "HELLO 3 AUTH sesame sesame",
+            "HELLO 3 SETNAME n auth sesame sesame",
+            "HELLO 3 SETNAME auth AUTH default sesame",
+            "HELLO 3 AUTH default sesame SETNAME n AUTH default sesame",
+            "HELLO 3 PASSWORD sesame AUTH default sesame",
+            "HELLO 3 AUTH sesame",
+            "HELLO AUTH default sesame",
+            "MIGRATE host 1 k 0 5 AUTH sesame",
+            "MIGRATE host 1 AUTH 0 5 COPY REPLACE auth2 default sesame KEYS k",
+            "MIGRATE host 1 k 0 5 PASSWORD sesame",
         ] {
-            let line = line(words);
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            let line = line(&words);
             assert!(!line.contains("sesame") && line.contains(" \"(redacted)\""), "{line}");
         }
-        let line = line(&[b"HELLO", b"3", b"AUTH", b"u", b"p", b"SETNAME", b"name"]);
-        assert!(line.ends_with("\"AUTH\" \"(redacted)\" \"(redacted)\" \"SETNAME\" \"name\"\r\n"));
+        for (words, shown) in [
+            (
+                "HELLO 3 AUTH u p SETNAME name",
+                r#""AUTH" "(redacted)" "(redacted)" "SETNAME" "name""#,
+            ),
+            ("HELLO 3 SETNAME auth", r#""SETNAME" "auth""#),
+            ("MIGRATE h 1 auth 0 5 KEYS auth k", r#""auth" "0" "5" "KEYS" "auth" "k""#),
+            ("MIGRATE h 1 k 0 5 AUTH p KEYS k", r#""5" "AUTH" "(redacted)" "KEYS" "k""#),
+        ] {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            let line = line(&words);
+            assert!(line.ends_with(&format!(" {shown}\r\n")), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_administers_the_server_is_not_shown() {
+        for words in ["CONFIG SET requirepass x", "ACL SETUSER u >x", "CONFIG SET masterauth x"] {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            assert!(!with(&words, is_shown));
+        }
     }
 
     #[test]

@@ -3,22 +3,23 @@
 //! restarted, or was emptied behind Keyway's back.
 //!
 //! One [`ScriptCache`] per pool, shared by all workers. A worker looks into it
-//! when a connection first meets a script, not with every call.
+//! when a connection first meets a script, or libraries have changed since it
+//! was given them, not with every call.
 
 use parking_lot::Mutex;
 use sha1::{Digest as _, Sha1};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Scripts kept that were loaded with SCRIPT LOAD; one more is refused. Each
 /// may have to be sent to every server.
 const LOADED_MAX: usize = 10_000;
 
-/// Bytes of scripts and libraries kept; more are refused. With smaller values
-/// an application with many scripts would be turned away, with larger ones a
-/// client that never stops loading takes the machine's memory.
-const BYTES_MAX: usize = 64 << 20;
+/// Bytes of scripts kept; more are refused. With smaller values an application
+/// with many scripts would be turned away, with larger ones a client that never
+/// stops loading takes the machine's memory.
+const SCRIPTS_LEN_MAX: usize = 64 << 20;
 
 /// Scripts kept that were only seen in EVAL: the latest. As many as Redis
 /// itself keeps of these.
@@ -29,6 +30,10 @@ const SEEN_LEN_MAX: usize = 16 << 10;
 
 /// Libraries kept; one more is refused.
 const LIBRARIES_MAX: usize = 1_000;
+
+/// Bytes of libraries kept; more are refused. A connection is given all of them
+/// in one piece, so they are fewer than those of scripts.
+pub(crate) const LIBRARIES_LEN_MAX: usize = 16 << 20;
 
 /// The SHA-1 of a script: its name in EVALSHA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,13 +60,27 @@ impl Digest {
 
 /// There is no room for another script or library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheFull;
+pub enum CacheFull {
+    /// Of scripts.
+    Scripts,
+    /// Of libraries.
+    Libraries,
+}
 
 impl CacheFull {
     /// The error a client gets.
-    pub const TEXT: &str = "ERR Keyway keeps as many scripts and functions of this pool as it may \
-                            (10000 scripts, 1000 libraries, 64 MiB); SCRIPT FLUSH or FUNCTION \
-                            FLUSH makes room";
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Scripts => {
+                "ERR Keyway keeps as many scripts of this pool as it may (10000, of 64 MiB); \
+                 SCRIPT FLUSH makes room"
+            }
+            Self::Libraries => {
+                "ERR Keyway keeps as many libraries of this pool as it may (1000, of 16 MiB); \
+                 FUNCTION DELETE or FUNCTION FLUSH makes room"
+            }
+        }
+    }
 }
 
 /// What a pool's clients have loaded.
@@ -70,8 +89,10 @@ pub struct ScriptCache {
     inner: Mutex<Inner>,
     /// How often scripts were forgotten, to be read without the lock.
     losses: AtomicU64,
-    /// Libraries there are, to be read without the lock.
-    libraries: AtomicUsize,
+    /// How often all of them were, to be read without the lock.
+    flushes: AtomicU64,
+    /// How often a library was new or another, to be read without the lock.
+    changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -79,9 +100,12 @@ struct Inner {
     scripts: BTreeMap<Digest, Script>,
     /// Scripts only seen in EVAL, the oldest first.
     seen: VecDeque<Digest>,
+    /// Scripts that were loaded.
     loaded: usize,
-    libraries: BTreeMap<Vec<u8>, Arc<[u8]>>,
-    bytes: usize,
+    /// Bytes of these.
+    loaded_len: usize,
+    libraries: BTreeMap<Vec<u8>, Kept>,
+    libraries_len: usize,
 }
 
 #[derive(Debug)]
@@ -90,17 +114,56 @@ struct Script {
     is_loaded: bool,
 }
 
+/// A library.
+#[derive(Debug)]
+struct Kept {
+    code: Arc<[u8]>,
+    /// The change that brought it.
+    change: u64,
+}
+
 impl ScriptCache {
-    /// Whether another script or library of `len` bytes may be loaded.
+    /// Whether this script may be loaded: one that was is welcome again.
     ///
     /// # Errors
     /// [`CacheFull`] when not.
-    pub fn try_room(&self, len: usize) -> Result<(), CacheFull> {
+    pub fn try_script(&self, body: &[u8]) -> Result<(), CacheFull> {
         let inner = self.inner.lock();
-        let has_room = inner.bytes + len <= BYTES_MAX
-            && inner.loaded < LOADED_MAX
-            && inner.libraries.len() < LIBRARIES_MAX;
-        if has_room { Ok(()) } else { Err(CacheFull) }
+        let has_room =
+            inner.loaded < LOADED_MAX && inner.loaded_len + body.len() <= SCRIPTS_LEN_MAX;
+        let is_loaded = || inner.scripts.get(&Digest::of(body)).is_some_and(|it| it.is_loaded);
+        if has_room || is_loaded() { Ok(()) } else { Err(CacheFull::Scripts) }
+    }
+
+    /// Whether these libraries, by name and code, may be loaded, besides the
+    /// others or (`is_flush`) in their place: those that are known take the
+    /// room of what they replace.
+    ///
+    /// # Errors
+    /// [`CacheFull`] when not.
+    pub fn try_libraries(
+        &self,
+        libraries: &[(Vec<u8>, Vec<u8>)],
+        is_flush: bool,
+    ) -> Result<(), CacheFull> {
+        let inner = self.inner.lock();
+        let (mut count, mut len) = match is_flush {
+            true => (0, 0),
+            false => (inner.libraries.len(), inner.libraries_len),
+        };
+        for (name, code) in libraries {
+            match inner.libraries.get(name).filter(|_| !is_flush) {
+                Some(old) => len -= old.code.len().min(len),
+                None => count += 1,
+            }
+            len += code.len();
+        }
+        let is_known = || {
+            let knows = |(name, code): &(Vec<u8>, Vec<u8>)| inner.knows(name, code);
+            !is_flush && libraries.iter().all(knows)
+        };
+        let has_room = count <= LIBRARIES_MAX && len <= LIBRARIES_LEN_MAX;
+        if has_room || is_known() { Ok(()) } else { Err(CacheFull::Libraries) }
     }
 
     /// Keeps a script that servers took with SCRIPT LOAD, until
@@ -109,17 +172,15 @@ impl ScriptCache {
         let digest = Digest::of(body);
         let mut inner = self.inner.lock();
         match inner.scripts.get_mut(&digest) {
-            Some(script) if script.is_loaded => {}
+            Some(script) if script.is_loaded => return digest,
             Some(script) => {
                 script.is_loaded = true;
-                inner.loaded += 1;
                 inner.seen.retain(|seen| *seen != digest);
             }
-            None => {
-                inner.insert(digest, body, true);
-                inner.loaded += 1;
-            }
+            None => inner.insert(digest, body, true),
         }
+        inner.loaded += 1;
+        inner.loaded_len += body.len();
         digest
     }
 
@@ -133,9 +194,8 @@ impl ScriptCache {
         if !inner.scripts.contains_key(&digest) {
             if inner.seen.len() >= SEEN_MAX
                 && let Some(oldest) = inner.seen.pop_front()
-                && let Some(script) = inner.scripts.remove(&oldest)
             {
-                inner.bytes -= script.body.len();
+                inner.scripts.remove(&oldest);
                 self.losses.fetch_add(1, Ordering::Relaxed);
             }
             inner.insert(digest, body, false);
@@ -159,52 +219,84 @@ impl ScriptCache {
     pub fn forget_scripts(&self) {
         let mut inner = self.inner.lock();
         inner.scripts.clear();
-        self.losses.fetch_add(1, Ordering::Relaxed);
         inner.seen.clear();
-        inner.loaded = 0;
-        inner.bytes = inner.libraries.values().map(|code| code.len()).sum();
+        (inner.loaded, inner.loaded_len) = (0, 0);
+        self.losses.fetch_add(1, Ordering::Relaxed);
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that servers may have lost, since the last call or
+    /// [`ScriptCache::forget_scripts`], what they were given meanwhile.
+    pub fn note_flushed(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Grows whenever what a connection was given before may be gone from its
+    /// server.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
     }
 
     /// Keeps a library that servers took under `name`, in place of the one of
     /// that name.
     pub fn load_library(&self, name: &[u8], code: &[u8]) {
         let mut inner = self.inner.lock();
-        inner.bytes += code.len();
-        if let Some(old) = inner.libraries.insert(name.to_vec(), code.into()) {
-            inner.bytes -= old.len();
+        if inner.knows(name, code) {
+            return;
         }
-        self.libraries.store(inner.libraries.len(), Ordering::Relaxed);
+        let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
+        inner.libraries_len += code.len();
+        if let Some(old) = inner.libraries.insert(name.to_vec(), Kept { code: code.into(), change })
+        {
+            inner.libraries_len -= old.code.len();
+        }
     }
 
-    /// Whether there is any library.
-    pub fn has_libraries(&self) -> bool {
-        self.libraries.load(Ordering::Relaxed) > 0
+    /// How often a library was new or another: who has them as of this number
+    /// has them all.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
-    /// The text of every library.
-    pub fn libraries(&self) -> Vec<Arc<[u8]>> {
-        self.inner.lock().libraries.values().cloned().collect()
+    /// The text of every library that came after the change of that number, and
+    /// the number of the last change.
+    pub fn libraries_since(&self, change: u64) -> (Vec<Arc<[u8]>>, u64) {
+        let inner = self.inner.lock();
+        let newer = inner.libraries.values().filter(|kept| kept.change > change);
+        (newer.map(|kept| Arc::clone(&kept.code)).collect(), self.changes())
+    }
+
+    /// Notes that servers may have lost the libraries they were given so far.
+    pub fn renew_libraries(&self) {
+        let mut inner = self.inner.lock();
+        if inner.libraries.is_empty() {
+            return;
+        }
+        let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
+        inner.libraries.values_mut().for_each(|kept| kept.change = change);
     }
 
     /// Forgets the library called `name`, or, without a name, all.
     pub fn forget_libraries(&self, name: Option<&[u8]>) {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        inner.libraries.retain(|known, code| {
-            let is_kept = name.is_some_and(|name| name != known.as_slice());
-            if !is_kept {
-                inner.bytes -= code.len();
-            }
-            is_kept
-        });
-        self.libraries.store(inner.libraries.len(), Ordering::Relaxed);
+        let Some(name) = name else {
+            inner.libraries.clear();
+            inner.libraries_len = 0;
+            return;
+        };
+        if let Some(old) = inner.libraries.remove(name) {
+            inner.libraries_len -= old.code.len();
+        }
     }
 }
 
 impl Inner {
     fn insert(&mut self, digest: Digest, body: &[u8], is_loaded: bool) {
-        self.bytes += body.len();
         self.scripts.insert(digest, Script { body: body.into(), is_loaded });
+    }
+
+    fn knows(&self, name: &[u8], code: &[u8]) -> bool {
+        self.libraries.get(name).is_some_and(|kept| *kept.code == *code)
     }
 }
 
@@ -236,37 +328,82 @@ mod tests {
             assert!(cache.script(&digest).is_some());
         }
         assert_eq!(cache.see(&vec![b' '; SEEN_LEN_MAX + 1]), None);
+        let flushes = cache.flushes();
         cache.forget_scripts();
         assert_eq!(cache.script(&loaded), None);
-        assert_eq!(cache.inner.lock().bytes, 0);
+        assert!(cache.flushes() > flushes);
+        assert_eq!(cache.inner.lock().loaded_len, 0);
     }
 
     #[test]
     fn libraries_go_by_their_name() {
         let cache = ScriptCache::default();
-        assert!(!cache.has_libraries());
+        assert_eq!(cache.changes(), 0);
         cache.load_library(b"a", b"old code");
         cache.load_library(b"a", b"new");
         cache.load_library(b"b", b"other");
-        assert_eq!(cache.libraries().len(), 2);
-        assert_eq!(cache.inner.lock().bytes, 8);
+        assert_eq!(cache.libraries_since(0).0.len(), 2);
+        assert_eq!(cache.inner.lock().libraries_len, 8);
         cache.forget_libraries(Some(b"a"));
-        assert_eq!(&*cache.libraries()[0], b"other");
+        assert_eq!(&*cache.libraries_since(0).0[0], b"other");
         cache.forget_libraries(None);
-        assert!(!cache.has_libraries());
-        assert_eq!(cache.inner.lock().bytes, 0);
+        assert_eq!(cache.libraries_since(0).0.len(), 0);
+        assert_eq!(cache.inner.lock().libraries_len, 0);
     }
 
     #[test]
-    fn a_full_cache_takes_no_more() {
+    fn who_has_the_libraries_gets_only_what_came_since() {
         let cache = ScriptCache::default();
-        assert_eq!(cache.try_room(BYTES_MAX + 1), Err(CacheFull));
+        cache.load_library(b"a", b"1");
+        let (all, change) = cache.libraries_since(0);
+        assert_eq!((all.len(), change), (1, cache.changes()));
+        cache.load_library(b"a", b"1");
+        assert_eq!(cache.changes(), change, "it is the same");
+        cache.load_library(b"b", b"2");
+        let (newer, change) = cache.libraries_since(change);
+        assert_eq!((newer.len(), &*newer[0]), (1, &b"2"[..]));
+        assert_eq!(cache.libraries_since(change).0.len(), 0);
+        // Forgotten and loaded again, it is new.
+        cache.forget_libraries(Some(b"a"));
+        assert_eq!(cache.changes(), change);
+        cache.load_library(b"a", b"1");
+        let (newer, change) = cache.libraries_since(change);
+        assert_eq!(newer.len(), 1);
+        cache.renew_libraries();
+        assert_eq!(cache.libraries_since(change).0.len(), 2);
+    }
+
+    fn numbered(nth: usize, code: &str) -> (Vec<u8>, Vec<u8>) {
+        (nth.to_string().into_bytes(), code.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_full_cache_takes_what_it_has_and_no_more() {
+        let cache = ScriptCache::default();
+        assert_eq!(cache.try_script(&vec![b' '; SCRIPTS_LEN_MAX + 1]), Err(CacheFull::Scripts));
+        let body = |nth: usize| format!("return {nth}").into_bytes();
         for nth in 0..LOADED_MAX {
-            assert_eq!(cache.try_room(8), Ok(()));
-            cache.load(nth.to_string().as_bytes());
+            assert_eq!(cache.try_script(&body(nth)), Ok(()));
+            cache.load(&body(nth));
         }
-        assert_eq!(cache.try_room(8), Err(CacheFull));
+        cache.see(b"return 'seen'").unwrap();
+        assert_eq!(cache.try_script(b"return 'seen'"), Err(CacheFull::Scripts), "never loaded");
+        assert_eq!(cache.try_script(&body(LOADED_MAX)), Err(CacheFull::Scripts));
+        assert_eq!(cache.try_script(&body(7)), Ok(()), "it is known");
+        // Libraries have room of their own.
+        for nth in 0..LIBRARIES_MAX {
+            assert_eq!(cache.try_libraries(&[numbered(nth, "code")], false), Ok(()));
+            cache.load_library(nth.to_string().as_bytes(), b"code");
+        }
+        let another = [numbered(LIBRARIES_MAX, "code")];
+        assert_eq!(cache.try_libraries(&another, false), Err(CacheFull::Libraries));
+        assert_eq!(cache.try_libraries(&another, true), Ok(()), "in place of all");
+        assert_eq!(cache.try_libraries(&[numbered(7, "changed")], false), Ok(()));
+        let huge = [(b"7".to_vec(), vec![b' '; LIBRARIES_LEN_MAX])];
+        assert_eq!(cache.try_libraries(&huge, false), Err(CacheFull::Libraries));
         cache.forget_scripts();
-        assert_eq!(cache.try_room(8), Ok(()));
+        assert_eq!(cache.try_script(&body(LOADED_MAX)), Ok(()));
+        cache.forget_libraries(Some(b"7"));
+        assert_eq!(cache.try_libraries(&another, false), Ok(()));
     }
 }

@@ -38,7 +38,7 @@ impl Local {
     fn new(id: u64, addr: &str, password: Option<&'static str>) -> Self {
         let clients = ClientRegistry::default();
         let entry = ClientEntry {
-            addr: addr.to_owned(),
+            addr: addr.into(),
             laddr: "127.0.0.1:6380".to_owned(),
             worker: 0,
             pool: 0,
@@ -75,6 +75,7 @@ impl Local {
                     clients: &self.clients,
                     facts: &SameFacts,
                     pool: 0,
+                    reply_len_max: 1 << 30,
                 };
                 answer(&request, &mut context, &mut out);
             }
@@ -184,6 +185,11 @@ const SAME: &str = "
     CLIENT FOO BAR
     CLIENT ID
     CLIENT ID 1
+    CLIENT UNBLOCK 9 ERROR x
+    CLIENT UNBLOCK 9 x y
+    CLIENT PAUSE 1 WRITE x
+    client pause x y z
+    SLOWLOG get 1 2
     CLIENT SETNAME n; CLIENT GETNAME; CLIENT SETNAME ''; CLIENT GETNAME
     CLIENT SETNAME a_b
     CLIENT SETNAME \u{e9}

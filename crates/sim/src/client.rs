@@ -1,6 +1,9 @@
 //! A simulated client: a script by chance, sent in pieces, pipelined, read
 //! slowly, cut off; and a check of every reply against what it asked.
 
+mod cached;
+mod channels;
+mod habits;
 mod stateful;
 mod verdict;
 
@@ -11,74 +14,11 @@ use crate::random::Random;
 use crate::server::key_name;
 use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
+use cached::{Cache, Cached};
+use channels::{Hearing, Told};
+pub use habits::{Habits, Mix};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
-
-/// Which requests a client makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mix {
-    /// All it knows.
-    All,
-    /// `GET` alone.
-    Gets,
-    /// `SET` alone.
-    Sets,
-    /// `MGET` alone.
-    GetsMany,
-}
-
-/// How a client behaves.
-#[derive(Clone, Debug)]
-pub struct Habits {
-    /// The pool it talks to.
-    pub pool: usize,
-    /// The listener that leads there.
-    pub listener: u16,
-    /// Whether the pool is the embedded store.
-    pub is_store: bool,
-    /// Which requests it makes.
-    pub mix: Mix,
-    /// Requests of one connection.
-    pub requests: u32,
-    /// Connections it makes, one after the other.
-    pub connections: u32,
-    /// Most requests in flight.
-    pub depth: usize,
-    /// Most requests asked at once.
-    pub batch: usize,
-    /// Longest pause between two looks at the world.
-    pub pause: Nanos,
-    /// Most bytes it reads at once.
-    pub read_len: usize,
-    /// Most bytes it writes at once.
-    pub write_len: usize,
-    /// Largest ordinary value.
-    pub value_len: usize,
-    /// Largest value at all, now and then.
-    pub large_len: usize,
-    /// Keys per database.
-    pub keys: usize,
-    /// Whether its keys have a hash tag in common.
-    pub tagged: bool,
-    /// Databases it may select.
-    pub databases: u32,
-    /// Password it gives first.
-    pub password: Option<String>,
-    /// How often, in percent, a connection is cut off in the middle.
-    pub cut_percent: u64,
-    /// Whether it uses the commands Keyway answers itself.
-    pub local_commands: bool,
-    /// Whether it may be handed from one worker to another.
-    pub may_move: bool,
-    /// Whether clients close each other's connections.
-    pub may_be_killed: bool,
-    /// Whether it sometimes asks not to be answered.
-    pub silences: bool,
-    /// Whether it runs transactions and waits in commands that block.
-    pub stateful: bool,
-    /// Bytes of commands that one transaction may hold.
-    pub transaction_len_max: usize,
-}
 
 enum Ask {
     Exactly(Value),
@@ -93,6 +33,8 @@ enum Ask {
     AtMost(i64),
     Crossing { keys: Vec<usize> },
     Begun(Begun),
+    Told(Told),
+    Cached(Cached),
     BrokenFrame,
 }
 
@@ -149,6 +91,8 @@ pub struct Client {
     id: Option<i64>,
     /// The shared counter it is about to raise.
     attempt: Option<Attempt>,
+    hearing: Hearing,
+    cache: Cache,
     /// A command of the transaction whose replies come in was refused.
     is_refused: bool,
     /// A request of this connection may have been executed, or still be.
@@ -159,6 +103,8 @@ pub struct Client {
     /// for.
     front_since: Nanos,
     front_asked_at: Nanos,
+    /// When the request was asked that was answered last.
+    answered_asked_at: Nanos,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
@@ -191,11 +137,14 @@ impl Client {
             is_silent: false,
             id: None,
             attempt: None,
+            hearing: Hearing::default(),
+            cache: Cache::default(),
             is_refused: false,
             is_unsure: false,
             home_wanted: None,
             front_since: 0,
             front_asked_at: 0,
+            answered_asked_at: 0,
             read_from: 0,
             write_from: 0,
             last_progress: 0,
@@ -284,8 +233,13 @@ impl Client {
         if at > network.now {
             return network.wake_client(self.index, at);
         }
-        self.note_departure(network.now, ledger);
         let reset = self.random.percent(50);
+        self.leave(network, ledger, reset);
+    }
+
+    /// Goes away of its own accord.
+    fn leave(&mut self, network: &mut Network, ledger: &mut Ledger, reset: bool) {
+        self.note_departure(network.now, ledger);
         self.disconnect(network, reset);
     }
 
@@ -318,15 +272,20 @@ impl Client {
             self.expected.clear();
             self.name_keys(ledger);
         }
-        if let Some(password) = self.habits.password.clone() {
-            write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
-            self.expect(network.now, Ask::Exactly(ok()), Vec::new());
-        }
+        self.ask_auth(network.now);
+        self.forget_hearing();
         self.attempt = None;
         if self.habits.stateful {
             self.ask_id(network.now);
         }
         true
+    }
+
+    fn ask_auth(&mut self, now: Nanos) {
+        if let Some(password) = self.habits.password.clone() {
+            write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
+            self.expect(now, Ask::Exactly(ok()), Vec::new());
+        }
     }
 
     fn name_keys(&mut self, ledger: &Ledger) {
@@ -339,12 +298,12 @@ impl Client {
                 let string = |number| {
                     let name = name('k', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    KeyModel::new(name, habits.may_move, now)
+                    KeyModel::new(name, habits.changes_links(), now)
                 };
                 let counter = |number| {
                     let name = name('n', number);
                     let now = ledger.circumstances(habits.pool, &name);
-                    CounterModel::new(name, habits.may_move, now)
+                    CounterModel::new(name, habits.changes_links(), now)
                 };
                 Keys {
                     strings: (0..habits.keys).map(string).collect(),
@@ -423,8 +382,7 @@ impl Client {
         let Some(conn) = self.conn else { return };
         if self.phase == Phase::Running && self.cut_at.is_some_and(|at| self.requests_left <= at) {
             let reset = self.random.percent(50);
-            self.note_departure(network.now, ledger);
-            return self.disconnect(network, reset);
+            return self.leave(network, ledger, reset);
         }
         if self.phase == Phase::Running {
             self.go_on_with_attempt(network.now, ledger);
@@ -435,7 +393,8 @@ impl Client {
             if most > 0 {
                 let count = self.random.between(1, most as u64);
                 for _ in 0..count {
-                    match self.habits.silences && self.random.percent(3) {
+                    let is_silent = self.habits.silences && self.random.percent(3);
+                    match is_silent && !self.is_bound() {
                         true => self.ask_in_silence(network.now, ledger),
                         false => self.ask(network.now, ledger),
                     }
@@ -450,6 +409,8 @@ impl Client {
             match network.send(conn, INITIATOR, &self.output[..len]) {
                 Sent::Taken(0) => {}
                 Sent::Taken(taken) => {
+                    let bytes = &self.output[..taken];
+                    network.tell(|| format!("client {} writes {}", self.index, clip(bytes)));
                     self.output.drain(..taken);
                     self.written += taken as u64;
                     self.last_progress = network.now;
@@ -461,7 +422,7 @@ impl Client {
         let is_out = self.output.is_empty();
         let is_out_of_requests = self.requests_left == 0 && self.attempt.is_none();
         if self.phase == Phase::Running && is_out_of_requests && is_out {
-            self.finish(network);
+            self.finish(network, ledger);
         }
         let idle = is_out && self.expected.len() >= self.habits.depth;
         if !self.output.is_empty() || (self.phase == Phase::Running && !idle) {
@@ -470,9 +431,12 @@ impl Client {
     }
 
     /// Every request of this connection has been sent.
-    fn finish(&mut self, network: &mut Network) {
+    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let Some(conn) = self.conn else { return };
-        match self.random.below(if self.habits.local_commands { 5 } else { 4 }) {
+        // Who caches stays, to be told.
+        let stays = self.connections_left == 0 && self.habits.tracks && self.random.percent(60);
+        let way = self.random.below(if self.habits.local_commands { 5 } else { 4 });
+        match if stays { 2 } else { way } {
             0 => {
                 network.finish(conn, INITIATOR);
                 // Who waits for elements and sends no more has gone.
@@ -500,7 +464,7 @@ impl Client {
                 self.phase = Phase::Leaving { may_lose: false };
             }
             _ if self.expected.is_empty() && self.connections_left > 0 => {
-                self.disconnect(network, false);
+                self.leave(network, ledger, false);
             }
             _ if self.expected.is_empty() => self.phase = Phase::Resting,
             _ => {}
@@ -513,6 +477,12 @@ impl Client {
             Mix::Gets => return self.ask_get(now, ledger),
             Mix::Sets => return self.ask_set(now, ledger),
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+        }
+        if self.is_bound() {
+            return self.ask_bound(now);
+        }
+        if self.ask_of_state(now, ledger) {
+            return;
         }
         if self.habits.stateful && !self.is_silent && self.random.percent(20) {
             return self.ask_stateful(now, ledger);
@@ -748,6 +718,8 @@ impl Ask {
             Ask::AtMost(_) => "CLIENT KILL",
             Ask::Crossing { .. } => "SDIFF",
             Ask::Begun(_) => "a transaction or a list",
+            Ask::Told(told) => told.name(),
+            Ask::Cached(cached) => cached.name(),
             Ask::BrokenFrame => "a broken frame",
         }
     }

@@ -1,6 +1,8 @@
 //! What really happened, as only the simulation can know it: which writes a
 //! server executed, where a key belongs, when a fault may excuse an error.
 
+mod channels;
+mod copies;
 mod stateful;
 
 use crate::network::Nanos;
@@ -8,6 +10,9 @@ use crate::wire::clip;
 use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ShardedPool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub use channels::{ChannelKind, Subscription};
+pub use copies::Copy;
 
 /// A pool of servers, as the oracles know it.
 pub struct KnownPool {
@@ -82,8 +87,15 @@ pub struct Ledger {
     /// By client: from when on it was blocked for sure and to be unblocked,
     /// and when that was known.
     must_end: BTreeMap<i64, (Nanos, Nanos)>,
+    messages: channels::Messages,
+    copies: copies::Copies,
+    copies_executed: u64,
+    /// What happens now happens at this time.
+    pub now: Nanos,
     /// Transactions that were executed, with the keys they watched unchanged.
     pub commits: u64,
+    /// Values that clients cached and were told to forget.
+    pub invalidations: u64,
     /// Elements that reached their clients.
     pub deliveries: u64,
     /// The first violation.
@@ -120,7 +132,12 @@ impl Ledger {
             departures: Vec::new(),
             unblocks: BTreeMap::new(),
             must_end: BTreeMap::new(),
+            messages: channels::Messages::default(),
+            copies: copies::Copies::new(),
+            copies_executed: 0,
+            now: 0,
             commits: 0,
+            invalidations: 0,
             deliveries: 0,
             violation: None,
             replies: 0,
@@ -247,6 +264,13 @@ impl Ledger {
                 (known.first_server..known.first_server + known.pool.servers.len()).collect()
             }
         }
+    }
+
+    /// Every server of a pool.
+    pub fn servers_of(&self, pool: usize) -> Vec<usize> {
+        self.pools[pool].as_ref().map_or(Vec::new(), |known| {
+            (known.first_server..known.first_server + known.pool.servers.len()).collect()
+        })
     }
 
     /// From `from` to `until` a server's misbehaviour may cause errors.

@@ -1,5 +1,7 @@
 //! One run: workers take turns while virtual time passes, and a verdict.
 
+mod farewell;
+
 use crate::client::Client;
 use crate::counting;
 use crate::io::{Asked, SimIo};
@@ -12,6 +14,7 @@ use crate::world::World;
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
+use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin};
@@ -40,6 +43,10 @@ pub struct Report {
     pub commits: u64,
     /// Elements of lists that reached a client.
     pub deliveries: u64,
+    /// Messages that clients were told.
+    pub messages: u64,
+    /// Values that clients cached and were told to forget.
+    pub invalidations: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -166,6 +173,8 @@ impl Sim {
         self.check_health()?;
         self.run_last_clients()?;
         self.check_rest()?;
+        self.check_told()?;
+        self.check_farewell()?;
         self.drain()?;
         Ok(self.report())
     }
@@ -188,6 +197,8 @@ impl Sim {
             virtual_time: Duration::from_nanos(world.network.now),
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
+            messages: world.ledger.messages_told(),
+            invalidations: world.ledger.invalidations,
             digest: world.network.digest,
         }
     }
@@ -330,13 +341,16 @@ impl Sim {
         let in_flight = limits.session_in_flight_max as usize;
         let read = self.scenario.network.read_len;
         let output = limits.session_output_len_soft as usize;
+        // Each message by each way to subscribe to it, and a value told of each.
+        let (messages, changes) = self.world.borrow().ledger.tellable();
+        let told_max = messages * 4 * 320 + changes * 100;
         let bounds = [
             ("requests of a client in flight", figures.session_in_flight_max, in_flight),
             ("unparsed bytes of a client", figures.session_input_max, request + read),
             (
                 "undelivered bytes of a client",
                 figures.session_output_max,
-                output + output * 4 + in_flight.min(8) * request + in_flight * 1024,
+                output + output * 4 + in_flight.min(8) * request + in_flight * 1024 + told_max,
             ),
             // A request may bring a SELECT with it.
             (
@@ -369,7 +383,11 @@ impl Sim {
     /// Looks for violations noted by others, and for clients that wait in
     /// vain.
     fn check_world(&mut self) -> Result<(), String> {
-        self.world.borrow_mut().ledger.check_rejoins();
+        {
+            let World { network, ledger, .. } = &mut *self.world.borrow_mut();
+            ledger.check_rejoins();
+            ledger.note_rings(network.now);
+        }
         let world = self.world.borrow();
         if let Some(text) = &world.ledger.violation {
             return Err(text.clone());
@@ -467,17 +485,27 @@ impl Sim {
         let links: usize = self.scenario.topology.pools().iter().map(links_of).sum();
         let links = links * self.seats.len();
         let figures = (0..self.seats.len()).filter_map(|i| self.figures(i));
-        let (private, leases) =
-            figures.fold((0, 0), |sum, one| (sum.0 + one.private_links, sum.1 + one.leases));
+        let (private, leases, tracked, subscriber_links) =
+            figures.fold((0, 0, 0, 0), |sum, one| {
+                (
+                    sum.0 + one.private_links,
+                    sum.1 + one.leases,
+                    sum.2 + one.tracked,
+                    sum.3 + one.subscriber_links,
+                )
+            });
         let blocked = self.plan.clients.blocked_len();
-        if leases + blocked > 0 {
+        // Who is tracked has a link to each server.
+        let own_max = tracked * self.scenario.topology.backend_count();
+        if leases > own_max || blocked > 0 {
             return Err(format!("{leases} leases and {blocked} clients blocked at rest"));
         }
-        let idle_max = 32 * self.seats.len() * self.scenario.topology.backend_count();
+        let idle_max = 32 * self.seats.len() * self.scenario.topology.backend_count() + own_max;
         if private > idle_max {
             return Err(format!("{private} private links at rest"));
         }
         let sockets = world.network.worker_sockets;
+        let links = links * 2 + subscriber_links;
         if sockets > links + private + sessions {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
@@ -582,6 +610,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
@@ -622,8 +651,9 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
             let password = pool.password.as_ref().map(|password| password.expose());
             let defect = options.defect.filter(|_| index == 0);
             let (place, service) = ((index, pool_index), scenario.service);
+            let wishes = (defect, scenario.knows_hello[pool_index]);
             let server =
-                Server::new(place, pool.database, password, service, defect, random.fork());
+                Server::new(place, pool.database, password, service, wishes, random.fork());
             servers.push(server);
         }
     }

@@ -38,6 +38,8 @@ pub struct Scenario {
     pub network: NetworkOptions,
     /// Pools and servers.
     pub topology: Topology,
+    /// Whether the servers of each pool know `HELLO`.
+    pub knows_hello: Vec<bool>,
     /// Password of each pool's clients.
     pub passwords: Vec<Option<String>>,
     /// Number of workers.
@@ -107,11 +109,14 @@ impl Scenario {
         }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
+        let knows = |random: &mut Random| options.is_defective() || random.percent(70);
+        let knows_hello = topology.pools().iter().map(|_| knows(&mut random)).collect();
         let workers = if options.is_defective() || random.percent(70) { 1 } else { 2 };
         let mut scenario = Self {
             limits,
             network,
             topology,
+            knows_hello,
             passwords,
             workers,
             clients: Vec::new(),
@@ -188,6 +193,9 @@ impl Scenario {
             may_be_killed: false,
             silences: false,
             stateful: false,
+            channels: false,
+            greets: false,
+            tracks: false,
             transaction_len_max: 0,
         };
         Self {
@@ -203,6 +211,7 @@ impl Scenario {
                 dropped_edge: None,
             },
             topology: Topology::new(Epoch(1), vec![pool]),
+            knows_hello: vec![true],
             passwords: vec![None],
             workers: 1,
             clients: vec![client; 8],
@@ -239,6 +248,7 @@ impl Scenario {
                 habits.depth = if count == 1 { 1 } else { habits.depth.max(8) };
                 habits.cut_percent = 0;
                 habits.stateful = shows_stateful;
+                habits.show(options.defect);
             }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
@@ -247,6 +257,12 @@ impl Scenario {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
+            // What was cached before is changed once more.
+            habits.tracks = habits.is_store || self.knows_hello[pool];
+            habits.greets |= habits.tracks;
+            if options.is_defective() {
+                habits.show(options.defect);
+            }
             self.last_clients.push(habits);
         }
         self.value_len_max = large.max(4096) + 128;
@@ -270,6 +286,7 @@ impl Scenario {
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
         let is_store = matches!(self.topology.pools()[pool].kind, PoolKind::Store);
+        let greets = random.percent(40);
         Habits {
             pool,
             listener: pool as u16,
@@ -294,6 +311,9 @@ impl Scenario {
             may_be_killed: false,
             silences: random.percent(20),
             stateful: !is_store && random.percent(50),
+            channels: random.percent(40),
+            greets,
+            tracks: greets && (is_store || self.knows_hello[pool]) && random.percent(60),
             transaction_len_max: self.limits.link_output_len_max as usize / 2,
         }
     }
@@ -340,7 +360,9 @@ impl Scenario {
     /// Most attempts to connect to a server of a pool within a second, with
     /// all links in trouble: each waits at least half the shortest pause.
     pub fn attempts_max(&self, pool: &ShardedPool) -> usize {
-        let links = usize::from(pool.server_connections) * self.workers;
+        // Of each protocol, for subscriptions, and of those who are tracked.
+        let tracked = self.clients.iter().filter(|habits| habits.tracks).count();
+        let links = (2 * usize::from(pool.server_connections) + 1) * self.workers + tracked;
         links * (2 * SECOND / nanos(pool.reconnect_min) + 30) as usize
     }
 
@@ -359,6 +381,15 @@ impl Scenario {
             PoolKind::Sharded(pool) => aftermath(pool),
         };
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
+    }
+}
+
+impl Habits {
+    /// Does what shows a defect, and else nothing that hides it.
+    fn show(&mut self, defect: Option<Defect>) {
+        self.channels = defect.is_some_and(Defect::is_of_channels);
+        self.tracks = defect.is_some_and(Defect::is_of_caches);
+        self.greets = self.tracks || self.channels;
     }
 }
 

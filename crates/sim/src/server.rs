@@ -1,15 +1,19 @@
 //! A simulated Redis: plain maps, one request at a time, and every way to
 //! misbehave.
 
+mod channels;
 mod stateful;
+mod tracking;
 
 use crate::ledger::Ledger;
 use crate::network::{ACCEPTOR, ConnId, MICRO, MILLI, Nanos, Network, Received, Sent};
 use crate::random::Random;
 use crate::value;
-use crate::wire::{clip, parse_request, write_bulk};
+use crate::wire::{clip, parse_request, parse_value, write_bulk, write_resp3};
+use channels::Heard;
 use stateful::{Begun, Lists};
 use std::collections::BTreeMap;
+use tracking::Tracking;
 
 /// What a server does wrong on purpose, for the oracles to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +42,30 @@ pub enum Defect {
     BlindWatch,
     /// An element is popped and given to nobody.
     LostElement,
+    /// Messages are told to nobody.
+    LostMessage,
+    /// A message is told twice.
+    DoubledMessage,
+    /// Messages overtake the ones before them.
+    SwappedMessages,
+    /// Who has cached a value is not told that it has changed.
+    LostInvalidation,
 }
 
 impl Defect {
     /// Whether only transactions and lists show it.
     pub fn is_stateful(self) -> bool {
         matches!(self, Defect::TornTransaction | Defect::BlindWatch | Defect::LostElement)
+    }
+
+    /// Whether only channels show it.
+    pub fn is_of_channels(self) -> bool {
+        matches!(self, Defect::LostMessage | Defect::DoubledMessage | Defect::SwappedMessages)
+    }
+
+    /// Whether only clients that cache show it.
+    pub fn is_of_caches(self) -> bool {
+        self == Defect::LostInvalidation
     }
 }
 
@@ -83,9 +105,15 @@ struct ServerConn {
     closing: bool,
     broken: bool,
     held_back: Option<Vec<u8>>,
+    /// A message that is to be overtaken.
+    held_message: Option<Vec<u8>>,
     /// What `CLIENT ID` answers.
     id: u64,
     begun: Begun,
+    /// It was greeted with `HELLO 3`.
+    is_resp3: bool,
+    heard: Heard,
+    tracking: Tracking,
 }
 
 /// One server.
@@ -110,6 +138,10 @@ pub struct Server {
     defect: Option<Defect>,
     defect_after: u64,
     served: u64,
+    /// Whether it knows `HELLO`.
+    knows_hello: bool,
+    /// The connection whose request is executed.
+    serving: usize,
     random: Random,
 }
 
@@ -120,10 +152,12 @@ impl Server {
         base_database: u32,
         password: Option<&str>,
         service: Nanos,
-        defect: Option<Defect>,
+        (defect, knows_hello): (Option<Defect>, bool),
         random: Random,
     ) -> Self {
         Self {
+            knows_hello,
+            serving: 0,
             index,
             pool,
             base_database,
@@ -147,6 +181,11 @@ impl Server {
     /// Connections that stand.
     pub fn connections(&self) -> usize {
         self.conns.len()
+    }
+
+    /// Subscriptions of connections that stand.
+    pub fn subscriptions(&self) -> usize {
+        self.conns.iter().flat_map(|conn| &conn.heard).map(|names| names.len()).sum()
     }
 
     /// Forgets all it holds.
@@ -189,8 +228,12 @@ impl Server {
                 closing: false,
                 broken: false,
                 held_back: None,
+                held_message: None,
                 id: self.accepted,
                 begun: Begun::default(),
+                is_resp3: false,
+                heard: Heard::default(),
+                tracking: Tracking::default(),
             });
         }
         if network.now < self.mood.stalled_until {
@@ -265,6 +308,7 @@ impl Server {
                 Ok(Some((args, len))) => {
                     self.conns[position].input.drain(..len);
                     self.answer(position, &args, network, ledger);
+                    self.release_pushes();
                     spent += self.random.between(1, self.service);
                     idle = 0;
                 }
@@ -317,7 +361,10 @@ impl Server {
         let conn = self.conns[position].conn;
         let is_straggler = network.peer_closed(conn, ACCEPTOR);
         self.served += 1;
+        self.serving = position;
         self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
+        self.translate(position, &mut reply);
+        self.end_caching(position, args);
         ledger.end_request();
         self.serve_blocked(network, ledger);
         network.tell(|| {
@@ -376,11 +423,19 @@ impl Server {
         reply: &mut Vec<u8>,
     ) {
         let name = args.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+        if name == b"HELLO" {
+            return self.greet(position, args, now, reply);
+        }
         if self.answer_connection(position, &name, args, now, reply) {
             return;
         }
         if !self.conns[position].authenticated {
             return reply.extend_from_slice(b"-NOAUTH Authentication required.\r\n");
+        }
+        if self.answer_channels(position, &name, args, (now, is_straggler), ledger, reply)
+            || self.answer_tracking(position, args, ledger, reply)
+        {
+            return;
         }
         if self.answer_stateful(position, &name, args, is_straggler, ledger, reply) {
             return;
@@ -424,7 +479,11 @@ impl Server {
     ) -> bool {
         let conn = &mut self.conns[position];
         let refusing = now < self.mood.refusing_until;
+        let is_subscriber = !conn.is_resp3 && conn.heard.iter().any(|names| !names.is_empty());
         match name {
+            b"PING" if is_subscriber => {
+                reply.extend_from_slice(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+            }
             b"AUTH" if refusing || self.password.as_ref() != args.get(1) => {
                 reply.extend_from_slice(b"-WRONGPASS invalid password\r\n");
             }
@@ -474,8 +533,12 @@ impl Server {
                 }
                 reply.extend_from_slice(b"+OK\r\n");
             }
-            b"GET" if args.len() == 2 => self.get(database, &args[1], ledger, reply),
+            b"GET" if args.len() == 2 => {
+                self.note_read(position, keys);
+                self.get(database, &args[1], ledger, reply);
+            }
             b"MGET" => {
+                self.note_read(position, keys);
                 reply.extend_from_slice(format!("*{}\r\n", keys.len()).as_bytes());
                 for key in keys {
                     self.get(database, key, ledger, reply);
@@ -529,6 +592,7 @@ impl Server {
                 self.databases.remove(&database);
                 self.lists.retain(|(at, _), _| *at != database);
                 self.touch_all();
+                self.tell_of_everything();
                 ledger.on_flush(self.pool, self.index, is_straggler);
                 reply.extend_from_slice(b"+OK\r\n");
             }
@@ -536,6 +600,7 @@ impl Server {
                 self.databases.clear();
                 self.lists.clear();
                 self.touch_all();
+                self.tell_of_everything();
                 ledger.on_flush(self.pool, self.index, is_straggler);
                 reply.extend_from_slice(b"+OK\r\n");
             }
@@ -559,6 +624,7 @@ impl Server {
         match value::check(key, bytes) {
             Ok(write) => {
                 ledger.on_executed(write, key, is_straggler);
+                ledger.on_copy_executed((self.pool, self.index), key, write);
                 if self.defect == Some(Defect::DoubledWrite) && self.served >= self.defect_after {
                     ledger.on_executed(write, key, is_straggler);
                 }

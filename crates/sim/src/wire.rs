@@ -14,6 +14,12 @@ pub enum Value {
     Bulk(Option<Vec<u8>>),
     /// `*`
     Array(Option<Vec<Value>>),
+    /// `_` of RESP3.
+    Null,
+    /// `%` of RESP3: names and values in turns.
+    Map(Vec<Value>),
+    /// `>` of RESP3.
+    Push(Vec<Value>),
 }
 
 impl Value {
@@ -27,11 +33,18 @@ impl Value {
             Value::Bulk(Some(bytes)) => format!("\"{}\"", clip(bytes)),
             Value::Array(None) => "nil array".to_owned(),
             Value::Array(Some(items)) => {
-                let items: Vec<_> = items.iter().map(Value::show).collect();
-                format!("[{}]", items.join(", "))
+                format!("[{}]", show_all(items))
             }
+            Value::Null => "null".to_owned(),
+            Value::Map(items) => format!("{{{}}}", show_all(items)),
+            Value::Push(items) => format!("push [{}]", show_all(items)),
         }
     }
+}
+
+fn show_all(items: &[Value]) -> String {
+    let items: Vec<_> = items.iter().map(Value::show).collect();
+    items.join(", ")
 }
 
 /// Bytes for a report: readable and short.
@@ -88,19 +101,55 @@ pub fn parse_value(buf: &[u8], at: usize) -> Parsed<Value> {
             if len == -1 {
                 Value::Array(None)
             } else {
-                let mut items = Vec::new();
-                let mut at = next;
-                for _ in 0..len {
-                    let Some((item, next)) = parse_value(buf, at)? else { return Ok(None) };
-                    items.push(item);
-                    at = next;
-                }
-                return Ok(Some((Value::Array(Some(items)), at)));
+                let items = parse_items(buf, next, len)?;
+                return Ok(items.map(|(items, next)| (Value::Array(Some(items)), next)));
             }
+        }
+        b'_' if text.is_empty() => Value::Null,
+        b'%' => {
+            let items = parse_items(buf, next, number(text)? * 2)?;
+            return Ok(items.map(|(items, next)| (Value::Map(items), next)));
+        }
+        b'>' => {
+            let items = parse_items(buf, next, number(text)?)?;
+            return Ok(items.map(|(items, next)| (Value::Push(items), next)));
         }
         other => return Err(format!("a reply that starts with {:?}", other as char)),
     };
     Ok(Some((value, next)))
+}
+
+fn parse_items(buf: &[u8], mut at: usize, len: i64) -> Parsed<Vec<Value>> {
+    let mut items = Vec::new();
+    for _ in 0..len {
+        let Some((item, next)) = parse_value(buf, at)? else { return Ok(None) };
+        items.push(item);
+        at = next;
+    }
+    Ok(Some((items, at)))
+}
+
+/// Appends a reply as it is written in RESP3, where nothing has one form only.
+pub fn write_resp3(out: &mut Vec<u8>, value: &Value) {
+    let line = |out: &mut Vec<u8>, mark: char, text: &[u8]| {
+        out.extend_from_slice(mark.encode_utf8(&mut [0; 4]).as_bytes());
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\r\n");
+    };
+    let all = |out: &mut Vec<u8>, mark: char, len: usize, items: &[Value]| {
+        line(out, mark, len.to_string().as_bytes());
+        items.iter().for_each(|item| write_resp3(out, item));
+    };
+    match value {
+        Value::Simple(text) => line(out, '+', text),
+        Value::Error(text) => line(out, '-', text),
+        Value::Integer(number) => line(out, ':', number.to_string().as_bytes()),
+        Value::Bulk(Some(bytes)) => write_bulk(out, bytes),
+        Value::Null | Value::Bulk(None) | Value::Array(None) => line(out, '_', b""),
+        Value::Array(Some(items)) => all(out, '*', items.len(), items),
+        Value::Map(items) => all(out, '%', items.len() / 2, items),
+        Value::Push(items) => all(out, '>', items.len(), items),
+    }
 }
 
 /// Reads one request, an array of bulks, at `at`; like [`parse_value`].

@@ -71,6 +71,7 @@ impl World {
     /// Lets everything happen that is due.
     pub fn settle(&mut self) {
         while let Some(what) = self.network.take_due() {
+            self.ledger.now = self.network.now;
             match what {
                 Occurrence::Client(index) => {
                     self.clients[index].step(&mut self.network, &mut self.ledger);

@@ -103,6 +103,27 @@ fn an_element_given_to_nobody_is_found() {
 }
 
 #[test]
+fn a_lost_message_is_found() {
+    assert_found("a lost message", with(Defect::LostMessage), &["was missed"]);
+}
+
+#[test]
+fn a_message_told_twice_is_found() {
+    assert_found("a doubled message", with(Defect::DoubledMessage), &["was told before"]);
+}
+
+#[test]
+fn a_message_that_overtakes_another_is_found() {
+    let texts = ["was overtaken", "was missed"];
+    assert_found("a pair of swapped messages", with(Defect::SwappedMessages), &texts);
+}
+
+#[test]
+fn a_change_that_nobody_is_told_of_is_found() {
+    assert_found("a lost invalidation", with(Defect::LostInvalidation), &["nobody told of"]);
+}
+
+#[test]
 fn an_edge_that_is_never_told_is_found_as_a_hang() {
     let options = |seed| Options { dropped_edge: Some(60 + seed * 7), ..Options::default() };
     assert_found("a dropped edge", options, &["hangs", "no reason", "holds something"]);

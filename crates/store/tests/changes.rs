@@ -13,6 +13,25 @@ const START: u64 = 1_700_000_000_000;
 const WORKER: u16 = 7;
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
+/// A command on a HyperLogLog, or on positions.
+fn sketch_line(random: &mut Random, key: &str, other: &str, number: usize) -> String {
+    let many = |word: &str| -> String {
+        (0..130).map(|nth| format!(" {}", word.replace('N', &(number + nth).to_string()))).collect()
+    };
+    match random.below(9) {
+        0 => format!("PFADD {key} {number} {}", number % 7),
+        1 => format!("PFADD {key}{}", many("N")),
+        2 => format!("PFCOUNT {key}"),
+        3 => format!("PFMERGE {key} {other}"),
+        // About half of the registers are missing.
+        4 => format!("SET {key} HYLL\u{1}{}_\u{7f}", "\0".repeat(11)),
+        5 => format!("GEOADD {key} {number} {} m{number}", number % 5),
+        6 => format!("GEOADD {key}{}", many("1 2 mN")),
+        7 => format!("GEOSEARCHSTORE {key} {other} FROMLONLAT 5 2 BYRADIUS {number}00 km"),
+        _ => format!("GEORADIUS {other} 5 2 {number}00 km STOREDIST {key}"),
+    }
+}
+
 /// A command line on random keys.
 fn any_line(random: &mut Random) -> String {
     let key = KEYS[random.below(KEYS.len())];
@@ -24,6 +43,9 @@ fn any_line(random: &mut Random) -> String {
     let time = times[random.below(times.len())];
     if random.once_in(4) {
         return stream_line(random, key, number);
+    }
+    if random.once_in(9) {
+        return sketch_line(random, key, other, number);
     }
     if random.once_in(2) {
         return collection_line(random, key, other, number);

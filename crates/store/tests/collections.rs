@@ -113,6 +113,80 @@ const ANY: [&str; 24] = [
 const STRANGERS: [&str; 6] =
     ["set K V", "hset K F V", "rpush K V", "sadd K V", "zadd K 0 V", "xadd K UP F V"];
 
+const SKETCHES: [&str; 26] = [
+    "pfadd K F",
+    "pfadd K F F F",
+    "pfadd K V",
+    "pfadd K MEMBERS",
+    "pfadd K MEMBERS",
+    "pfadd K INTEGERS",
+    "pfadd K NUMBERS",
+    "pfadd K",
+    "pfcount K",
+    "pfcount K",
+    "pfcount K K",
+    "pfcount K K K",
+    "pfmerge K",
+    "pfmerge K K",
+    "pfmerge K K K",
+    "get K",
+    "getrange K 0 15",
+    "getrange K I I",
+    "object encoding K",
+    "strlen K",
+    "set K SKETCH",
+    "setrange K AT OPCODE",
+    "append K 0",
+    "del K",
+    "del K",
+    "expire K 100000",
+];
+
+const PLACES: [&str; 42] = [
+    "geoadd K LON LAT F",
+    "geoadd K LON LAT F LON LAT F LON LAT V",
+    "geoadd K LON LAT L",
+    "geoadd K GO LON LAT F LON LAT F",
+    "geoadd K GO GO LON LAT F",
+    "geoadd K GO GO GO",
+    "geoadd K POINTS",
+    "geoadd K POINTS",
+    "geoadd K D D F",
+    "zadd K D F",
+    "zadd K I F",
+    "zadd K HUGE F HUGE F",
+    "zrange K 0 -1 withscores",
+    "zcard K",
+    "zrem K MEMBERS",
+    "del K",
+    "geodist K F F",
+    "geodist K F F UNIT",
+    "geodist K F V m m",
+    "geohash K F F V",
+    "geohash K",
+    "geopos K F F V",
+    "geopos K F",
+    "geosearch K fromlonlat LON LAT byradius R UNIT OPTS",
+    "geosearch K fromlonlat LON LAT byradius R UNIT OPTS",
+    "geosearch K fromlonlat LON LAT bybox R R UNIT OPTS",
+    "geosearch K fromlonlat LON LAT bybox R R UNIT OPTS",
+    "geosearch K frommember F byradius R UNIT OPTS",
+    "geosearch K frommember F bybox R R UNIT OPTS",
+    "geosearch K OPTS bybox R D UNIT fromlonlat D LAT OPTS",
+    "geosearch K OPTS frommember F fromlonlat LON LAT byradius D UNIT",
+    "geosearchstore K K fromlonlat LON LAT byradius R UNIT OPTS",
+    "geosearchstore K K frommember F bybox R R UNIT OPTS storedist",
+    "geosearchstore K K frommember F byradius R UNIT storedist OPTS",
+    "georadius K LON LAT R UNIT OPTS",
+    "georadius K LON LAT R UNIT OPTS store K",
+    "georadius K LON LAT R UNIT storedist K OPTS",
+    "georadius_ro K LON LAT R UNIT OPTS",
+    "georadius_ro K LON LAT D UNIT store K",
+    "georadiusbymember K F R UNIT OPTS",
+    "georadiusbymember K F R UNIT store K storedist K",
+    "georadiusbymember_ro K F R UNIT OPTS",
+];
+
 const HASHES: [&str; 44] = [
     "hset K F V",
     "hset K F V",
@@ -578,6 +652,38 @@ impl Lines {
 
     fn add_word(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
         match kind {
+            "NUMBERS" => {
+                let (from, count) = (self.random.below(100_000), 1 + self.random.below(3000));
+                words.extend((from..from + count).map(|number| number.to_string().into_bytes()));
+            }
+            "POINTS" => {
+                let (from, count) = (self.random.below(300), 1 + self.random.below(140));
+                for number in from..from + count {
+                    words.extend([self.degrees(180), self.degrees(85)]);
+                    words.push(format!("f{number}").into_bytes());
+                }
+            }
+            "OPTS" => {
+                for _ in 0..self.random.below(4) {
+                    let options = [
+                        "asc",
+                        "desc",
+                        "withdist",
+                        "withhash",
+                        "withcoord",
+                        "count N",
+                        "count FEW",
+                        "count FEW",
+                        "count FEW any",
+                        "WITHDIST",
+                        "ANY",
+                        "count FEW desc",
+                    ];
+                    for word in self.random.pick(&options).split(' ') {
+                        words.push(self.word(word));
+                    }
+                }
+            }
             "PAIRS" => {
                 let (from, count) = (self.random.below(300), self.random.below(140));
                 for number in from..from + count {
@@ -722,6 +828,27 @@ impl Lines {
             "V" => return self.value(),
             "L" => return self.long(),
             "W" => *self.random.pick(&["left", "RIGHT", "left", "right", "up"]),
+            "GO" => *self.random.pick(&["nx", "XX", "ch", "NX", "CH", "gt"]),
+            "UNIT" => *self.random.pick(&["m", "km", "KM", "mi", "ft", "km", "km", "miles"]),
+            "LON" => return self.degrees(180),
+            "LAT" => return self.degrees(85),
+            "R" => return self.radius(),
+            "FEW" => return (1 + self.random.below(60)).to_string().into_bytes(),
+            "HUGE" => *self.random.pick(&[
+                "4503599627370495",
+                "4503599627370496",
+                "9223372036854775807",
+                "9223372036854775808",
+                "18446744073709551615",
+                "18446744073709551616",
+                "-9223372036854775809",
+                "3e15",
+            ]),
+            // In the header: Redis reads and writes beyond the end of a string that
+            // ends within an opcode.
+            "AT" => return self.random.below(16).to_string().into_bytes(),
+            "OPCODE" => return self.opcodes(1),
+            "SKETCH" => return self.sketch(),
             "MIN" | "MAX" => return self.bound(),
             "LEX" => *self
                 .random
@@ -730,6 +857,68 @@ impl Lines {
             literal => return literal.as_bytes().to_vec(),
         };
         chosen.as_bytes().to_vec()
+    }
+
+    /// Degrees, often such that many places are equally far away.
+    fn degrees(&mut self, bound: usize) -> Vec<u8> {
+        let whole = self.random.below(2 * bound + 1) as i64 - bound as i64;
+        let text = match self.random.below(12) {
+            0 => format!("{whole}"),
+            1 => format!("{}", whole / 45 * 45),
+            2 => ["180", "-180", "85.05112878", "-85.05112878", "90", "-0"][self.random.below(6)]
+                .to_string(),
+            3 => format!("{whole}.{}", self.random.next()),
+            4..8 => format!("{}", self.random.below(5) as i64 - 2),
+            _ => format!("0.{}", self.random.below(5)),
+        };
+        text.into_bytes()
+    }
+
+    fn radius(&mut self) -> Vec<u8> {
+        let whole = self.random.below(1000);
+        let text = match self.random.below(8) {
+            0 => "0".to_owned(),
+            1 => format!("{}", whole * 20),
+            2 => format!("{}", whole * 20_000),
+            3 => format!("{whole}.{}", self.random.below(1000)),
+            4 => format!("0.{whole}"),
+            _ => format!("{whole}"),
+        };
+        text.into_bytes()
+    }
+
+    /// Opcodes of a sparse HyperLogLog, none of which takes two bytes.
+    fn opcodes(&mut self, count: usize) -> Vec<u8> {
+        let mut opcode = || self.random.next() as u8;
+        (0..count).map(|_| opcode()).map(|byte| byte & !(0x40 & !byte >> 1)).collect()
+    }
+
+    /// What looks like a HyperLogLog, and sometimes is one.
+    fn sketch(&mut self) -> Vec<u8> {
+        let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+        bytes[15] = [0, 0x80][self.random.below(2)];
+        match self.random.below(5) {
+            0 => bytes[self.random.below(16)] = self.random.next() as u8,
+            1 => {
+                bytes[4] = 0;
+                bytes.extend((0..12_288).map(|_| self.random.next() as u8));
+                return bytes;
+            }
+            2 => bytes.truncate(self.random.below(16)),
+            _ => {}
+        }
+        let count = self.random.below(60);
+        bytes.extend(self.opcodes(count));
+        if self.random.once_in(2) && bytes.len() > 16 {
+            // Filled up with zeros to the right number of registers.
+            let covered: usize = bytes[16..]
+                .iter()
+                .map(|byte| usize::from(if byte >> 7 == 0 { byte & 0x3f } else { byte & 3 }) + 1)
+                .sum();
+            let rest = 16_384 - covered - 1;
+            bytes.extend([0x40 | (rest >> 8) as u8, rest as u8]);
+        }
+        bytes
     }
 
     fn bound(&mut self) -> Vec<u8> {
@@ -979,7 +1168,11 @@ impl Pair {
 }
 
 fn compare(family: &'static [&'static str], seed: u64) {
-    for (protocol, commands) in [(Protocol::Resp2, COMMANDS), (Protocol::Resp3, COMMANDS / 3)] {
+    compare_some(family, seed, COMMANDS);
+}
+
+fn compare_some(family: &'static [&'static str], seed: u64, commands: usize) {
+    for (protocol, commands) in [(Protocol::Resp2, commands), (Protocol::Resp3, commands / 3)] {
         let mut pair = Pair::start(protocol);
         // A stream is made by many lines, which are to meet.
         let keys = if *family == STREAMS { 3 } else { KEYS.len() };
@@ -987,6 +1180,17 @@ fn compare(family: &'static [&'static str], seed: u64) {
         let mut lines = Lines { random, family, queue, newest: 10, keys };
         (0..commands / BATCH).for_each(|_| pair.batch(&mut lines));
     }
+}
+
+#[test]
+fn sketches_are_those_of_redis() {
+    // Each may take Redis a millisecond.
+    compare_some(&SKETCHES, 20_260_406, COMMANDS / 8);
+}
+
+#[test]
+fn places_are_those_of_redis() {
+    compare(&PLACES, 20_260_407);
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl FailureReason {
 impl From<BackendFault> for FailureReason {
     fn from(fault: BackendFault) -> Self {
         match fault {
-            BackendFault::Connect => FailureReason::Connect,
+            BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
             BackendFault::Timeout => FailureReason::Timeout,
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,

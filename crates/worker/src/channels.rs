@@ -2,13 +2,16 @@
 //! that workers share.
 //!
 //! ```text
-//!  worker 0: PUBLISH ──► who listens? (one lock) ──► its own subscribers
+//!  worker 0: PUBLISH ──► who listens? (one lock) ──► its own inbox ──► its subscribers
 //!                                   └──► inbox of worker 1 ──► its subscribers
 //! ```
 //! Each worker knows its own subscribers; here is how many of them each worker
 //! has for each name, so that PUBLISH can answer with the exact number, and an
-//! inbox for each worker. Only commands about channels, and keyspace
-//! notifications, take the lock.
+//! inbox for each worker. A message goes into every inbox, the publisher's own
+//! included, before the next one of its pool goes into any: all subscribers see
+//! the messages of a pool in one order, and an answer never before what it
+//! answers. Only commands about channels, and keyspace notifications, take
+//! these locks.
 
 use indexmap::IndexMap;
 use keyway_base::glob;
@@ -16,10 +19,20 @@ use keyway_proxy::pubsub::{Name, SubscriptionKind};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
-/// Bytes that may wait in one worker's inbox. More forgives longer stalls of a
-/// worker; when it is full, the worker's subscribers of the pool are closed,
-/// as they have missed a message.
+/// Bytes that other workers may have waiting in one worker's inbox; an empty
+/// one takes any message. More forgives longer stalls of a worker; when it is
+/// full, the subscribers there that miss a message are closed.
 const INBOX_LEN_MAX: usize = 64 << 20;
+
+/// Channels of which a worker is told that they missed a message, and bytes of
+/// their names. Beyond either, all its subscribers of the pool count as having
+/// missed one: more saves those of other channels, and costs memory where it
+/// is short already.
+const MISSED_MAX: usize = 64;
+const MISSED_LEN_MAX: usize = 64 << 10;
+
+/// Messages for which an inbox keeps its place.
+const KEPT_MAX: usize = 4 << 10;
 
 /// What a message takes in an inbox besides its bytes.
 const MESSAGE_OVERHEAD: usize = 64;
@@ -50,15 +63,28 @@ impl Published {
 #[derive(Debug, Default)]
 struct Inbox {
     messages: Vec<Arc<Published>>,
+    /// What those of other workers take.
     len: usize,
-    /// Pools of which a message found no room.
-    overrun: Vec<u16>,
+    missed: Missed,
+}
+
+/// What found no room in an inbox.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// Channels with a message that did not.
+    pub(crate) channels: Vec<(u16, SubscriptionKind, Name)>,
+    /// Pools of which there are more such channels.
+    pub(crate) pools: Vec<u16>,
+    /// Bytes of the names in `channels`.
+    len: usize,
 }
 
 /// Subscribers of each name: their number by worker.
 #[derive(Debug, Default)]
 struct Table {
     names: [Names<Vec<u32>>; 3],
+    /// Held while a message goes into the inboxes.
+    order: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -82,8 +108,8 @@ pub(crate) struct Behind;
 pub(crate) struct Receivers {
     /// Deliveries in all.
     pub(crate) count: u64,
-    /// The message, if there are receivers on the publishing worker.
-    pub(crate) own: Option<Arc<Published>>,
+    /// There are some on the publishing worker: its inbox is to be looked at.
+    pub(crate) has_own: bool,
     /// Workers whose inbox was empty: they do not know of it yet.
     pub(crate) wake: Vec<u16>,
 }
@@ -115,13 +141,21 @@ impl Channels {
         Ok(())
     }
 
+    /// Names that somebody subscribes to.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        let shared = self.shared.read();
+        shared.pools.iter().flat_map(|table| &table.names).map(Names::len).sum()
+    }
+
     /// The same for a client that is gone: what waits for it is not delivered.
     pub(crate) fn forget(&self, place: (u16, u16), kind: SubscriptionKind, name: &Name) {
         self.shared.write().count(place, kind, name, -1);
     }
 
-    /// Publishes: the inbox of every other worker with receivers gets the
-    /// message, and who published gets it back for its own.
+    /// Publishes: the inbox of every worker with receivers gets the message.
+    /// That of the publishing worker has room for any number, as they are
+    /// delivered at the end of its turn.
     pub(crate) fn publish(
         &self,
         (pool, from): (u16, u16),
@@ -146,26 +180,32 @@ impl Channels {
             bytes: [channel, payload].concat().into(),
             channel_len: channel.len(),
         });
+        let order = table.order.lock();
         for (worker, _) in by_worker.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let mut inbox = shared.inboxes[worker].lock();
             if worker == usize::from(from) {
-                receivers.own = Some(Arc::clone(&message));
-            } else if shared.inboxes[worker].lock().put(&message) {
+                inbox.messages.push(Arc::clone(&message));
+                receivers.has_own = true;
+            } else if inbox.put(&message) {
                 receivers.wake.push(worker as u16);
             }
         }
+        drop(order);
         receivers
     }
 
-    /// Takes what waits for a worker, and the pools whose subscribers there
-    /// have missed something.
-    pub(crate) fn take(&self, worker: u16) -> (Vec<Arc<Published>>, Vec<u16>) {
+    /// Takes what waits for a worker into `messages`, which must be empty, and
+    /// returns what its subscribers have missed.
+    pub(crate) fn take(&self, worker: u16, messages: &mut Vec<Arc<Published>>) -> Missed {
         let shared = self.shared.read();
         let Some(inbox) = shared.inboxes.get(usize::from(worker)) else {
-            return Default::default();
+            return Missed::default();
         };
+        messages.shrink_to(KEPT_MAX);
         let mut inbox = inbox.lock();
         inbox.len = 0;
-        (std::mem::take(&mut inbox.messages), std::mem::take(&mut inbox.overrun))
+        std::mem::swap(&mut inbox.messages, messages);
+        std::mem::take(&mut inbox.missed)
     }
 
     /// Names of a kind that somebody has subscribed to, those that match
@@ -193,19 +233,46 @@ impl Channels {
 }
 
 impl Inbox {
-    /// Puts a message in; whether the worker is to be told.
+    /// Puts another worker's message in; whether the worker is to be told.
     fn put(&mut self, message: &Arc<Published>) -> bool {
         let len = message.bytes.len() + MESSAGE_OVERHEAD;
-        let was_empty = self.messages.is_empty() && self.overrun.is_empty();
-        if self.len + len > INBOX_LEN_MAX {
-            if !self.overrun.contains(&message.pool) {
-                self.overrun.push(message.pool);
-            }
+        let was_empty = self.messages.is_empty() && self.missed.is_empty();
+        let is_full = self.len > 0 && self.len + len > INBOX_LEN_MAX;
+        // Behind a gap nothing more of its channel is worth hearing.
+        if is_full || self.missed.has(message) {
+            self.missed.note(message);
         } else {
             self.len += len;
             self.messages.push(Arc::clone(message));
         }
         was_empty
+    }
+}
+
+impl Missed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.pools.is_empty()
+    }
+
+    fn has(&self, message: &Published) -> bool {
+        let is_its = |(pool, kind, name): &(u16, SubscriptionKind, Name)| {
+            (*pool, *kind, &**name) == (message.pool, message.kind, message.channel())
+        };
+        self.pools.contains(&message.pool) || self.channels.iter().any(is_its)
+    }
+
+    #[cold]
+    fn note(&mut self, message: &Published) {
+        let (pool, kind, channel) = (message.pool, message.kind, message.channel());
+        if self.has(message) {
+            return;
+        }
+        if self.channels.len() < MISSED_MAX && self.len + channel.len() <= MISSED_LEN_MAX {
+            self.len += channel.len();
+            self.channels.push((pool, kind, Name::from(channel)));
+        } else {
+            self.pools.push(pool);
+        }
     }
 }
 
@@ -262,6 +329,12 @@ mod tests {
         Name::from(text.as_bytes())
     }
 
+    fn take(channels: &Channels, worker: u16) -> (Vec<Arc<Published>>, Missed) {
+        let mut messages = Vec::new();
+        let missed = channels.take(worker, &mut messages);
+        (messages, missed)
+    }
+
     #[test]
     fn every_receiver_of_every_worker_is_counted_once_for_each_of_its_subscriptions() {
         let channels = Channels::default();
@@ -274,13 +347,14 @@ mod tests {
         channels.change((1, 1), Channel, [&name("news")], 1).unwrap();
         let receivers = channels.publish((0, 0), Channel, b"news", b"x");
         assert_eq!((receivers.count, receivers.wake), (4, vec![1, 2]));
-        let own = receivers.own.unwrap();
-        assert_eq!((own.channel(), own.payload()), (&b"news"[..], &b"x"[..]));
+        assert!(receivers.has_own);
+        let own = take(&channels, 0).0;
+        assert_eq!((own[0].channel(), own[0].payload()), (&b"news"[..], &b"x"[..]));
         assert_eq!(channels.publish((0, 0), Shard, b"news", b"x").count, 1);
         assert_eq!(channels.publish((0, 0), Channel, b"other", b"x").count, 0);
         assert_eq!(channels.subscribers(0, Channel, b"news"), 3);
         assert_eq!(channels.names(0, Channel, Some(b"n*")), [name("news")]);
-        assert_eq!(channels.take(1).0.len(), 2);
+        assert_eq!(take(&channels, 1).0.len(), 2);
         channels.forget((0, 2), Pattern, &name("n*"));
         assert!(channels.names(0, Pattern, None).is_empty());
     }
@@ -292,18 +366,78 @@ mod tests {
         assert_eq!(channels.publish((0, 0), Channel, b"a", b"x").wake, [1]);
         assert!(channels.publish((0, 0), Channel, b"a", b"y").wake.is_empty(), "it knows");
         assert_eq!(channels.change((0, 1), Channel, [&name("a")], 1), Err(Behind));
-        assert_eq!(channels.take(1).0.len(), 2);
+        assert_eq!(take(&channels, 1).0.len(), 2);
         assert_eq!(channels.change((0, 1), Channel, [&name("a")], 1), Ok(()));
     }
 
     #[test]
-    fn an_inbox_is_bounded_and_what_it_misses_is_told() {
+    fn an_inbox_is_bounded_and_tells_which_channels_missed_a_message() {
         let channels = Channels::default();
-        channels.change((3, 1), Channel, [&name("a")], 1).unwrap();
+        for text in ["a", "b"] {
+            channels.change((3, 1), Channel, [&name(text)], 1).unwrap();
+        }
         let payload = vec![b'x'; INBOX_LEN_MAX / 4];
         (0..5).for_each(|_| drop(channels.publish((3, 0), Channel, b"a", &payload)));
-        let (messages, overrun) = channels.take(1);
-        assert_eq!((messages.len(), overrun), (3, vec![3]));
-        assert!(channels.take(1).1.is_empty());
+        channels.publish((3, 0), Channel, b"a", b"behind a gap");
+        channels.publish((3, 0), Channel, b"b", b"small");
+        let (messages, missed) = take(&channels, 1);
+        assert_eq!((messages.len(), missed.pools.len()), (4, 0));
+        assert_eq!(missed.channels, [(3, Channel, name("a"))]);
+        assert!(take(&channels, 1).1.is_empty());
+    }
+
+    #[test]
+    fn an_empty_inbox_takes_one_message_of_any_size() {
+        let channels = Channels::default();
+        channels.change((0, 1), Channel, [&name("big")], 1).unwrap();
+        let payload = vec![b'x'; INBOX_LEN_MAX + 1];
+        channels.publish((0, 0), Channel, b"big", &payload);
+        let (messages, missed) = take(&channels, 1);
+        assert!(messages.len() == 1 && missed.is_empty());
+    }
+
+    #[test]
+    fn more_channels_than_are_noted_count_as_the_whole_pool() {
+        let channels = Channels::default();
+        channels.change((0, 1), Pattern, [&name("*")], 1).unwrap();
+        channels.publish((0, 0), Channel, b"first", &vec![b'x'; INBOX_LEN_MAX]);
+        for number in 0..2 * MISSED_MAX {
+            channels.publish((0, 0), Channel, number.to_string().as_bytes(), b"x");
+        }
+        let missed = take(&channels, 1).1;
+        assert_eq!((missed.channels.len(), missed.pools), (MISSED_MAX, vec![0]));
+    }
+
+    #[test]
+    fn every_worker_gets_the_messages_of_a_pool_in_one_order() {
+        const WORKERS: u16 = 3;
+        const EACH: usize = 2_000;
+        let channels = Channels::default();
+        for worker in 0..WORKERS {
+            channels.change((0, worker), Channel, [&name("a")], 1).unwrap();
+        }
+        let seen: Vec<Vec<Vec<u8>>> = std::thread::scope(|scope| {
+            let publish = |worker: u16| {
+                let channels = &channels;
+                move || {
+                    let (mut seen, mut messages) = (Vec::new(), Vec::new());
+                    let mut published = 0;
+                    while seen.len() < EACH * usize::from(WORKERS) {
+                        if published < EACH {
+                            let text = format!("{worker} {published}");
+                            channels.publish((0, worker), Channel, b"a", text.as_bytes());
+                            published += 1;
+                        }
+                        let missed = channels.take(worker, &mut messages);
+                        assert!(missed.is_empty());
+                        seen.extend(messages.drain(..).map(|one| one.payload().to_vec()));
+                    }
+                    seen
+                }
+            };
+            let threads: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(publish(worker))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|one| *one == seen[0]));
     }
 }

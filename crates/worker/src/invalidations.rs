@@ -11,8 +11,10 @@
 //! and a write either the read gives what was written, or the writer finds the
 //! reader: no copy stays stale. What a writer finds too much only costs a read.
 
+use crate::readers::Readers;
 use foldhash::fast::RandomState;
 use indexmap::{IndexMap, IndexSet};
+use keyway_base::Limits;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +39,14 @@ const MESSAGE_OVERHEAD: usize = 64;
 /// A client, by its id.
 pub(crate) type Client = u64;
 
-/// Clients to be told of one key: mostly one or two.
-pub(crate) type Readers = SmallVec<[Client; 2]>;
-
 type Map<K, V> = IndexMap<K, V, RandomState>;
+
+/// What a key takes besides its name and its readers, in bytes.
+const KEY_COST: usize = 128;
+
+/// Longest name of a key that is kept, in bytes: of a longer one its reader is
+/// told at once. More lets one read drive out more of the others' keys.
+const NAME_LEN_MAX: usize = 64 << 10;
 
 /// A message to a client about its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,10 +93,27 @@ impl Invalidations {
         nth_of(&self.tables, pool)
     }
 
+    /// Keys that somebody is named for, and who may be.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        let tables = self.tables.read();
+        tables.iter().map(|table| table.len() + table.everybody().len()).sum()
+    }
+
     /// Leaves a message for a client of `worker`. Whether the worker is to be
     /// told that there is something.
     pub(crate) fn post(&self, worker: u16, told: Told) -> bool {
         nth_of(&self.inboxes, worker).lock().put(told)
+    }
+
+    /// Notes that a client of `worker` has missed something that was redirected
+    /// to it. Whether the worker is to be told that there is something.
+    pub(crate) fn miss(&self, worker: u16, client: Client) -> bool {
+        let inbox = nth_of(&self.inboxes, worker);
+        let mut inbox = inbox.lock();
+        let was_empty = inbox.is_empty();
+        inbox.missed.insert((client, true));
+        was_empty
     }
 
     /// Takes what waits for a worker's clients, and the clients that have
@@ -117,8 +140,12 @@ fn nth_of<T: Default>(list: &RwLock<Vec<Arc<T>>>, index: u16) -> Arc<T> {
 }
 
 impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.missed.is_empty()
+    }
+
     fn put(&mut self, told: Told) -> bool {
-        let was_empty = self.messages.is_empty() && self.missed.is_empty();
+        let was_empty = self.is_empty();
         let (push_len, is_redirected) = match &told.what {
             What::Changed(push) => (push.len(), false),
             What::Redirected { push, .. } => (push.len(), true),
@@ -136,7 +163,17 @@ impl Inbox {
 }
 
 /// Keys, each with those who have read it.
-type Part = Map<Box<[u8]>, Readers>;
+#[derive(Debug, Default)]
+struct Part {
+    keys: Map<Box<[u8]>, Readers>,
+    /// What they take, about.
+    bytes: usize,
+}
+
+/// What a key takes, about.
+fn cost_of(key: &[u8], readers: &Readers) -> usize {
+    KEY_COST + key.len() + readers.cost()
+}
 
 /// Keys with their readers, for tests.
 #[cfg(test)]
@@ -148,6 +185,8 @@ pub(crate) struct Table {
     parts: Box<[Mutex<Part>]>,
     /// Keys in all parts.
     len: AtomicUsize,
+    /// What they take, about.
+    bytes: AtomicUsize,
     trackers: RwLock<Trackers>,
     /// Whether there are prefixes: a hint, read without the lock.
     has_prefixes: AtomicBool,
@@ -163,11 +202,11 @@ struct Trackers {
     /// Every client that may be named in the table, and its worker.
     workers: Map<Client, u16>,
     /// By length, then prefix: who is told of keys that begin with it.
-    prefixes: BTreeMap<usize, Map<Box<[u8]>, Vec<Client>>>,
+    prefixes: BTreeMap<usize, Map<Box<[u8]>, Readers>>,
 }
 
 /// What entering a reader came to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Entered {
     /// The client was not there before.
     pub(crate) is_new: bool,
@@ -178,7 +217,7 @@ pub(crate) struct Entered {
 /// Keys that changed and begin with a prefix, with the clients to be told.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broadcast<'a> {
-    /// In their order, each with the client who changed it last, if any did.
+    /// In their order, each with the client who alone changed it, if one did.
     pub(crate) keys: Vec<(&'a [u8], Option<Client>)>,
     /// Whom to tell, with their workers.
     pub(crate) clients: Vec<(Client, u16)>,
@@ -189,6 +228,7 @@ impl Default for Table {
         Self {
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
             len: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             trackers: RwLock::default(),
             has_prefixes: AtomicBool::new(false),
             unswept: AtomicUsize::new(0),
@@ -239,14 +279,14 @@ impl Table {
         for prefix in old.difference(new) {
             let Some(of_len) = prefixes.get_mut(&prefix.len()) else { continue };
             let Some(clients) = of_len.get_mut(&**prefix) else { continue };
-            clients.retain(|other| *other != client);
+            clients.remove(client);
             if clients.is_empty() {
                 of_len.swap_remove(&**prefix);
             }
         }
         for prefix in new.difference(old) {
             let of_len = prefixes.entry(prefix.len()).or_default();
-            of_len.entry(prefix.as_slice().into()).or_default().push(client);
+            of_len.entry(prefix.as_slice().into()).or_default().insert(client);
         }
         prefixes.retain(|_, of_len| !of_len.is_empty());
         self.has_prefixes.store(!prefixes.is_empty(), Ordering::Relaxed);
@@ -263,33 +303,51 @@ impl Table {
         self.len.load(Ordering::Relaxed)
     }
 
+    /// What these keys take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     fn part(&self, key: &[u8]) -> &Mutex<Part> {
         &self.parts[(self.hasher.hash_one(key) >> 32) as usize % PARTS]
     }
 
     /// Enters a client that is about to read `key`. With more than `keys_max`
-    /// keys then, others are given up, chosen by `random`.
+    /// keys then, or with keys that take more than that many do at most on the
+    /// average, others are given up, chosen by `random`.
     pub(crate) fn enter(
         &self,
         client: Client,
         key: &[u8],
         (keys_max, random): (usize, u64),
     ) -> Entered {
+        if key.len() > NAME_LEN_MAX {
+            let given_up = vec![(key.into(), Readers::of(client))];
+            return Entered { is_new: true, given_up };
+        }
         let mut entered = Entered::default();
         {
-            let mut part = self.part(key).lock();
-            if let Some(readers) = part.get_mut(key) {
-                entered.is_new = !readers.contains(&client);
-                if entered.is_new {
-                    readers.push(client);
+            let part = &mut *self.part(key).lock();
+            let more = match part.keys.get_mut(key) {
+                Some(readers) => {
+                    let before = readers.cost();
+                    entered.is_new = readers.insert(client);
+                    readers.cost() - before
                 }
-                return entered;
-            }
-            part.insert(key.into(), SmallVec::from_slice(&[client]));
-            self.len.fetch_add(1, Ordering::Relaxed);
+                None => {
+                    entered.is_new = true;
+                    let readers = Readers::of(client);
+                    let cost = cost_of(key, &readers);
+                    part.keys.insert(key.into(), readers);
+                    self.len.fetch_add(1, Ordering::Relaxed);
+                    cost
+                }
+            };
+            part.bytes += more;
+            self.bytes.fetch_add(more, Ordering::Relaxed);
         }
-        entered.is_new = true;
-        while self.len() > keys_max {
+        let bytes_max = keys_max.saturating_mul(Limits::TRACKING_KEY_LEN);
+        while entered.is_new && (self.len() > keys_max || self.bytes() > bytes_max) {
             let Some(given_up) = self.take_any(random) else { break };
             entered.given_up.push(given_up);
         }
@@ -300,30 +358,39 @@ impl Table {
     #[cold]
     fn take_any(&self, random: u64) -> Option<(Box<[u8]>, Readers)> {
         for offset in 0..PARTS {
-            let mut part = self.parts[(random as usize + offset) % PARTS].lock();
-            if !part.is_empty() {
-                let index = (random >> 32) as usize % part.len();
-                self.len.fetch_sub(1, Ordering::Relaxed);
-                return part.swap_remove_index(index);
+            let part = &mut *self.parts[(random as usize + offset) % PARTS].lock();
+            if !part.keys.is_empty() {
+                let index = (random >> 32) as usize % part.keys.len();
+                let (key, readers) = part.keys.swap_remove_index(index)?;
+                self.note_taken(part, 1, cost_of(&key, &readers));
+                return Some((key, readers));
             }
         }
         None
     }
 
+    /// Counts what has been taken out of a part.
+    fn note_taken(&self, part: &mut Part, keys: usize, bytes: usize) {
+        part.bytes -= bytes;
+        self.len.fetch_sub(keys, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Takes out who has read `key`; `keep`, who reads it now, stays entered.
     pub(crate) fn take(&self, key: &[u8], keep: Option<Client>) -> Readers {
-        let mut part = self.part(key).lock();
+        let part = &mut *self.part(key).lock();
         if let Some(keep) = keep
-            && let Some(readers) = part.get_mut(key)
-            && readers.contains(&keep)
+            && let Some(readers) = part.keys.get_mut(key)
+            && readers.contains(keep)
         {
-            return std::mem::replace(readers, SmallVec::from_slice(&[keep]));
+            let taken = std::mem::replace(readers, Readers::of(keep));
+            let less = taken.cost() - readers.cost();
+            self.note_taken(part, 0, less);
+            return taken;
         }
-        let taken = part.swap_remove(key);
-        if taken.is_some() {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-        }
-        taken.unwrap_or_default()
+        let Some(readers) = part.keys.swap_remove(key) else { return Readers::default() };
+        self.note_taken(part, 1, cost_of(key, &readers));
+        readers
     }
 
     /// Takes out every key. Everybody is to be told then, so this comes before
@@ -331,7 +398,8 @@ impl Table {
     pub(crate) fn clear(&self) {
         for part in &self.parts {
             let mut part = part.lock();
-            self.len.fetch_sub(part.len(), Ordering::Relaxed);
+            let (keys, bytes) = (part.keys.len(), part.bytes);
+            self.note_taken(&mut part, keys, bytes);
             *part = Part::default();
         }
     }
@@ -342,12 +410,12 @@ impl Table {
     }
 
     /// Those of `readers` that are still there, with their workers.
-    pub(crate) fn present(&self, readers: &[Client]) -> SmallVec<[(Client, u16); 2]> {
+    pub(crate) fn present(&self, readers: &Readers) -> SmallVec<[(Client, u16); 2]> {
         if readers.is_empty() {
             return SmallVec::new();
         }
         let trackers = self.trackers.read();
-        let worker_of = |client: &Client| Some((*client, *trackers.workers.get(client)?));
+        let worker_of = |client| Some((client, *trackers.workers.get(&client)?));
         readers.iter().filter_map(worker_of).collect()
     }
 
@@ -364,7 +432,7 @@ impl Table {
                 let Some((prefix, clients)) = prefixes.get_key_value(&key[..*len]) else {
                     continue;
                 };
-                let worker_of = |client: &Client| Some((*client, *trackers.workers.get(client)?));
+                let worker_of = |client| Some((client, *trackers.workers.get(&client)?));
                 let broadcast = found.entry(prefix).or_insert_with(|| Broadcast {
                     keys: Vec::new(),
                     clients: clients.iter().filter_map(worker_of).collect(),
@@ -387,14 +455,18 @@ impl Table {
             let index = self.sweep_turn.fetch_add(1, Ordering::Relaxed) % PARTS;
             // Always in this order, here and where everybody leaves.
             let trackers = self.trackers.read();
-            let mut part = self.parts[index].lock();
-            let before = part.len();
+            let part = &mut *self.parts[index].lock();
+            let (before, mut bytes) = (part.keys.len(), 0);
             seen += 1 + before;
-            part.retain(|_, readers| {
-                readers.retain(|client| trackers.workers.contains_key(client));
-                !readers.is_empty()
+            part.keys.retain(|key, readers| {
+                let cost = readers.cost();
+                readers.retain(|client| trackers.workers.contains_key(&client));
+                let is_kept = !readers.is_empty();
+                bytes += cost - readers.cost() + if is_kept { 0 } else { cost_of(key, readers) };
+                is_kept
             });
-            self.len.fetch_sub(before - part.len(), Ordering::Relaxed);
+            let keys = before - part.keys.len();
+            self.note_taken(part, keys, bytes);
         }
         true
     }
@@ -405,8 +477,11 @@ impl Table {
     fn kept(&self) -> (Kept, usize, usize) {
         let mut keys = BTreeMap::new();
         for part in &self.parts {
-            for (key, readers) in part.lock().iter() {
-                keys.insert(key.clone(), readers.iter().copied().collect());
+            let part = part.lock();
+            let costs = part.keys.iter().map(|(key, readers)| cost_of(key, readers));
+            assert_eq!(part.bytes, costs.sum());
+            for (key, readers) in &part.keys {
+                keys.insert(key.clone(), readers.iter().collect());
             }
         }
         let trackers = self.trackers.read();
@@ -430,9 +505,10 @@ mod tests {
         list.iter().map(|prefix| prefix.as_bytes().to_vec()).collect()
     }
 
-    fn sorted(mut readers: Readers) -> Vec<Client> {
-        readers.sort_unstable();
-        readers.to_vec()
+    fn sorted(readers: Readers) -> Vec<Client> {
+        let mut sorted: Vec<_> = readers.iter().collect();
+        sorted.sort_unstable();
+        sorted
     }
 
     #[test]
@@ -463,7 +539,7 @@ mod tests {
             let key = number.to_string();
             let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             for (key, readers) in table.enter(1, key.as_bytes(), (100, random)).given_up {
-                assert_eq!(readers.as_slice(), [1]);
+                assert!(readers.iter().eq([1]));
                 assert!(given_up.insert(key));
             }
             assert!(table.len() <= 100);
@@ -471,6 +547,29 @@ mod tests {
         let (kept, ..) = table.kept();
         assert_eq!((kept.len(), given_up.len()), (100, 900));
         assert!(kept.keys().all(|key| !given_up.contains(key)));
+    }
+
+    #[test]
+    fn long_names_and_many_readers_count_for_more() {
+        let (table, keys_max) = (table_of(&[1]), 100);
+        let bytes_max = keys_max * Limits::TRACKING_KEY_LEN;
+        let mut given_up = 0;
+        for number in 0..1000u64 {
+            let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let key = format!("{number:01000}");
+            let entered = table.enter(number, key.as_bytes(), (keys_max, random));
+            given_up += entered.given_up.len();
+            assert!(table.bytes() <= bytes_max);
+            let entered = table.enter(number, b"hot", (keys_max, random));
+            assert!(entered.is_new && table.bytes() <= bytes_max);
+        }
+        assert!(given_up > 900 && table.len() < keys_max / 2, "{given_up}");
+        let huge = vec![b'x'; NAME_LEN_MAX + 1];
+        let before = table.len();
+        let entered = table.enter(7, &huge, (keys_max, 0));
+        assert!(entered.is_new && entered.given_up.len() == 1 && table.len() == before);
+        table.clear();
+        assert_eq!((table.len(), table.bytes()), (0, 0));
     }
 
     #[test]
@@ -512,16 +611,20 @@ mod tests {
             table.enter(2, b"common", (1 << 20, 0));
         }
         table.leave(1, || panic!("there is another"));
-        assert!(table.present(&[1, 2]).as_slice() == [(2, 2)]);
+        let mut both = Readers::of(1);
+        both.insert(2);
+        assert!(table.present(&both).as_slice() == [(2, 2)]);
         let steps = (0..).take_while(|_| table.sweep()).count();
         assert!(steps > 2, "a step is bounded");
         let (kept, trackers, _) = table.kept();
         assert_eq!((kept.len(), table.len(), trackers), (10_001, 10_001, 1));
+        assert!(table.bytes() > 10_001 * KEY_COST && table.bytes() < 10_001 * (KEY_COST + 24));
         assert!(kept.values().all(|readers| readers.iter().eq([&2])));
         let mut is_unwatched = false;
         table.leave(2, || is_unwatched = true);
         assert!(is_unwatched);
         assert_eq!((table.kept(), table.len()), ((BTreeMap::new(), 0, 0), 0));
+        assert_eq!(table.bytes(), 0);
     }
 
     #[test]

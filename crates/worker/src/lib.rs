@@ -16,6 +16,7 @@ mod monitors;
 mod notices;
 mod pause;
 mod plan;
+mod readers;
 mod redirects;
 mod turn;
 

@@ -32,7 +32,7 @@ pub enum Mail {
     },
     /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
-    /// Close these clients, if they are here.
+    /// Close these clients, if they are here; they ascend.
     Kill(Vec<u64>),
     /// End this client's blocking command, if the client is here.
     Unblock(Unblock),

@@ -36,6 +36,25 @@ impl Part {
     fn watches(&self, pool: u16) -> bool {
         self.watching.get(usize::from(pool)).is_some_and(|count| *count > 0)
     }
+
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.lost.is_empty()
+    }
+
+    fn show(&mut self, (pool, line): &Line) {
+        if !self.watches(*pool) {
+            return;
+        }
+        if self.len + line.len() <= INBOX_LEN_MAX {
+            self.len += line.len();
+            self.lines.push((*pool, Arc::clone(line)));
+            return;
+        }
+        match self.lost.iter_mut().find(|(of, _)| of == pool) {
+            Some((_, lost)) => *lost += 1,
+            None => self.lost.push((*pool, 1)),
+        }
+    }
 }
 
 impl Monitors {
@@ -63,25 +82,18 @@ impl Monitors {
         pause.set_monitored(parts.iter().any(|part| part.watches(pool)));
     }
 
-    /// Puts a line into the inbox of every worker that has monitors of the
+    /// Puts lines into the inbox of every worker that has monitors of their
     /// pool. Returns those whose inbox was empty: they do not know of it yet.
-    pub(crate) fn show(&self, pool: u16, line: Arc<[u8]>) -> Vec<u16> {
+    pub(crate) fn show(&self, lines: Vec<Line>) -> Vec<u16> {
         let mut wake = Vec::new();
+        if lines.is_empty() {
+            return wake;
+        }
         for (worker, part) in self.0.lock().iter_mut().enumerate() {
-            if !part.watches(pool) {
-                continue;
-            }
-            if part.lines.is_empty() && part.lost.is_empty() {
+            let was_empty = part.is_empty();
+            lines.iter().for_each(|line| part.show(line));
+            if was_empty && !part.is_empty() {
                 wake.push(worker as u16);
-            }
-            if part.len + line.len() <= INBOX_LEN_MAX {
-                part.len += line.len();
-                part.lines.push((pool, Arc::clone(&line)));
-                continue;
-            }
-            match part.lost.iter_mut().find(|(of, _)| *of == pool) {
-                Some((_, lost)) => *lost += 1,
-                None => part.lost.push((pool, 1)),
             }
         }
         wake
@@ -107,12 +119,13 @@ mod tests {
         monitors.add((1, 0), &pauses[1]);
         monitors.add((1, 2), &pauses[1]);
         monitors.add((0, 1), &pauses[0]);
-        assert_eq!(monitors.show(1, b"a"[..].into()), [0, 2]);
-        assert_eq!(monitors.show(1, b"b"[..].into()), [], "they have been told");
+        let show = |text: &[u8]| monitors.show(vec![(1, text.into())]);
+        assert_eq!(show(b"a"), [0, 2]);
+        assert_eq!(show(b"b"), [], "they have been told");
         assert_eq!(monitors.take(1).0, []);
         let lines: Vec<Line> = vec![(1, b"a"[..].into()), (1, b"b"[..].into())];
         assert_eq!(monitors.take(2).0, lines);
-        assert_eq!(monitors.show(1, b"c"[..].into()), [2]);
+        assert_eq!(show(b"c"), [2]);
         monitors.remove((1, 0), &pauses[1]);
         assert!(pauses[1].is_monitored());
         monitors.remove((1, 2), &pauses[1]);
@@ -124,7 +137,7 @@ mod tests {
         let (monitors, pause) = (Monitors::default(), Pause::default());
         monitors.add((0, 0), &pause);
         let line: Arc<[u8]> = vec![b'x'; 1000].into();
-        (0..2000).for_each(|_| drop(monitors.show(0, Arc::clone(&line))));
+        (0..200).for_each(|_| drop(monitors.show(vec![(0, Arc::clone(&line)); 10])));
         let (lines, lost) = monitors.take(0);
         assert_eq!(lines.len(), INBOX_LEN_MAX / 1000);
         assert_eq!(lost, [(0, 2000 - lines.len() as u64)]);

@@ -2,7 +2,7 @@ use crate::{Channels, Invalidations, Mail, Monitors, Notices, Pause, Redirects};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
-use keyway_proxy::{LinkOptions, ScriptCache, SlowLog};
+use keyway_proxy::{LinkOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
 use parking_lot::Mutex;
@@ -35,6 +35,8 @@ pub struct Plan {
     pub drain_timeout: Duration,
     /// Lines of the log of which there are few.
     pub notices: Notices,
+    /// What the commands may take that wait for `EXEC`.
+    pub transactions: Arc<QueueBudget>,
     /// Who listens to the channels of the embedded stores.
     pub channels: Channels,
     /// Who is to be told when keys of the embedded stores change.

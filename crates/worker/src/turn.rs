@@ -163,7 +163,7 @@ impl<I: Io> Worker<I> {
         self.flush_sessions();
         if !self.core.plane.kills.is_empty() {
             let kills = std::mem::take(&mut self.core.plane.kills);
-            self.kill(&kills);
+            self.kill(&Vec::from_iter(kills));
         }
         let cells = &self.core.plane.cells;
         cells.turns.add(1);
@@ -221,7 +221,7 @@ impl<I: Io> Worker<I> {
                         self.on_client_writable(key);
                     }
                     if hangup && self.core.note_hangup(key) {
-                        self.close_client(key, CloseReason::Left);
+                        self.part_with(key);
                     } else if readable || hangup {
                         self.read_client(key, hangup);
                     }
@@ -304,9 +304,10 @@ impl<I: Io> Worker<I> {
         let clock = self.core.clock();
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
         let is_open = place.password.is_none();
-        let identity = Identity::new(id, is_open, clock.now);
+        let addr = Arc::from(peer.to_string());
+        let identity = Identity { addr, ..Identity::new(id, is_open, clock.now) };
         let entry = ClientEntry {
-            addr: peer.to_string(),
+            addr: Arc::clone(&identity.addr),
             laddr: place.name.clone(),
             worker: self.index,
             pool: place.pool,
@@ -514,7 +515,7 @@ impl<I: Io> Worker<I> {
     /// to forget everything.
     #[cold]
     fn settle_tracking(&mut self) {
-        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+        while let Some((index, fault)) = self.core.next_loss() {
             self.lose_link(index, fault);
         }
         self.core.deliver_redirected();
@@ -627,6 +628,7 @@ impl<I: Io> Worker<I> {
         self.drain_deadline.is_some() && self.core.sessions.is_empty()
     }
 
+    /// Closes clients of all workers; `ids` ascend.
     fn kill(&mut self, ids: &[u64]) {
         // Before the mail: who took a client over before reading it has the
         // client, who takes it over later sees the mark.
@@ -635,10 +637,11 @@ impl<I: Io> Worker<I> {
         self.plan.post_kill(self.index, ids);
     }
 
+    /// Closes those of this worker's; `ids` ascend.
     fn kill_own(&mut self, ids: &[u64]) {
         for key in self.core.sessions.keys() {
             let id = self.core.session(key).map(|session| session.identity.id);
-            if id.is_some_and(|id| ids.contains(&id)) {
+            if id.is_some_and(|id| ids.binary_search(&id).is_ok()) {
                 self.close_client(key, CloseReason::Killed);
             }
         }
@@ -740,7 +743,7 @@ mod tests {
         let mailbox = Mailbox::new(4).unwrap();
         let mailer = mailbox.mailer();
         let entry = |id: u64| ClientEntry {
-            addr: String::new(),
+            addr: Arc::default(),
             laddr: String::new(),
             worker: 1,
             pool: 0,

@@ -5,6 +5,7 @@
 //! behave everything comes to rest.
 
 mod peers;
+mod rich;
 mod wires;
 
 use crate::Choices;
@@ -13,6 +14,7 @@ use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
+use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
@@ -33,6 +35,9 @@ const PASSWORD: &str = "secret";
 const DATABASES: u32 = 3;
 const SERVERS: usize = 3;
 const CLIENTS_MAX: usize = 6;
+/// Connections to one server beside the shared ones: idle ones that are kept,
+/// two for each client, and one for subscriptions.
+const ALONE_MAX: usize = 32 + 3 * CLIENTS_MAX + 1;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const EJECTED_FOR: Duration = Duration::from_secs(1);
 /// Within this time everything works again after the last fault: a link that
@@ -81,7 +86,7 @@ impl Run {
             plan,
             mailer,
             clients: Vec::new(),
-            servers: (0..SERVERS).map(|_| Server::new(databases)).collect(),
+            servers: (0..SERVERS).map(|_| Server::new(databases, choices.flip())).collect(),
             ledger: Ledger::default(),
             links_per_server,
             quarantines,
@@ -96,11 +101,16 @@ impl Run {
         });
         match action % 16 {
             0 | 1 => self.dial(choices),
-            2..=4 => self.with_client(choices, |client, choices, wires, ledger| {
-                if !client.has_ended {
-                    client.ask(choices, wires, ledger);
-                }
-            }),
+            2..=4 => {
+                self.with_client(choices, |client, choices, wires, ledger| match client.has_ended {
+                    true => {}
+                    // Who has asked for anything may be in another database by now.
+                    false if client.is_hostile || choices.below(3) == 0 => {
+                        client.ask_anything(choices, wires)
+                    }
+                    false => client.ask(choices, wires, ledger),
+                })
+            }
             5 | 6 => self.with_client(choices, |client, choices, wires, ledger| {
                 client.read(choices.pick(&[0, 10, 300, 100_000]), wires, ledger);
             }),
@@ -120,9 +130,10 @@ impl Run {
             11 => {
                 let Run { worker, servers, ledger, .. } = self;
                 let server = &mut servers[choices.below(SERVERS)];
-                match choices.flip() {
-                    true => server.attack(choices, worker.io_mut(), ledger),
-                    false => server.hang_up(choices, worker.io_mut()),
+                match choices.below(3) {
+                    0 => server.attack(choices, worker.io_mut(), ledger),
+                    1 => server.push(choices, worker.io_mut(), ledger),
+                    _ => server.hang_up(choices, worker.io_mut()),
                 }
             }
             12 | 13 => {
@@ -217,13 +228,14 @@ impl Run {
         goes_on
     }
 
-    /// The worker holds no more sockets than it has links and clients.
+    /// The worker holds no more sockets than it has links, each with its twin
+    /// for another protocol, and what a client may have for itself.
     fn check_sockets(&mut self) {
         let (links_max, Run { worker, servers, .. }) = (self.links_per_server, self);
         let wires = &worker.io_mut().wires;
         for server in servers {
             let open = server.connections.iter().filter(|it| wires[it.wire].is_open);
-            assert!(open.count() <= links_max, "connections are never closed");
+            assert!(open.count() <= links_max * 2 + ALONE_MAX, "connections are never closed");
         }
     }
 
@@ -383,6 +395,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
+        transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

@@ -5,10 +5,11 @@
 //! the client whether a reply is its own. Either may turn hostile and send
 //! the input's own bytes instead.
 
+use super::rich;
 use super::wires::{End, Wires};
 use crate::Choices;
 use crate::laws::{compose, shown};
-use keyway_resp::{Framing, Kind, frame_reply, reply};
+use keyway_resp::{Framer, Framing, Kind, Protocol, reply};
 use std::collections::{BTreeSet, VecDeque};
 
 /// What all peers know of the run.
@@ -205,6 +206,17 @@ impl Client {
         ["CLIENT", "REPLY", word].map(|word| word.as_bytes().to_vec()).to_vec()
     }
 
+    /// Sends some requests of any kind; from here on nobody counts what comes
+    /// back.
+    pub fn ask_anything(&mut self, choices: &mut Choices, wires: &mut Wires) {
+        self.is_hostile = true;
+        let mut bytes = Vec::new();
+        for _ in 0..=choices.below(8) {
+            bytes.extend(compose(&rich::line(choices)).0);
+        }
+        wires.send_to_worker(self.wire, &bytes);
+    }
+
     /// Sends the input's own bytes; nothing is expected of the replies but
     /// that they are replies.
     pub fn attack(&mut self, bytes: &[u8], wires: &mut Wires, ledger: &mut Ledger) {
@@ -216,10 +228,11 @@ impl Client {
     /// Reads what came, and makes room for more.
     pub fn read(&mut self, room: usize, wires: &mut Wires, ledger: &mut Ledger) {
         self.received.extend(wires.take_from_worker(self.wire, room));
+        let protocol = if self.is_hostile { Protocol::Resp3 } else { Protocol::Resp2 };
         let mut pos = 0;
         loop {
             let rest = &self.received[pos..];
-            match frame_reply(rest, u32::MAX, 16) {
+            match Framer::new(protocol).frame(rest, u32::MAX, 16) {
                 Ok(Framing::Ready { len, kind }) => {
                     let expected = self.expected.pop_front();
                     // One client too many is told so before it asks.
@@ -259,7 +272,9 @@ fn judge(expected: Option<Expected>, may_be_odd: bool, got: (Kind, &[u8]), ledge
         Some(Expected::Bytes { request, .. }) if kind == Kind::Error => {
             let text = bytes.escape_ascii().to_string();
             // Of a split request some parts may have been sent.
-            if text.contains("the request was not sent") && !text.contains("of the keys") {
+            let is_whole = !text.contains("of the keys");
+            // Who asked for anything does not know which request it is about.
+            if !may_be_odd && is_whole && text.contains("the request was not sent") {
                 ledger.unsent.insert(request);
             }
         }
@@ -274,38 +289,54 @@ pub struct Server {
     /// Its connections to the worker, oldest first.
     pub connections: Vec<Connection>,
     database: u32,
+    knows_hello: bool,
 }
 
 pub struct Connection {
     pub wire: usize,
     received: Vec<u8>,
     database: u32,
+    state: rich::State,
     /// It sent what is no reply, or replies to nothing.
     is_tainted: bool,
 }
 
 impl Server {
-    pub fn new(database: u32) -> Self {
-        Self { connections: Vec::new(), database }
+    pub fn new(database: u32, knows_hello: bool) -> Self {
+        Self { connections: Vec::new(), database, knows_hello }
     }
 
     pub fn on_connected(&mut self, wire: usize) {
-        let received = Vec::new();
-        self.connections.push(Connection { wire, received, database: 0, is_tainted: false });
+        let (received, state) = (Vec::new(), rich::State::default());
+        self.connections.push(Connection { wire, received, database: 0, state, is_tainted: false });
     }
 
     /// Answers up to `count` requests of each connection.
     pub fn work(&mut self, count: usize, room: usize, wires: &mut Wires, ledger: &mut Ledger) {
-        let base = self.database;
+        let place = (self.database, self.knows_hello);
         self.connections.retain(|connection| wires.wires[connection.wire].is_open);
         for connection in &mut self.connections {
-            connection.work((count, room), base, wires, ledger);
+            connection.work((count, room), place, wires, ledger);
         }
     }
 
     /// Sends the input's own bytes on one connection.
     pub fn attack(&mut self, choices: &mut Choices, wires: &mut Wires, ledger: &mut Ledger) {
-        let bytes = choices.bytes(60);
+        self.send(choices.bytes(60), choices, wires, ledger);
+    }
+
+    /// Pushes something on one connection.
+    pub fn push(&mut self, choices: &mut Choices, wires: &mut Wires, ledger: &mut Ledger) {
+        self.send(&rich::push(choices), choices, wires, ledger);
+    }
+
+    fn send(
+        &mut self,
+        bytes: &[u8],
+        choices: &mut Choices,
+        wires: &mut Wires,
+        ledger: &mut Ledger,
+    ) {
         if self.connections.is_empty() || bytes.is_empty() {
             return;
         }
@@ -337,7 +368,7 @@ impl Connection {
     fn work(
         &mut self,
         (count, room): (usize, usize),
-        base: u32,
+        (base, knows_hello): (u32, bool),
         wires: &mut Wires,
         ledger: &mut Ledger,
     ) {
@@ -349,7 +380,12 @@ impl Connection {
         let mut pos = 0;
         for _ in 0..count {
             let Some((words, next)) = read_request(&self.received, pos) else { break };
-            answer(&words, (&mut self.database, base), &mut out, ledger);
+            if self.state.is_blocked {
+                break;
+            }
+            if !self.state.answer(&words, knows_hello, &mut out) {
+                answer(&words, (&mut self.database, base), &mut out, ledger);
+            }
             pos = next;
         }
         self.received.drain(..pos);

@@ -13,10 +13,14 @@ pub enum Internal {
     Flush,
     /// `SCRIPT LOAD` or `FUNCTION LOAD`, sent before a request that needs it.
     Load,
+    /// `MULTI` and `EXEC`, sent to a server that refused the former.
+    Multi,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
     /// Nothing: what comes is a push, on a link that is for one client.
     Push,
+    /// Nothing: what comes is a push that nobody has asked for.
+    Unasked,
 }
 
 /// Who waits for a reply.
@@ -40,8 +44,9 @@ pub enum Owner {
     Errand(Key<Box<Errand>>),
     /// The worker itself.
     Internal(Internal),
-    /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`).
-    Unheard,
+    /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that
+    /// there was one counts. [`Key::NONE`] when that counts for nobody.
+    Unheard(Key<Session>),
     /// Nobody any more: the reply is late, and skipped.
     None,
 }
@@ -64,17 +69,27 @@ pub struct Exchange {
     /// Replies that come before the one its owner waits for: those to `MULTI`
     /// and to the commands of a transaction, which goes out whole.
     pub(crate) replies_before: u16,
+    /// How many these are when the next is that to `MULTI`; 0 when none is.
+    pub(crate) transaction: u16,
 }
 
 impl Exchange {
     /// What a push is handed over with.
-    pub(crate) const PUSH: Exchange = Exchange {
-        owner: Owner::Internal(Internal::Push),
-        started: Time(0),
-        len: 0,
-        class: 0,
-        is_slow: false,
-        translation: Translation::Nulls,
-        replies_before: 0,
-    };
+    pub(crate) const PUSH: Exchange = Self::pushed(Internal::Push);
+
+    /// The same for one that nobody has asked for.
+    pub(crate) const UNASKED: Exchange = Self::pushed(Internal::Unasked);
+
+    const fn pushed(what: Internal) -> Exchange {
+        Exchange {
+            owner: Owner::Internal(what),
+            started: Time(0),
+            len: 0,
+            class: 0,
+            is_slow: false,
+            translation: Translation::Nulls,
+            replies_before: 0,
+            transaction: 0,
+        }
+    }
 }

@@ -140,7 +140,7 @@ fn selects(options: &LinkOptions) -> (Vec<u8>, u8) {
 mod tests {
     use super::super::Translation;
     use super::*;
-    use crate::Owner;
+    use crate::{Internal, Owner};
     use keyway_base::{BackendFault, Key, Limits};
     use std::time::Duration;
 
@@ -278,8 +278,14 @@ mod tests {
         hear(&mut link, ">1\r\n+x\r\n%0\r\n").unwrap();
         hear(&mut link, "+OK\r\n").unwrap();
         ask(&mut link, Translation::Nulls);
-        let got = hear(&mut link, ">2\r\n+invalidate\r\n_\r\n:1\r\n>1\r\n+x\r\n");
-        assert_eq!(got.unwrap(), [":1\r\n"]);
+        let bytes = b">2\r\n+invalidate\r\n_\r\n:1\r\n>1\r\n+x\r\n";
+        let mut owners = Vec::new();
+        link.handle_input(bytes, &Limits::default(), Time(0), |exchange, kind, _| {
+            owners.push((exchange.owner, kind));
+        })
+        .unwrap();
+        let unasked = (Owner::Internal(Internal::Unasked), Kind::Push);
+        assert_eq!((owners[0], owners[1].1, owners[2]), (unasked, Kind::Integer, unasked));
         assert_eq!(link.in_flight(), 0);
     }
 

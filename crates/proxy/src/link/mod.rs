@@ -14,6 +14,7 @@
 
 mod exchange;
 mod greeting;
+mod multi;
 mod precede;
 mod time;
 mod trace;
@@ -127,6 +128,10 @@ pub struct Link {
     /// The error that answers the requests on their way, because the `SELECT`
     /// before them was refused; empty when it was not.
     refusal: Vec<u8>,
+    /// It is about one request: it is empty again once that is answered.
+    refuses_once: bool,
+    /// What the server said to `MULTI`, if it refused the last.
+    multi_refused: Option<Box<[u8]>>,
     trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
@@ -156,6 +161,9 @@ enum Database {
     /// A `SELECT` was refused: it may be any.
     Unknown,
 }
+
+/// What a server at its `maxclients` says to the one client more.
+pub(crate) const NO_ROOM: &[u8] = b"-ERR max number of clients";
 
 /// Bytes kept of what a server says when it refuses us.
 const REFUSAL_LEN_MAX: usize = 512;
@@ -194,6 +202,8 @@ impl Default for Link {
             framer: Framer::default(),
             database: Database::Own,
             refusal: Vec::new(),
+            refuses_once: false,
+            multi_refused: None,
             trace: Trace::default(),
             progress: Time(0),
             moved: Time(0),
@@ -376,6 +386,7 @@ impl Link {
             is_slow,
             translation,
             replies_before,
+            transaction: 0,
         });
     }
 
@@ -482,27 +493,27 @@ impl Link {
                     // It answers nothing, and only one client's own link has
                     // asked for any.
                     if kind == Kind::Push {
-                        if self.announcement.is_some() && self.state == LinkState::Ready {
-                            deliver(&Exchange::PUSH, kind, &rest[..len]);
-                        }
+                        let is_asked =
+                            self.announcement.is_some() && self.state == LinkState::Ready;
+                        let push = if is_asked { &Exchange::PUSH } else { &Exchange::UNASKED };
+                        deliver(push, kind, &rest[..len]);
                         continue;
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
                         self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
                         continue;
                     }
+                    if !self.answered {
+                        self.on_first_reply(&rest[..len])?;
+                    }
                     if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
-                        self.fifo[0].replies_before -= 1;
+                        self.skip_reply(kind, &rest[..len]);
                         continue;
                     }
                     let Some(mut exchange) = self.fifo.pop_front() else {
                         return Err(BackendFault::Protocol);
                     };
                     exchange.is_slow = self.trace.on_answered(exchange.len);
-                    if !self.answered {
-                        self.answered = true;
-                        self.failures = 0;
-                    }
                     if self.abandoned > 0 {
                         self.abandoned -= 1;
                     }
@@ -515,7 +526,7 @@ impl Link {
                     } else if is_select || self.refusal.is_empty() {
                         deliver(&exchange, kind, &rest[..len]);
                     } else {
-                        deliver(&exchange, Kind::Error, &self.refusal);
+                        self.deliver_refusal(&exchange, deliver);
                     }
                 }
                 Ok(Framing::NeedMore { at_least }) => {
@@ -528,6 +539,47 @@ impl Link {
         Ok(pos)
     }
 
+    /// Hands over the refusal of what came before, in place of a reply.
+    #[cold]
+    fn deliver_refusal(
+        &mut self,
+        exchange: &Exchange,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) {
+        deliver(exchange, Kind::Error, &self.refusal);
+        if std::mem::take(&mut self.refuses_once) {
+            self.refusal.clear();
+        }
+    }
+
+    /// Notes that the server answers requests on this connection.
+    #[cold]
+    fn on_first_reply(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
+        if !self.fifo.is_empty() {
+            self.answered = true;
+            self.failures = 0;
+        }
+        Ok(())
+    }
+
+    /// Tells the answer to a request from what a server without room says on a
+    /// new connection before it closes that, having read nothing.
+    fn check_room(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
+        if !reply.starts_with(NO_ROOM) {
+            return Ok(());
+        }
+        self.note_handshake_refusal(reply);
+        // It was not HELLO that it refused.
+        self.greeting = None;
+        Err(BackendFault::Full)
+    }
+
+    fn note_handshake_refusal(&mut self, reply: &[u8]) {
+        let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
+        self.handshake_refusal = line.trim_ascii_end().to_vec();
+    }
+
     /// Hands over a reply of a server that does not speak RESP3.
     #[cold]
     fn deliver_translated(
@@ -538,7 +590,7 @@ impl Link {
     ) {
         let is_select = exchange.owner == Owner::Internal(Internal::Select);
         if !is_select && !self.refusal.is_empty() {
-            return deliver(exchange, Kind::Error, &self.refusal);
+            return self.deliver_refusal(exchange, deliver);
         }
         self.translated.clear();
         exchange.translation.translate(reply, &mut self.translated);
@@ -572,6 +624,7 @@ impl Link {
         reply: &[u8],
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
+        self.check_room(reply)?;
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
         let is_about_greeting = !is_early && greeting.is_some();
@@ -581,8 +634,7 @@ impl Link {
             return Ok(());
         }
         if kind != Kind::Simple || is_about_greeting {
-            let line = &reply[..reply.len().min(REFUSAL_LEN_MAX)];
-            self.handshake_refusal = line.trim_ascii_end().to_vec();
+            self.note_handshake_refusal(reply);
             return Err(if is_early { BackendFault::NotReady } else { BackendFault::Handshake });
         }
         self.state = match left - 1 {
@@ -630,6 +682,8 @@ impl Link {
         self.output.keep_last(kept_len);
         self.database = Database::Own;
         self.refusal = Vec::new();
+        self.refuses_once = false;
+        self.multi_refused = None;
         self.trace.restart();
         self.abandoned = 0;
         self.answered = false;
@@ -919,6 +973,29 @@ mod tests {
             link.on_lost(false, |_| ());
             assert!(link.handshake_refusal().is_empty());
         }
+    }
+
+    #[test]
+    fn a_server_without_room_says_so_only_on_a_connection_that_never_worked() {
+        const SAID: &[u8] = b"-ERR max number of clients reached\r\n";
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut link = Link::new(protocol);
+            link.on_connecting(&options(), at(0));
+            link.on_connected(&options(), at(0));
+            ask(&mut link, 0, at(0));
+            let refused = link.handle_input(SAID, &Limits::default(), at(1), |_, _, _| panic!());
+            assert_eq!(refused, Err(BackendFault::Full), "{protocol:?}");
+            assert_eq!(link.handshake_refusal(), SAID.trim_ascii_end());
+            link.on_lost(false, |_| ());
+            link.on_connected(&options(), at(2));
+            let asks_again = link.unsent().starts_with(b"*2\r\n$5\r\nHELLO");
+            assert_eq!(asks_again, protocol == Protocol::Resp3, "it did not refuse HELLO");
+        }
+        let mut link = ready_link();
+        ask(&mut link, 0, at(0));
+        ask(&mut link, 1, at(0));
+        assert_eq!(replies(&mut link, b"+PONG\r\n", at(1)).len(), 1);
+        assert_eq!(replies(&mut link, SAID, at(1)).len(), 1, "what a request was answered with");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) struct Bench {
     pub(super) identity: Identity,
     pub(super) clock: Clock,
     pub(super) clients: ClientRegistry,
+    pub(super) reply_len_max: usize,
     password: Option<&'static str>,
 }
 
@@ -35,6 +36,7 @@ impl Bench {
             identity: Identity::new(7, true, Time(0)),
             clock: Clock { now: Time(0), unix_micros: 1_000_000_000 },
             clients: ClientRegistry::default(),
+            reply_len_max: 1 << 30,
             password: None,
         };
         bench.add_client(7, 0, "127.0.0.1:7");
@@ -50,7 +52,7 @@ impl Bench {
 
     pub(super) fn add_client(&self, id: u64, pool: u16, addr: &str) {
         let entry = ClientEntry {
-            addr: addr.to_owned(),
+            addr: addr.into(),
             laddr: "127.0.0.1:6380".to_owned(),
             worker: 0,
             pool,
@@ -98,6 +100,7 @@ impl Bench {
             clients: &self.clients,
             facts: &FixedFacts,
             pool: 0,
+            reply_len_max: self.reply_len_max,
         };
         let mut out = Vec::new();
         let after = answer(&request, &mut context, &mut out);

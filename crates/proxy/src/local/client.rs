@@ -4,6 +4,8 @@ use super::client_filter::{Filters, Type};
 use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason, auth};
 use crate::ReplyMode;
 use crate::local::{ClientEntry, TrackingEntry};
+use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use std::collections::BTreeSet;
@@ -12,6 +14,9 @@ use std::fmt::Write;
 /// Longest name, library name or version a client may give itself, in bytes:
 /// each is kept as long as the connection, outside every other bound.
 const NAME_LEN_MAX: usize = 1024;
+
+const LIST_TOO_LONG: &str = "ERR the list is longer than session_output_len_hard in [limits] \
+     allows; ask for some of the clients with CLIENT LIST ID id [id ...]";
 
 /// Appends the reply to a CLIENT subcommand other than KILL.
 pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) {
@@ -117,7 +122,8 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let mut text = String::new();
     let blocked = context.clients.blocked();
     let mut write = |id, entry: &ClientEntry| {
-        if entry.pool == context.pool {
+        // One line more than there is room for, to be seen below.
+        if entry.pool == context.pool && text.len() <= context.reply_len_max {
             write_line(id, entry, "client|list", (context, &blocked), &mut text);
         }
     };
@@ -133,7 +139,9 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
             Err(text) => return reply::error(out, &text),
         }
     } else if args.len() > 3 && is("id") {
-        let ids: Option<Vec<i64>> = args.from(3).map(parse_integer).collect();
+        // Each once: of an id said often the reply would be many times as long
+        // as the request.
+        let ids: Option<IndexSet<i64, RandomState>> = args.from(3).map(parse_integer).collect();
         let Some(ids) = ids else { return reply::error(out, "ERR Invalid client ID") };
         for id in ids.into_iter().filter_map(|id| u64::try_from(id).ok()) {
             if let Some(entry) = context.clients.get(id) {
@@ -142,6 +150,9 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
         }
     } else {
         return reply::error(out, SYNTAX);
+    }
+    if text.len() > context.reply_len_max {
+        return reply::error(out, LIST_TOO_LONG);
     }
     context.identity.protocol.text(out, text.as_bytes());
 }
@@ -324,6 +335,23 @@ mod tests {
         assert_eq!(bench.ask("CLIENT KILL 10.0.0.9:9"), "-ERR No such client\r\n");
         let (reply, after) = bench.ask_after("CLIENT KILL TYPE normal");
         assert_eq!((reply.as_str(), after), (":1\r\n", After::Kill(vec![8])));
+    }
+
+    #[test]
+    fn a_list_is_no_longer_than_its_clients_and_its_bound() {
+        let mut bench = Bench::new();
+        bench.add_client(8, 0, "10.0.0.8:8");
+        bench.add_client(9, 0, "10.0.0.9:9");
+        let listed = |reply: &str| {
+            let ids = reply.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+            ids.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&bench.ask("CLIENT LIST ID 9 7 9 5 9 7 7")), ["9", "7"]);
+        bench.reply_len_max = bench.ask("CLIENT LIST ID 7 8").len();
+        for line in ["CLIENT LIST", "CLIENT LIST TYPE normal", "CLIENT LIST ID 7 8 9"] {
+            assert!(bench.ask(line).starts_with("-ERR the list is longer than "), "{line}");
+        }
+        assert_eq!(listed(&bench.ask("CLIENT LIST ID 8 9 8")), ["8", "9"]);
     }
 
     #[test]

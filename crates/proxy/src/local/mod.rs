@@ -49,6 +49,9 @@ pub struct LocalContext<'a> {
     pub facts: &'a dyn Facts,
     /// Position of the client's pool.
     pub pool: u16,
+    /// Bytes of undelivered output above which the client would be
+    /// disconnected: no reply is to be longer.
+    pub reply_len_max: usize,
 }
 
 /// What the process knows about itself; the binary provides it.
@@ -138,6 +141,18 @@ pub const REDIS_VERSION: &str = "7.0.15";
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
+/// Appends the error for a subcommand that takes fewer arguments.
+fn refuse_length(request: &Request, out: &mut Vec<u8>) {
+    let args = &request.args;
+    let subcommand = String::from_utf8_lossy(&args[1]);
+    let command = String::from_utf8_lossy(&args[0]).to_uppercase();
+    let text = format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {command} \
+         HELP."
+    );
+    reply::error(out, &text);
+}
+
 /// Appends the one reply to a request whose handling is local. `CLIENT REPLY
 /// OFF` and `SKIP` alone have none: they leave `out` as it is.
 ///
@@ -145,6 +160,8 @@ const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) -> After {
     let args = &request.args;
     match request.command.verb {
+        Verb::ClientUnblock | Verb::ClientPause if args.len() > 4 => refuse_length(request, out),
+        Verb::SlowlogGet if args.len() > 3 => refuse_length(request, out),
         Verb::Quit => {
             reply::simple(out, "OK");
             return After::Close;

@@ -1,6 +1,6 @@
 //! CLIENT PAUSE and CLIENT UNPAUSE.
 
-use super::{After, SYNTAX};
+use super::After;
 use keyway_command::Args;
 use keyway_resp::{parse_integer, reply};
 
@@ -18,7 +18,6 @@ pub(super) fn pause(args: &Args, out: &mut Vec<u8>) -> After {
     };
     let refusal = match (writes_only, parse_integer(&args[2])) {
         (None, _) => "ERR CLIENT PAUSE mode must be WRITE or ALL",
-        _ if args.len() > 4 => SYNTAX,
         (_, None) => "ERR timeout is not an integer or out of range",
         (_, Some(..0)) => "ERR timeout is negative",
         (_, Some(millis)) if millis > MILLIS_MAX => "ERR timeout is out of range",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct ClientEntry {
     /// Its address, as in `CLIENT LIST`.
-    pub addr: String,
+    pub addr: Arc<str>,
     /// Our address it connected to.
     pub laddr: String,
     /// Worker that serves it.

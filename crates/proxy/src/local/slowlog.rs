@@ -20,14 +20,6 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
             }
             reply::simple(out, "OK");
         }
-        _ if args.len() > 3 => {
-            let name = String::from_utf8_lossy(&args[1]);
-            let text = format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try SLOWLOG \
-                 HELP."
-            );
-            reply::error(out, &text);
-        }
         _ => {
             let count = match args.get(2).map(parse_integer) {
                 None => COUNT_DEFAULT,

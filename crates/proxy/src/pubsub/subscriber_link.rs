@@ -12,6 +12,7 @@
 
 use super::wire::{Pushed, read_push};
 use super::{Hashing, Name, SubscriptionKind};
+use crate::link::NO_ROOM;
 use crate::{LinkOptions, Output};
 use indexmap::IndexMap;
 use keyway_base::{BackendFault, Limits, ReplyBound, Time};
@@ -351,7 +352,8 @@ impl SubscriberLink {
     ) -> Result<(), BackendFault> {
         if matches!(self.state, SubscriberState::Handshaking { .. }) {
             if kind != Kind::Simple {
-                return Err(BackendFault::Handshake);
+                let is_full = frame.starts_with(NO_ROOM);
+                return Err(if is_full { BackendFault::Full } else { BackendFault::Handshake });
             }
             self.on_ready(now);
             return Ok(());
@@ -368,6 +370,10 @@ impl SubscriberLink {
                 Some(Pushed::Pong) => Ok(()),
                 None => Err(BackendFault::Protocol),
             },
+            // Said of the connection, not of a name.
+            Kind::Error if !self.has_worked && frame.starts_with(NO_ROOM) => {
+                Err(BackendFault::Full)
+            }
             Kind::Error => self.take_refusal(frame, hear),
             // The answer to PING where nothing is subscribed yet.
             Kind::Simple => Ok(()),
@@ -552,6 +558,21 @@ mod tests {
         let bytes = "-NOPERM no\r\n".to_owned() + &change("subscribe", "b");
         assert_eq!(hear(&mut link, &bytes, 1000).unwrap(), "-a +b ");
         assert!(!link.wants(Channel, b"a") && link.is_active(Channel, b"b"));
+    }
+
+    #[test]
+    fn a_server_without_room_refuses_no_name() {
+        let mut link = connected();
+        link.want(Channel, &name("a"), Time(0));
+        let said = "-ERR max number of clients reached\r\n";
+        assert_eq!(hear(&mut link, said, 1000), Err(BackendFault::Full));
+        assert!(link.wants(Channel, b"a"), "it is asked for again");
+        let mut link = SubscriberLink::default();
+        link.want(Channel, &name("a"), Time(0));
+        link.on_connecting(&options(), Time(0));
+        let options = LinkOptions { password: Some("p".to_owned()), ..options() };
+        link.on_connected(&options, Time(0));
+        assert_eq!(hear(&mut link, said, 1000), Err(BackendFault::Full));
     }
 
     #[test]

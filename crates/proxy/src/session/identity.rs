@@ -20,6 +20,9 @@ pub enum ReplyMode {
 pub struct Identity {
     /// Unique in the process, ascending; what `CLIENT ID` answers.
     pub id: u64,
+    /// Its address, as in `CLIENT LIST`; kept here as well, so that who shows
+    /// its requests need not ask for it.
+    pub addr: Arc<str>,
     /// Whether it gave the password, or none is needed.
     pub authenticated: bool,
     /// What it speaks since its last `HELLO`.
@@ -41,10 +44,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A client that has just connected.
+    /// A client that has just connected, from nobody knows where.
     pub fn new(id: u64, authenticated: bool, now: Time) -> Self {
         Self {
             id,
+            addr: Arc::default(),
             authenticated,
             protocol: Protocol::Resp2,
             database: 0,

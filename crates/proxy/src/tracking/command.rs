@@ -2,6 +2,14 @@ use super::Tracking;
 use keyway_command::Args;
 use keyway_resp::{Protocol, parse_integer, reply};
 use std::collections::BTreeSet;
+use std::ops::Bound::{Included, Unbounded};
+
+/// Prefixes that one client may have. More make what it is told of a key cost
+/// more memory, and as much on each of its links as here.
+const PREFIXES_MAX: usize = 1024;
+
+/// Bytes of them all together.
+const PREFIXES_LEN_MAX: usize = 64 << 10;
 
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -119,27 +127,59 @@ fn check_modes(
 /// who is told of a key is told once. Redis itself answers some overlaps with
 /// the error and a second reply; here nothing comes behind an error.
 fn add_prefixes(existing: &mut BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(), String> {
-    let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
-    let refuse = |prefix: &[u8], what: &str, other: &[u8]| {
-        let (prefix, other) = (String::from_utf8_lossy(prefix), String::from_utf8_lossy(other));
-        Err(format!(
-            "ERR Prefix '{prefix}' overlaps with {what} prefix '{other}'. Prefixes for a single \
-             client must not overlap."
-        ))
-    };
-    for (index, &prefix) in added.iter().enumerate() {
-        if let Some(other) = existing.iter().find(|other| overlap(prefix, other)) {
-            return refuse(prefix, "an existing", other);
-        }
-        if let Some(other) = added[index + 1..].iter().find(|other| overlap(prefix, other)) {
-            return refuse(prefix, "another provided", other);
-        }
+    let lens = existing.iter().map(Vec::len).chain(added.iter().map(|prefix| prefix.len()));
+    if existing.len() + added.len() > PREFIXES_MAX || lens.sum::<usize>() > PREFIXES_LEN_MAX {
+        return Err(format!(
+            "ERR A client cannot have more than {PREFIXES_MAX} prefixes, nor more than \
+             {PREFIXES_LEN_MAX} bytes of them"
+        ));
     }
+    check_overlaps(existing, added)?;
     existing.extend(added.iter().map(|prefix| prefix.to_vec()));
     if added.is_empty() {
         existing.insert(Vec::new());
     }
     Ok(())
+}
+
+/// Whether prefixes overlap with none. In their order those that overlap are
+/// neighbours: between a prefix and what begins with it there is nothing else.
+fn check_overlaps(existing: &BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(), String> {
+    let mut sorted: Vec<(&[u8], usize)> =
+        added.iter().enumerate().map(|(index, prefix)| (*prefix, index)).collect();
+    sorted.sort_unstable();
+    let overlapping = sorted.windows(2).filter(|pair| pair[1].0.starts_with(pair[0].0));
+    // The one that was said first.
+    let among_added =
+        overlapping.map(|pair| (pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1))).min();
+    let with_existing = added
+        .iter()
+        .enumerate()
+        .find_map(|(index, prefix)| Some((index, overlap_with(existing, prefix)?)));
+    let (index, what, other) = match (with_existing, among_added) {
+        (Some((index, other)), pair) if pair.is_none_or(|(first, _)| index <= first) => {
+            (index, "an existing", other)
+        }
+        (_, Some((first, second))) => (first, "another provided", added[second]),
+        _ => return Ok(()),
+    };
+    let (prefix, other) = (String::from_utf8_lossy(added[index]), String::from_utf8_lossy(other));
+    Err(format!(
+        "ERR Prefix '{prefix}' overlaps with {what} prefix '{other}'. Prefixes for a single \
+         client must not overlap."
+    ))
+}
+
+/// One of `existing` that overlaps with `prefix`. They do not overlap among
+/// themselves, but that the empty one may be there with others.
+fn overlap_with<'a>(existing: &'a BTreeSet<Vec<u8>>, prefix: &[u8]) -> Option<&'a [u8]> {
+    let everything = existing.first().filter(|first| first.is_empty());
+    let before = || existing.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
+    let behind = || existing.range::<[u8], _>((Included(prefix), Unbounded)).next();
+    let found = everything
+        .or_else(|| before().filter(|other| prefix.starts_with(other)))
+        .or_else(|| behind().filter(|other| other.starts_with(prefix)));
+    found.map(Vec::as_slice)
 }
 
 /// Does what `CLIENT CACHING YES|NO` says.
@@ -261,6 +301,57 @@ mod tests {
             let refusal = change(line, current).unwrap_err();
             assert!(refusal.starts_with(&format!("ERR {text}")), "{line}: {refusal}");
         }
+    }
+
+    #[test]
+    fn overlaps_are_found_as_by_comparing_each_with_each() {
+        let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+        let mut state = 7u64;
+        let mut refused = 0;
+        for _ in 0..2000 {
+            let mut word = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let len = (state >> 40) as usize % 5;
+                (0..len).map(|at| b'a' + (state >> (42 + 2 * at)) as u8 % 3).collect::<Vec<u8>>()
+            };
+            let mut existing = BTreeSet::new();
+            for word in [word(), word(), word()] {
+                if !existing.iter().any(|other: &Vec<u8>| overlap(&word, other)) {
+                    existing.insert(word);
+                }
+            }
+            if word().is_empty() {
+                existing.insert(Vec::new());
+            }
+            let added = [word(), word(), word()];
+            let added: Vec<&[u8]> = added.iter().map(Vec::as_slice).collect();
+            let with_existing =
+                added.iter().any(|word| existing.iter().any(|other| overlap(word, other)));
+            let among = (0..3).any(|one| (0..one).any(|two| overlap(added[one], added[two])));
+            let refusal = check_overlaps(&existing, &added);
+            assert_eq!(refusal.is_err(), with_existing || among, "{existing:?} {added:?}");
+            refused += u32::from(refusal.is_err());
+        }
+        assert!((100..1900).contains(&refused), "{refused}");
+    }
+
+    #[test]
+    fn prefixes_are_bounded_over_all_commands() {
+        let lines = |count: usize, len: usize| {
+            let words = (0..count).map(|nth| format!(" PREFIX {nth:0len$}"));
+            format!("ON BCAST{}", words.collect::<String>())
+        };
+        let full = on(&lines(PREFIXES_MAX, 4));
+        assert_eq!(full.prefixes.len(), PREFIXES_MAX);
+        for (line, current) in [
+            ("ON BCAST PREFIX a".to_owned(), Some(&full)),
+            (lines(PREFIXES_MAX + 1, 4), None),
+            (lines(2, PREFIXES_LEN_MAX / 2 + 1), None),
+        ] {
+            let refusal = change(&line, current).unwrap_err();
+            assert!(refusal.starts_with("ERR A client cannot have more than 1024"), "{refusal}");
+        }
+        assert_eq!(on(&lines(2, PREFIXES_LEN_MAX / 2)).prefixes.len(), 2);
     }
 
     #[test]

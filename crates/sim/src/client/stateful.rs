@@ -67,6 +67,18 @@ struct Draft {
     len: usize,
 }
 
+impl Ask {
+    /// What RESP2 has where RESP3 says that there is nothing.
+    pub(super) fn null(&self) -> Value {
+        match self {
+            Ask::Begun(Begun { what: What::Exec { .. } | What::Pop { .. }, .. }) => {
+                Value::Array(None)
+            }
+            _ => Value::Bulk(None),
+        }
+    }
+}
+
 impl Client {
     fn begin(&mut self, now: Nanos, what: What, names: Vec<Vec<u8>>) {
         self.expect(now, Ask::Begun(Begun { what, names }), Vec::new());
@@ -305,6 +317,12 @@ impl Client {
             }
         }
         self.attempt = None;
+        // What came before the last reply was told before it.
+        if !self.draining
+            && let Err(fault) = self.check_told_all(ledger, self.answered_asked_at)
+        {
+            ledger.fail(|| fault);
+        }
     }
 
     pub(super) fn check_begun(

@@ -10,6 +10,17 @@ impl Client {
             match parse_value(&self.input, at) {
                 Ok(Some((value, next))) => {
                     at = next;
+                    let shown = value.show();
+                    network.tell(|| format!("client {} reads {shown}", self.index));
+                    let value = match self.hear(value, ledger) {
+                        Ok(Some(value)) => value,
+                        Ok(None) => continue,
+                        Err(fault) => {
+                            let index = self.index;
+                            ledger.fail(|| format!("client {index} got {shown}: {fault}"));
+                            return;
+                        }
+                    };
                     let Some(expected) = self.expected.pop_front() else {
                         ledger.fail(|| {
                             format!("client {} got a reply too many: {}", self.index, value.show())
@@ -18,7 +29,7 @@ impl Client {
                     };
                     ledger.replies += 1;
                     self.front_asked_at = expected.asked_at;
-                    network.tell(|| format!("client {} reads {}", self.index, value.show()));
+                    self.answered_asked_at = expected.asked_at;
                     let conn = self.conn;
                     if let Err(fault) = self.check(&expected, &value, network.now, ledger) {
                         let index = self.index;
@@ -42,7 +53,7 @@ impl Client {
             }
         }
         self.input.drain(..at);
-        if self.expected.is_empty() && !self.input.is_empty() {
+        if self.expected.is_empty() && !self.input.is_empty() && !self.may_be_told() {
             let bytes = clip(&self.input);
             ledger.fail(|| format!("client {} got bytes too many: {bytes}", self.index));
         }
@@ -64,6 +75,12 @@ impl Client {
         }
         if let Ask::Begun(begun) = &expected.ask {
             return self.check_begun(expected, begun, value, now, ledger);
+        }
+        if let Ask::Told(told) = &expected.ask {
+            return self.check_told(expected, told, value, now, ledger);
+        }
+        if let Ask::Cached(cached) = &expected.ask {
+            return self.check_cached(expected, cached, value, now, ledger);
         }
         match value {
             Value::Error(text) => self.check_error(expected, text, now, ledger),
@@ -198,7 +215,7 @@ impl Client {
             | Ask::Exists { keys }
             | Ask::Crossing { keys } => keys.iter().map(|&key| strings[key].name.clone()).collect(),
             Ask::Begun(Begun { names, .. }) => names.clone(),
-            Ask::Exactly(_) | Ask::Refused { .. } | Ask::AtMost(_) | Ask::BrokenFrame => Vec::new(),
+            _ => Vec::new(),
         }
     }
 

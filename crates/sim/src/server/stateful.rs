@@ -108,6 +108,7 @@ impl Server {
 
     /// A key was changed: whoever watches it is to know.
     pub(super) fn touch(&mut self, database: u32, key: &[u8]) {
+        self.tell_of_change(key);
         for conn in &mut self.conns {
             let watched = &conn.begun.watched;
             conn.begun.is_changed |=
@@ -207,6 +208,7 @@ impl Server {
             let is_straggler = network.peer_closed(conn, ACCEPTOR);
             let mut reply = Vec::new();
             if self.pop(database, &blocked.keys, (network.now, is_straggler), ledger, &mut reply) {
+                self.translate(position, &mut reply);
                 network.tell(|| format!("server {} serves {conn}: {}", self.index, clip(&reply)));
                 self.conns[position].output.extend_from_slice(&reply);
             } else {
@@ -224,7 +226,7 @@ impl Server {
             };
             if until <= network.now {
                 conn.begun.blocked = None;
-                conn.output.extend_from_slice(b"*-1\r\n");
+                conn.output.extend_from_slice(null_array(conn.is_resp3));
             } else {
                 next = Some(next.map_or(until, |next: Nanos| next.min(until)));
             }
@@ -244,9 +246,13 @@ impl Server {
         conn.begun.blocked = None;
         let text: &[u8] = match reason {
             b"ERROR" => b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
-            _ => b"*-1\r\n",
+            _ => null_array(conn.is_resp3),
         };
         conn.output.extend_from_slice(text);
         true
     }
+}
+
+fn null_array(is_resp3: bool) -> &'static [u8] {
+    if is_resp3 { b"_\r\n" } else { b"*-1\r\n" }
 }

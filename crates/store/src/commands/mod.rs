@@ -4,7 +4,9 @@
 mod bit;
 mod bitfield;
 mod expire;
+mod geo;
 mod hash;
+mod hyperloglog;
 mod key;
 mod lcs;
 mod list;
@@ -53,6 +55,8 @@ enum Fault {
     WouldBlock,
     /// Of a command that needs one; names the command.
     NoInputKey(String),
+    /// Composed for the occasion.
+    Message(String),
 }
 
 impl From<WrongType> for Fault {
@@ -156,6 +160,7 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
         Fault::NoInputKey(name) => {
             reply::error(out, &format!("ERR at least 1 input key is needed for '{name}' command"));
         }
+        Fault::Message(text) => reply::error(out, &text),
         Fault::Option(name) => {
             out.extend_from_slice(b"-ERR Unsupported option ");
             let printable = name.into_iter().take_while(|byte| *byte != 0);
@@ -302,6 +307,26 @@ fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Sinterstore => set::store(call, Operation::Intersection, out),
         Verb::Sdiffstore => set::store(call, Operation::Difference, out),
         Verb::Sintercard => set::sintercard(call, out),
+        _ => dispatch_sketches(call, request, out),
+    }
+}
+
+fn dispatch_sketches(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use geo::search::{Form, search};
+    match request.command.verb {
+        Verb::Pfadd => hyperloglog::pfadd(call, out),
+        Verb::Pfcount => hyperloglog::pfcount(call, out),
+        Verb::Pfmerge => hyperloglog::pfmerge(call, out),
+        Verb::Geoadd => geo::geoadd(call, out),
+        Verb::Geodist => geo::geodist(call, out),
+        Verb::Geohash => geo::geohash(call, out),
+        Verb::Geopos => geo::geopos(call, out),
+        Verb::Geosearch => search(call, Form::Search, out),
+        Verb::Geosearchstore => search(call, Form::SearchStore, out),
+        Verb::Georadius => search(call, Form::Radius { stores: true }, out),
+        Verb::GeoradiusRo => search(call, Form::Radius { stores: false }, out),
+        Verb::Georadiusbymember => search(call, Form::RadiusByMember { stores: true }, out),
+        Verb::GeoradiusbymemberRo => search(call, Form::RadiusByMember { stores: false }, out),
         _ => dispatch_sorted(call, request, out),
     }
 }

@@ -9,19 +9,17 @@
 use super::info::Report;
 use super::input::Step;
 use super::pools::PoolState;
+use super::scripts::{Given, Loads, Preload, Shown, give_script};
+use super::stateful::Asked;
 use super::tracking::caching_request;
-use super::{Core, LinkSlot, Plane};
+use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
-use keyway_command::{Across, Join as Rule, Loaded, Request, Verb};
-use keyway_proxy::{
-    Busy, CacheFull, Digest, Errand, Internal, Join, Next, Owner, ScriptCache, Session, Work,
-    write_fault,
-};
+use keyway_command::{Across, Join as Rule, Request, Verb};
+use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
-use keyway_route::{CursorFault, Route, ServersInUse, route_script};
+use keyway_route::{CursorFault, ServersInUse};
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 /// Requests in several steps, and what is to be remembered of those on every
@@ -30,20 +28,25 @@ pub(super) struct State {
     errands: Slab<Box<Errand>>,
     #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
     errands_free: Vec<Box<Errand>>,
-    /// Those that have another question to ask.
-    pub(super) due: Vec<Key<Box<Errand>>>,
+    /// What replies have asked for.
+    pub(super) due: Vec<Due>,
     /// What is about to be sent everywhere.
-    lesson: Option<Lesson>,
+    pub(super) lesson: Option<Lesson>,
     /// What to do once a join is complete, by the join.
     lessons: BTreeMap<u64, Lesson>,
-    /// Hashes of scripts that EVAL has shown to the cache already; each at the
-    /// place its low bits say.
-    seen: Box<[u64; SEEN]>,
+    /// Scripts that EVAL has shown to the cache already.
+    pub(super) shown: Shown,
 }
 
-/// Scripts a worker knows it has shown to the cache. More only saves hashing
-/// for applications with more scripts in turn.
-const SEEN: usize = 256;
+/// What a reply has asked for, to be done when no link is borrowed.
+pub(super) enum Due {
+    /// The next question of an errand.
+    Ask(Key<Box<Errand>>),
+    /// Scripts that were loaded through this connection are not there.
+    Scripts(LinkIndex),
+    /// What was to be loaded through this connection was refused for now.
+    Loads(LinkIndex),
+}
 
 /// Errands at rest whose room is kept: as many as a deep pipeline has.
 const ERRANDS_KEPT_MAX: usize = 256;
@@ -51,18 +54,10 @@ const ERRANDS_KEPT_MAX: usize = 256;
 /// Room for a request that an errand at rest keeps, in bytes.
 const REQUEST_KEPT_MAX: usize = 2 << 10;
 
-/// Scripts a connection is known to have, above which it is asked anew.
-const LINK_SCRIPTS_MAX: usize = 16 << 10;
-
-/// A script to be loaded before the request that needs it.
-type Preload = (Digest, Arc<[u8]>);
-
 /// What follows when every server has answered.
-enum Lesson {
-    /// Keep this script, if they took it.
-    Script(Vec<u8>),
-    /// Keep this library, if they took it.
-    Library(Vec<u8>),
+pub(super) enum Lesson {
+    /// What was to be loaded or forgotten.
+    Loads(Loads),
     /// Elements that are one whatever they say.
     Certain(Vec<bool>),
     /// Make one text of them.
@@ -77,20 +72,21 @@ impl Default for State {
             due: Vec::new(),
             lesson: None,
             lessons: BTreeMap::new(),
-            seen: Box::new([0; SEEN]),
+            shown: Shown::default(),
         }
     }
 }
 
 impl State {
     /// An errand to fill in.
-    fn take(&mut self, work: Work) -> Box<Errand> {
+    pub(super) fn take(&mut self, work: Work) -> Box<Errand> {
         if let Some(mut errand) = self.errands_free.pop() {
             errand.work = work;
             return errand;
         }
         Box::new(Errand {
             session: Key::NONE,
+            is_unheard: false,
             sequence: 0,
             started: Time(0),
             class: 0,
@@ -99,6 +95,7 @@ impl State {
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
+            link: 0,
             request: Vec::new(),
             work,
         })
@@ -124,9 +121,13 @@ impl Core {
     /// before the links' output is sent.
     pub(crate) fn continue_errands(&mut self) {
         let mut due = std::mem::take(&mut self.plane.across.due);
-        for key in due.drain(..) {
+        for due in due.drain(..) {
             let Core { sessions, links, plane } = self;
-            plane.ask_again(sessions, links, key);
+            match due {
+                Due::Ask(key) => plane.ask_again(sessions, links, key),
+                Due::Scripts(index) => links[index].given.forget_scripts(),
+                Due::Loads(index) => links[index].given = Given::default(),
+            }
         }
         if self.plane.across.due.is_empty() {
             self.plane.across.due = due;
@@ -155,23 +156,22 @@ impl Plane {
             Across::Scan => self.scan(links, key, session, busy, request),
             Across::RandomKey => self.random_key(links, key, session, busy, request),
             Across::Flush => self.flush(links, key, session, busy, request),
-            Across::Load(what) => self.load(links, key, session, busy, request, what),
-            Across::ScriptExists => self.script_exists(links, key, session, busy, request),
-            Across::Unload(_) if !busy.order.is_empty() => {
-                // What was loaded before is remembered once its reply is here,
-                // and must not be after it was forgotten.
-                session.barrier = true;
-                Step::Wait
+            Across::Load(what) => {
+                let mut asked = Asked { key, session, busy, request };
+                self.load(links, &mut asked, what)
             }
+            Across::ScriptExists => self.script_exists(links, key, session, busy, request),
             Across::Unload(what) => {
-                let scripts = Arc::clone(self.scripts(session.pool));
-                forget(&scripts, request, what);
-                self.send_everywhere(links, key, session, busy, request, Rule::AllOk)
+                let mut asked = Asked { key, session, busy, request };
+                self.unload(links, &mut asked, what)
             }
             Across::Run => self.run_script(links, key, session, busy, request),
             Across::First => match self.in_use(session.pool).first_from(0) {
                 Some(server) => {
                     let link = self.link_of(session, server, key);
+                    // It is about libraries: a server that was restarted has
+                    // those that are known before it tells of them.
+                    self.give_libraries(link, &mut links[link]);
                     self.forward(links, key, session, busy, request, link)
                 }
                 None => self.no_server(session, busy, request),
@@ -267,124 +267,8 @@ impl Plane {
         self.send_everywhere(links, key, session, busy, &request, Rule::AllOk)
     }
 
-    fn load(
-        &mut self,
-        links: &mut [LinkSlot],
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-        what: Loaded,
-    ) -> Step {
-        let body = request.args.from(2).last().unwrap_or_default();
-        if self.scripts(session.pool).try_room(body.len()).is_err() {
-            self.refuse(session, busy, |out| reply::error(out, CacheFull::TEXT));
-            return Step::Started;
-        }
-        self.across.lesson = Some(match what {
-            Loaded::Scripts => Lesson::Script(body.to_vec()),
-            Loaded::Functions => Lesson::Library(body.to_vec()),
-        });
-        let step = self.send_everywhere(links, key, session, busy, request, Rule::Same);
-        self.across.lesson = None;
-        step
-    }
-
-    fn script_exists(
-        &mut self,
-        links: &mut [LinkSlot],
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
-        let scripts = self.scripts(session.pool);
-        let is_known = |text: &[u8]| {
-            Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
-        };
-        let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
-        self.across.lesson = Some(Lesson::Certain(certain));
-        let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
-        self.across.lesson = None;
-        step
-    }
-
-    fn run_script(
-        &mut self,
-        links: &mut [LinkSlot],
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
-        let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, scripts, .. } = &pool.kind else {
-            return Step::Started;
-        };
-        let first = match request.args.get(2) {
-            Some(b"0") => self.in_use(session.pool).first_from(0),
-            _ => None,
-        };
-        let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
-            unreachable!("the state of a pool is of its kind");
-        };
-        let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
-            Route::One(server) => server,
-            refused => {
-                self.refuse_route(session, busy, pool, request, refused);
-                return Step::Started;
-            }
-        };
-        let index = self.link_of(session, server, key);
-        let (work, preload) = match request.command.verb {
-            Verb::Evalsha | Verb::EvalshaRo => {
-                let Some(digest) = Digest::parse(&request.args[1]) else {
-                    return self.forward(links, key, session, busy, request, index);
-                };
-                let preload = match links[index].scripts.contains(&digest) {
-                    true => None,
-                    false => match scripts.script(&digest) {
-                        Some(body) => Some((digest, body)),
-                        // Not of our clients: the server may have it.
-                        None => return self.forward(links, key, session, busy, request, index),
-                    },
-                };
-                (Work::Script { digest, is_again: false }, preload)
-            }
-            Verb::Fcall | Verb::FcallRo if scripts.has_libraries() => {
-                (Work::Function { is_again: false }, None)
-            }
-            verb => {
-                if matches!(verb, Verb::Eval | Verb::EvalRo) {
-                    self.show(session.pool, scripts, &request.args[1]);
-                }
-                return self.forward(links, key, session, busy, request, index);
-            }
-        };
-        let mut errand = self.across.take(work);
-        errand.server = server;
-        errand.request.extend_from_slice(request.args.buf());
-        self.start_errand(links, key, session, busy, request, (errand, preload))
-    }
-
-    /// Shows a script to the cache, unless that was done lately.
-    fn show(&mut self, pool: u16, scripts: &ScriptCache, body: &[u8]) {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u16(pool);
-        // What the cache has forgotten since is shown again.
-        hasher.write_u64(scripts.losses());
-        hasher.write(body);
-        let hash = hasher.finish();
-        let place = &mut self.across.seen[hash as usize % SEEN];
-        if *place != hash {
-            *place = hash;
-            scripts.see(body);
-        }
-    }
-
     /// Sends an errand's first question, after the script its server lacks.
-    fn start_errand(
+    pub(super) fn start_errand(
         &mut self,
         links: &mut [LinkSlot],
         key: Key<Session>,
@@ -401,9 +285,10 @@ impl Plane {
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        let silent = Self::is_silent(session);
-        errand.session = if silent { Key::NONE } else { key };
-        errand.sequence = if silent { 0 } else { busy.order.reserve() };
+        errand.session = key;
+        errand.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(errand.is_unheard);
+        errand.sequence = if errand.is_unheard { 0 } else { busy.order.reserve() };
         errand.started = self.clock.now;
         errand.class = request.command.class as u8;
         errand.pool = session.pool;
@@ -413,15 +298,41 @@ impl Plane {
         Self::end_skip(session);
         self.prepare_link(index, slot, errand.database);
         if let Some((digest, body)) = preload {
-            send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
-            note_loaded(slot, digest);
+            give_script(slot, digest, &body, self.clock.now);
         }
         self.ask(links, index, errand);
         Step::Started
     }
 
+    /// Makes an errand of what was appended to a link and has this owner; its
+    /// question is not kept.
+    pub(super) fn own_as_errand(
+        &mut self,
+        (slot, index): (&LinkSlot, LinkIndex),
+        (asked, owner): (&Asked, Owner),
+        work: Work,
+    ) -> Owner {
+        let mut errand = self.across.take(work);
+        errand.session = asked.key;
+        errand.is_unheard = matches!(owner, Owner::Unheard(_));
+        errand.sequence = match owner {
+            Owner::Session { sequence, .. } => sequence,
+            _ => 0,
+        };
+        errand.started = self.clock.now;
+        errand.class = asked.request.command.class as u8;
+        errand.caching = None;
+        errand.pool = asked.session.pool;
+        errand.database = asked.session.identity.database;
+        errand.protocol = asked.session.identity.protocol;
+        errand.server = slot.backend;
+        errand.link = index;
+        Owner::Errand(self.across.errands.insert(errand))
+    }
+
     /// Appends an errand's question to a link that is ready to take it.
-    fn ask(&mut self, links: &mut [LinkSlot], index: usize, errand: Box<Errand>) {
+    fn ask(&mut self, links: &mut [LinkSlot], index: LinkIndex, mut errand: Box<Errand>) {
+        errand.link = index;
         let slot = &mut links[index];
         slot.link.request_buf().extend_from_slice(&errand.request);
         let (class, len) = (errand.class, errand.request.len());
@@ -456,21 +367,10 @@ impl Plane {
             return self.fail_errand(sessions, (pool, backend), errand, fault);
         }
         self.prepare_link(index, slot, errand.database);
-        let scripts = Arc::clone(self.scripts(errand.pool));
-        match errand.work {
-            Work::Script { digest, .. } => {
-                if let Some(body) = scripts.script(&digest) {
-                    send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
-                    note_loaded(slot, digest);
-                }
-            }
-            Work::Function { .. } => {
-                for code in scripts.libraries() {
-                    let words: [&[u8]; 2] = [b"REPLACE", &code];
-                    send_load(slot, [b"FUNCTION", b"LOAD"], &words, self.clock.now);
-                }
-            }
-            Work::Scan(_) | Work::RandomKey { .. } => {}
+        if let Work::Script { digest, .. } = errand.work
+            && let Some(body) = self.scripts(errand.pool).script(&digest)
+        {
+            give_script(slot, digest, &body, self.clock.now);
         }
         let caching = errand.caching.filter(|_| own.is_some());
         self.ask(links, index, errand);
@@ -489,8 +389,8 @@ impl Plane {
     ) {
         let Some(errand) = self.across.errands.get_mut(key) else { return };
         let next = errand.on_reply(kind, bytes);
-        if next == Next::Again {
-            self.across.due.push(key);
+        if next == Next::Again && self.may_ask_again(sessions, key) {
+            self.across.due.push(Due::Ask(key));
             return;
         }
         let Some(errand) = self.across.errands.remove(key) else { return };
@@ -499,7 +399,9 @@ impl Plane {
             class.error_replies.add(1);
         }
         class.latency.record(errand.started, self.clock.now);
-        if let Some(session) = sessions.get_mut(errand.session) {
+        if errand.is_unheard {
+            self.end_unheard(sessions, errand.session);
+        } else if let Some(session) = sessions.get_mut(errand.session) {
             self.complete(errand.session, session, errand.sequence, |out| match next {
                 Next::Pass | Next::Again => out.extend_from_slice(bytes),
                 Next::Error(text) => reply::error(out, text),
@@ -509,8 +411,33 @@ impl Plane {
                     out.extend_from_slice(&bytes[rest..]);
                 }
             });
+        } else if errand.session != Key::NONE {
+            let pool = self.cells.pool(errand.pool as usize);
+            pool.backend(errand.server as usize).unclaimed_replies.add(1);
         }
         self.across.give(errand);
+    }
+
+    /// Whether another question is to be asked. A script is not run again
+    /// behind what its client sent later and a server may have run by now; while
+    /// it is, nothing later is sent.
+    #[cold]
+    fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Errand>>) -> bool {
+        let Some(errand) = self.across.errands.get(key) else { return false };
+        if !matches!(errand.work, Work::Script { .. } | Work::Transaction) {
+            return true;
+        }
+        // Whoever lacks one lacks all.
+        self.across.due.push(Due::Scripts(errand.link));
+        let Work::Script { digest, .. } = errand.work else { return false };
+        let Some(session) = sessions.get_mut(errand.session) else { return false };
+        let next = session.busy.as_ref().map(|busy| busy.order.next_place());
+        let is_last = next == Some(errand.sequence.wrapping_add(1));
+        if !is_last || self.scripts(errand.pool).script(&digest).is_none() {
+            return false;
+        }
+        session.barrier = true;
+        true
     }
 
     /// Answers an errand that gets no reply from its server.
@@ -538,7 +465,9 @@ impl Plane {
         self.count_fault(pool, errand.class, fault);
         let class = self.cells.pool(pool as usize).class(errand.class as usize);
         class.latency.record(errand.started, self.clock.now);
-        if let Some(session) = sessions.get_mut(errand.session) {
+        if errand.is_unheard {
+            self.end_unheard(sessions, errand.session);
+        } else if let Some(session) = sessions.get_mut(errand.session) {
             let text = self.describe_backend(pool, backend);
             self.complete(errand.session, session, errand.sequence, |out| {
                 write_fault(fault, &text, out);
@@ -560,20 +489,6 @@ impl Plane {
         }
     }
 
-    /// Sends the scripts that a connection is not known to have, ahead of the
-    /// transaction that calls them.
-    pub(super) fn preload(&self, slot: &mut LinkSlot, scripts: &[Digest]) {
-        for digest in scripts {
-            if slot.scripts.contains(digest) {
-                continue;
-            }
-            if let Some(body) = self.scripts(slot.pool).script(digest) {
-                send_load(slot, [b"SCRIPT", b"LOAD"], &[&body], self.clock.now);
-                note_loaded(slot, *digest);
-            }
-        }
-    }
-
     /// What is sent everywhere next is to become one text.
     pub(super) fn expect_report(&mut self, report: Report) {
         self.across.lesson = Some(Lesson::Report(Box::new(report)));
@@ -587,31 +502,11 @@ impl Plane {
     /// To be called when a join is complete.
     #[inline]
     pub(super) fn learn(&mut self, key: Key<Box<Join>>, join: &Join) {
-        if !self.across.lessons.is_empty() {
-            self.learn_from(key, join);
+        if !self.across.lessons.is_empty()
+            && let Some(Lesson::Loads(loads)) = self.across.lessons.remove(&key.to_bits())
+        {
+            self.learn_loads(join, loads);
         }
-    }
-
-    #[cold]
-    fn learn_from(&mut self, key: Key<Box<Join>>, join: &Join) {
-        let lesson = self.across.lessons.remove(&key.to_bits());
-        let (Some(lesson), Some(said)) = (lesson, join.agreed()) else { return };
-        let scripts = self.scripts(join.pool);
-        match lesson {
-            Lesson::Script(body) => {
-                scripts.load(&body);
-            }
-            Lesson::Library(code) => scripts.load_library(said, &code),
-            Lesson::Certain(_) | Lesson::Report(_) => {}
-        }
-    }
-
-    /// The scripts of a sharded pool.
-    fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
-        let PoolKind::Sharded { scripts, .. } = &self.plan.pools[pool as usize].kind else {
-            unreachable!("only sharded pools run scripts");
-        };
-        scripts
     }
 
     /// The servers of a pool that are in use.
@@ -622,42 +517,14 @@ impl Plane {
         ServersInUse::new(self.plan.topology.pools()[index].servers(), is_used)
     }
 
-    fn no_server(&mut self, session: &mut Session, busy: &mut Busy, request: &Request) -> Step {
+    pub(super) fn no_server(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+    ) -> Step {
         let plan = Arc::clone(&self.plan);
         self.answer_unrouted(session, busy, &plan.pools[session.pool as usize], request);
         Step::Started
-    }
-}
-
-fn note_loaded(slot: &mut LinkSlot, digest: Digest) {
-    if slot.scripts.len() >= LINK_SCRIPTS_MAX {
-        slot.scripts.clear();
-    }
-    slot.scripts.insert(digest);
-}
-
-/// Sends a load ahead of the request that needs it.
-fn send_load(slot: &mut LinkSlot, name: [&[u8]; 2], words: &[&[u8]], now: Time) {
-    let out = slot.link.request_buf();
-    let start = out.len();
-    reply::array(out, name.len() + words.len());
-    name.iter().chain(words).for_each(|word| reply::bulk(out, word));
-    let len = out.len() - start;
-    slot.link.enqueue(Owner::Internal(Internal::Load), 0, len, now);
-}
-
-/// Forgets what a request unloads, if the servers will take its arguments.
-fn forget(scripts: &ScriptCache, request: &Request, what: Loaded) {
-    let option = request.args.get(2);
-    if request.command.verb == Verb::FunctionDelete {
-        return scripts.forget_libraries(option);
-    }
-    let is_mode =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
-    if request.args.len() <= 3 && option.is_none_or(is_mode) {
-        match what {
-            Loaded::Scripts => scripts.forget_scripts(),
-            Loaded::Functions => scripts.forget_libraries(None),
-        }
     }
 }

@@ -42,7 +42,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                self.refuse_unresolved(links, (session, busy), args, refusal);
+                self.refuse_unresolved(links, key, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -215,6 +215,7 @@ impl Plane {
     fn refuse_unresolved(
         &mut self,
         links: &mut [LinkSlot],
+        key: Key<Session>,
         (session, busy): (&mut Session, &mut Busy),
         args: Args,
         refusal: Refusal,
@@ -223,7 +224,7 @@ impl Plane {
         let is_open =
             session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
         if is_exec && is_open {
-            self.end_transaction(links, session);
+            self.end_transaction(links, key, session);
             let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
                         'exec' command";
             return self.refuse(session, busy, |out| reply::error(out, text));
@@ -288,7 +289,7 @@ impl Plane {
         slot.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Owner::Unheard,
+            true => Self::unheard(key, session),
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
@@ -297,6 +298,13 @@ impl Plane {
         }
         self.note_unsent(index, slot);
         Step::Started
+    }
+
+    /// Who waits for the reply to a request of a client that wants none.
+    #[cold]
+    pub(super) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
+        session.unheard += 1;
+        Owner::Unheard(key)
     }
 
     /// Makes a link ready to take a request on `database`.
@@ -318,7 +326,7 @@ impl Plane {
 
     /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
-    fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
             slot.is_connecting = true;
             self.connects.push(index);
@@ -362,6 +370,7 @@ impl Plane {
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
+            reply_len_max: plan.limits.session_output_len_hard as usize,
         };
         let after = local::answer(request, &mut context, &mut out);
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
@@ -445,8 +454,7 @@ impl Plane {
         session.closing = true;
         session.broken = true;
         if self.plan.notices.http.is_due(self.clock.now) {
-            let addr = self.plan.clients.get(session.identity.id).map(|client| client.addr);
-            let client = addr.unwrap_or_default();
+            let client = &*session.identity.addr;
             tracing::warn!(
                 pool,
                 client,
@@ -560,10 +568,14 @@ fn is_operation(request: &Request) -> bool {
     matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
-/// Whether a request may change the protocol that its session speaks.
+/// Whether a request may change the protocol that its session speaks, or what
+/// it hears.
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
+        // What is not heard has no place behind a script that may have to be
+        // run again.
+        Verb::ClientReply => true,
         Verb::Reset => {
             session.identity.protocol != Protocol::default() || session.tracking.is_some()
         }

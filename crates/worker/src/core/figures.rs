@@ -30,6 +30,12 @@ pub struct Figures {
     pub private_links: usize,
     /// Of these, the ones in use.
     pub leases: usize,
+    /// Names that clients subscribe to or wait to, and subscriptions at servers.
+    pub subscriptions: usize,
+    /// Connections to servers for subscriptions.
+    pub subscriber_links: usize,
+    /// Clients with links of their own, as they are tracked.
+    pub tracked: usize,
     /// How far past its deadline the most overdue link is.
     pub overdue: Duration,
 }
@@ -42,6 +48,9 @@ impl Core {
             joins: self.plane.joins.len(),
             private_links: self.private_links(),
             leases: self.leases(),
+            subscriptions: self.plane.pubsub.subscriptions(),
+            subscriber_links: self.plane.pubsub.connections(),
+            tracked: self.plane.tracking.tracked_len(),
             ..Figures::default()
         };
         for (_, session) in self.sessions.iter() {

@@ -154,7 +154,7 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            let is_held = session.barrier && !busy.order.is_empty();
+            let is_held = session.barrier && !session.is_quiet(busy);
             if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
                 session.paused = true;
                 break;
@@ -197,7 +197,7 @@ impl Plane {
             }
         }
         // No use reading what cannot be started.
-        session.paused |= session.barrier && !busy.order.is_empty();
+        session.paused |= session.barrier && !session.is_quiet(busy);
         if session.paused && !was_paused {
             self.cells.pool(session.pool as usize).clients.pauses.add(1);
         }

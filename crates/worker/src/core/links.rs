@@ -1,8 +1,9 @@
 use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
+use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -127,15 +128,17 @@ impl Core {
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();
-        let keep_unsent = worked && plane.plan.pools[pool as usize].databases <= 1;
+        // What relies on a script that was loaded through it, or on another
+        // database than the first, is not for another connection.
+        let keep_unsent =
+            worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
-        slot.scripts.clear();
+        slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
-            let fault = Fault::Backend { fault, sent: one.sent };
-            plane.fail(sessions, (pool, backend), &one.exchange, fault);
+            plane.fail(sessions, (pool, backend), &one.exchange, lost_with(fault, one.sent));
         }
         if !worked && !is_idle {
             let jitter = plane.next_random();
@@ -174,9 +177,14 @@ impl Core {
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (false, false);
             let ready = slot.link.state() == LinkState::Ready;
+            let is_own = slot.role.is_some();
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select | Internal::Load) => return,
+                    Owner::Internal(
+                        Internal::Select | Internal::Load | Internal::Multi | Internal::ClientId,
+                    ) => return,
+                    // A sign of one connection, which ends without it.
+                    Owner::Unheard(key) if is_own && key == Key::NONE => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }
@@ -242,7 +250,9 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        for (index, slot) in links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private) {
+        // The shared ones come first.
+        let shared = links.iter_mut().enumerate().take_while(|(_, slot)| !slot.is_private);
+        for (index, slot) in shared {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
@@ -257,20 +267,30 @@ impl Core {
     }
 
     /// Brings the gauges up to date, a few times a second.
-    pub fn publish_gauges(&self) {
+    pub fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
-        for pool in 0..self.plane.plan.pools.len() {
-            let backends = self.plane.plan.topology.pools()[pool].servers().len();
-            for backend in 0..backends {
-                let cells = self.plane.cells.pool(pool).backend(backend);
-                let id = self.plane.plan.topology.backend_id(pool, backend);
-                cells.set_health(health_level(self.plane.plan.health.state(id)));
-                let of = |slot: &&LinkSlot| slot.id == id;
-                let slots = || self.links.iter().filter(of);
-                cells.in_flight.set(slots().map(|slot| slot.link.live() as u64).sum());
-                cells.unsent_bytes.set(slots().map(|slot| slot.link.unsent_len() as u64).sum());
+        let Core { links, plane, .. } = self;
+        // In flight and unsent of each server. Private links are many, so all
+        // are looked at once.
+        let mut sums = std::mem::take(&mut plane.gauge_sums);
+        sums.clear();
+        sums.resize(plane.plan.topology.backend_count(), (0, 0));
+        for slot in links.iter().filter(|slot| !slot.is_free) {
+            let sum = &mut sums[slot.id.index()];
+            sum.0 += slot.link.live() as u64;
+            sum.1 += slot.link.unsent_len() as u64;
+        }
+        for pool in 0..plane.plan.pools.len() {
+            for backend in 0..plane.plan.topology.pools()[pool].servers().len() {
+                let cells = plane.cells.pool(pool).backend(backend);
+                let id = plane.plan.topology.backend_id(pool, backend);
+                cells.set_health(health_level(plane.plan.health.state(id)));
+                let (in_flight, unsent) = sums[id.index()];
+                cells.in_flight.set(in_flight);
+                cells.unsent_bytes.set(unsent);
             }
         }
+        plane.gauge_sums = sums;
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
@@ -288,9 +308,15 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
         PoolKind::Sharded { pool, .. } if pool.preconnect)
 }
 
+/// Why the exchanges of a lost connection fail.
+pub(super) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
+    let sent = if fault == BackendFault::Full { Sent::No } else { sent };
+    Fault::Backend { fault, sent }
+}
+
 pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
-        BackendFault::Connect => FailureReason::Connect,
+        BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -390,7 +416,10 @@ impl Plane {
     pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         cells.errors.of(BackendFault::Connect).add(1);
-        self.note_failure(index, slot, FailureReason::Connect);
+        // A tracked client's own link may be down for what this client wants.
+        if slot.role.is_none() {
+            self.note_failure(index, slot, FailureReason::Connect);
+        }
     }
 
     /// A link takes no requests any more, if it did.
@@ -427,6 +456,7 @@ impl Plane {
                     "the backend refused the password, the database or client-side caching"
                 }
                 BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Full => "the backend has as many connections as it takes",
                 BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"

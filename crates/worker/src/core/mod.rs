@@ -10,6 +10,7 @@
 //! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
+//! | `scripts` | what servers keep for later calls, and who was given what |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
@@ -33,6 +34,7 @@ mod pools;
 mod private;
 mod pubsub;
 mod reply;
+mod scripts;
 mod slow;
 mod split;
 mod stateful;
@@ -49,7 +51,7 @@ use keyway_command::Class;
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{BusyPool, Digest, Identity, Join, JoinPool, Link, Session};
+use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
@@ -92,8 +94,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
-    /// Scripts that were loaded through this connection.
-    scripts: BTreeSet<Digest>,
+    /// What was loaded through this connection.
+    given: scripts::Given,
     /// When its requests expired last, if no reply has come since.
     silent_since: Option<Time>,
     /// One session's alone, see [`private`].
@@ -153,7 +155,7 @@ pub(crate) struct Plane {
     /// Sessions whose kept input can be parsed again.
     pub(crate) resumes: Vec<Key<Session>>,
     /// Clients to close, found by CLIENT KILL; they may be other workers'.
-    pub(crate) kills: Vec<u64>,
+    pub(crate) kills: BTreeSet<u64>,
     /// The health board's epoch that the pools' rings are of.
     health_epoch: u64,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
@@ -173,6 +175,8 @@ pub(crate) struct Plane {
     split: split::Scratch,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
+    /// Room for the sums that gauges are of, by server.
+    gauge_sums: Vec<(u64, u64)>,
     random: u64,
 }
 
@@ -207,7 +211,7 @@ impl Core {
             held_back: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
-            kills: Vec::new(),
+            kills: BTreeSet::new(),
             health_epoch: 0,
             next_deadline: None,
             batch: 0,
@@ -221,6 +225,7 @@ impl Core {
             split: split::Scratch::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
+            gauge_sums: Vec::new(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -257,7 +262,7 @@ impl Core {
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
         }
-        self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);

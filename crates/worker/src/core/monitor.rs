@@ -8,6 +8,7 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{Core, Plane};
+use crate::monitors::Line;
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost};
@@ -16,6 +17,10 @@ use std::sync::Arc;
 
 /// Undelivered bytes of one monitor above which it is shown nothing more.
 const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// Bytes of lines above which they are handed on before the turn ends: a part
+/// of what an inbox holds.
+const STARTED_LEN_MAX: usize = 64 << 10;
 
 /// A client of this worker that watches.
 struct Watcher {
@@ -31,6 +36,9 @@ pub(crate) struct Monitoring {
     watchers: Vec<Watcher>,
     /// The line of the request that was started last, and its client.
     held: Option<(u64, u16, Arc<[u8]>)>,
+    /// Lines on their way to the monitors of all workers, and their bytes.
+    started: Vec<Line>,
+    started_len: usize,
     /// The inbox may hold something.
     pub(crate) has_mail: bool,
     line: Vec<u8>,
@@ -40,7 +48,7 @@ impl Monitoring {
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.has_mail || self.held.is_some()
+        self.has_mail || self.held.is_some() || !self.started.is_empty()
     }
 }
 
@@ -61,6 +69,8 @@ impl Plane {
         self.note_served(asked.session.pool, asked.request.command.class as u8);
         self.answer(asked.session, asked.busy, |out| reply::simple(out, "OK"));
         if !std::mem::replace(&mut asked.session.is_monitor, true) {
+            // What has come before is not for this one.
+            self.hand_on_shown();
             let pool = asked.session.pool;
             self.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
             let pause = &self.plan.pools[usize::from(pool)].pause;
@@ -86,11 +96,9 @@ impl Plane {
             return;
         }
         let identity = &session.identity;
-        let client = self.plan.clients.get(identity.id);
-        let addr = client.map(|client| client.addr).unwrap_or_default();
         let line = &mut self.monitoring.line;
         line.clear();
-        write_line(request, self.clock, identity.database, &addr, line);
+        write_line(request, self.clock, identity.database, &identity.addr, line);
         self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
     }
 
@@ -98,7 +106,19 @@ impl Plane {
     #[cold]
     pub(super) fn commit_shown(&mut self) {
         let Some((_, pool, line)) = self.monitoring.held.take() else { return };
-        for worker in self.plan.monitors.show(pool, line) {
+        self.monitoring.started_len += line.len();
+        self.monitoring.started.push((pool, line));
+        if self.monitoring.started_len > STARTED_LEN_MAX {
+            self.hand_on_shown();
+        }
+    }
+
+    /// Hands the lines of a turn to the workers that have monitors, at once:
+    /// all workers share what they are handed through.
+    fn hand_on_shown(&mut self) {
+        let lines = std::mem::take(&mut self.monitoring.started);
+        self.monitoring.started_len = 0;
+        for worker in self.plan.monitors.show(lines) {
             match worker == self.worker() {
                 true => self.monitoring.has_mail = true,
                 false => self.plan.post_published(worker),
@@ -120,6 +140,7 @@ impl Core {
     pub(crate) fn deliver_monitored(&mut self) {
         let Core { sessions, plane, .. } = self;
         plane.commit_shown();
+        plane.hand_on_shown();
         plane.monitoring.has_mail = false;
         let (lines, lost) = plane.plan.monitors.take(plane.worker());
         let Plane { monitoring, busy_pool, dirty_sessions, clock, .. } = plane;

@@ -1,10 +1,10 @@
+use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ShardedPool};
-use std::collections::BTreeSet;
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
@@ -112,7 +112,7 @@ impl LinkSlot {
             failures_logged: 0,
             is_starved: false,
             next_try: Time(0),
-            scripts: BTreeSet::new(),
+            given: Given::default(),
             silent_since: None,
             is_private: false,
             is_free: false,

@@ -30,7 +30,13 @@ impl Core {
             // A late reply ends nothing: its request has failed.
             let is_ours = matches!(
                 exchange.owner,
-                Owner::Internal(Internal::Select | Internal::Load | Internal::Push)
+                Owner::Internal(
+                    Internal::Select
+                        | Internal::Load
+                        | Internal::Multi
+                        | Internal::Push
+                        | Internal::Unasked
+                )
             );
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason);
@@ -41,12 +47,13 @@ impl Core {
                 slow_client = Some(plane.client_of(sessions, exchange.owner));
             }
             match exchange.owner {
+                Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => probe = Some(!refused),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
-                    plane.deliver_waited((pool, backend), exchange.class, kind);
+                    plane.deliver_waited((pool, backend), Some(exchange.class), kind);
                     if let Some(waiting) = sessions.get_mut(session) {
                         let write = |out: &mut Vec<u8>| match ended_with {
                             Some(text) if reply.starts_with(b"-UNBLOCKED") => {
@@ -56,6 +63,10 @@ impl Core {
                         };
                         plane.complete(session, waiting, sequence, write);
                     }
+                }
+                Owner::Join { join, fragment } if is_blocking => {
+                    plane.deliver_waited((pool, backend), None, kind);
+                    plane.deliver_fragment(sessions, (join, fragment), kind, reply);
                 }
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
@@ -160,7 +171,9 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let latency = Latency::between(exchange.started, self.clock.now);
                 cells.latency.add(latency, 1);
-                let Some(session) = sessions.get_mut(key) else { return };
+                let Some(session) = sessions.get_mut(key) else {
+                    return cells.unclaimed_replies.add(1);
+                };
                 let class = self.cells.pool(pool as usize).class(exchange.class as usize);
                 class.latency.add(latency, 1);
                 if kind == Kind::Error {
@@ -170,30 +183,48 @@ impl Plane {
             }
             Owner::Join { join, fragment } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                let done =
-                    self.joins.get_mut(join).is_some_and(|j| j.on_reply(fragment, kind, reply));
-                if done {
-                    self.finish_join(sessions, join);
-                }
+                self.deliver_fragment(sessions, (join, fragment), kind, reply);
             }
             Owner::Errand(errand) => {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.on_errand_reply(sessions, errand, kind, reply);
             }
-            Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
+            Owner::Unheard(session) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.end_unheard(sessions, session);
+            }
             Owner::None => cells.late_replies.add(1),
+            Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
         }
     }
 
+    /// Hands a split request the reply to a part of it.
+    #[inline]
+    fn deliver_fragment(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, fragment): (Key<Box<Join>>, u16),
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let join = self.joins.get_mut(key);
+        if join.is_some_and(|join| join.on_reply(fragment, kind, reply)) {
+            self.finish_join(sessions, key);
+        }
+    }
+
     /// Counts the reply to a command that waited as it was asked to: how long is
-    /// nobody's latency.
+    /// nobody's latency. There is no `class` with a part of a request: the whole
+    /// is counted.
     #[cold]
-    fn deliver_waited(&self, (pool, backend): (u16, u16), class: u8, kind: Kind) {
+    fn deliver_waited(&self, (pool, backend): (u16, u16), class: Option<u8>, kind: Kind) {
         if kind == Kind::Error {
             let pool = self.cells.pool(usize::from(pool));
             pool.backend(usize::from(backend)).error_replies.add(1);
-            pool.class(usize::from(class)).error_replies.add(1);
+            if let Some(class) = class {
+                pool.class(usize::from(class)).error_replies.add(1);
+            }
         }
     }
 
@@ -214,6 +245,16 @@ impl Plane {
             self.mark_session_dirty(key, session);
         }
         if session.paused && !session.waits_for_link {
+            self.mark_session_resuming(key, session);
+        }
+    }
+
+    /// A request without a reply is over: its session may wait for that.
+    #[cold]
+    pub(super) fn end_unheard(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        session.unheard -= 1;
+        if session.unheard == 0 && session.paused && !session.waits_for_link {
             self.mark_session_resuming(key, session);
         }
     }
@@ -249,7 +290,8 @@ impl Plane {
             Owner::Errand(errand) => {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
-            Owner::Internal(_) | Owner::Unheard | Owner::None => {}
+            Owner::Unheard(session) => self.end_unheard(sessions, session),
+            Owner::Internal(_) | Owner::None => {}
         }
     }
 
@@ -257,7 +299,9 @@ impl Plane {
     fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
         self.learn(key, &join);
-        if let Some(session) = sessions.get_mut(join.session) {
+        if join.is_unheard {
+            self.end_unheard(sessions, join.session);
+        } else if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
             let plan = Arc::clone(&self.plan);
             let (owner, sequence) = (join.session, join.sequence);
@@ -270,12 +314,14 @@ impl Plane {
     pub(super) fn finish_join_now(
         &mut self,
         key: Key<Box<Join>>,
-        _session: &mut Session,
+        session: &mut Session,
         busy: &mut Busy,
     ) {
         let Some(mut join) = self.joins.remove(key) else { return };
         self.learn(key, &join);
-        if join.session != Key::NONE {
+        if join.is_unheard {
+            session.unheard -= 1;
+        } else {
             self.note_join(&join);
             let sequence = join.sequence;
             let plan = &self.plan;

@@ -26,7 +26,8 @@ impl Plane {
             return;
         };
         let entry = client.and_then(|id| self.plan.clients.get(id));
-        let (addr, name) = entry.map_or_else(Default::default, |entry| (entry.addr, entry.name));
+        let (addr, name) =
+            entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name));
         slow_log.add(SlowEntry {
             id: 0,
             unix_seconds: self.clock.unix_micros / 1_000_000,

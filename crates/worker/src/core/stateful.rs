@@ -13,7 +13,9 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{Busy, Digest, Owner, Session, Transaction, Translation, Watch, write_fault};
+use keyway_proxy::{
+    Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, Work, write_fault,
+};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
@@ -42,7 +44,7 @@ impl Plane {
         let stateful = asked.session.stateful.as_ref()?;
         match asked.request.command.verb {
             Verb::Reset => {
-                self.end_stateful(links, asked.session);
+                self.end_stateful(links, asked.key, asked.session);
                 None
             }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
@@ -75,19 +77,24 @@ impl Plane {
                         them a common hash tag"
                 .to_owned());
         }
-        if transaction.queue(asked.request.args.buf(), len_max) {
-            if matches!(asked.request.command.verb, Verb::Evalsha | Verb::EvalshaRo)
-                && let Some(digest) = Digest::parse(&asked.request.args[1])
-                && !transaction.scripts.contains(&digest)
-            {
-                transaction.scripts.push(digest);
-            }
-            return Ok(());
-        }
-        Err(format!(
-            "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands wait \
-             for EXEC"
-        ))
+        let script = match asked.request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&asked.request.args[1]),
+            _ => None,
+        };
+        transaction.calls_functions |=
+            matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        let queued = transaction.queue(asked.request.args.buf(), script, len_max);
+        queued.map_err(|fault| match fault {
+            QueueFault::TooLong => format!(
+                "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands \
+                 wait for EXEC"
+            ),
+            QueueFault::NoBudget => format!(
+                "OOM the commands of all clients that wait for EXEC would take more than \
+                 transactions_len_max ({} bytes); run the transaction again when others have ended",
+                self.plan.transactions.len_max()
+            ),
+        })
     }
 
     /// The server of a command inside a transaction; `None` when any will do.
@@ -99,7 +106,8 @@ impl Plane {
             Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
             Handling::Across(across) if across != Across::Run => {
                 return Err(format!(
-                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool"
+                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool, and \
+                     a transaction runs on one; send it before MULTI or after EXEC"
                 ));
             }
             Handling::Local | Handling::Transaction | Handling::Tracking => {
@@ -107,8 +115,8 @@ impl Plane {
                 return match request.command.verb {
                     Echo | Ping | Time | Unwatch | Wait => Ok(None),
                     _ => Err(format!(
-                        "ERR '{name}' is refused: inside MULTI the servers of a \
-                                      pool run it, and it is about this connection to Keyway"
+                        "ERR '{name}' is refused inside MULTI: Keyway answers it itself, and a \
+                         server runs the transaction; send it before MULTI or after EXEC"
                     )),
                 };
             }
@@ -164,12 +172,12 @@ impl Plane {
             (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
             (Verb::Multi, false) => {
                 let stateful = asked.session.stateful.get_or_insert_default();
-                stateful.transaction = Some(Transaction::default());
+                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
             _ => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -179,11 +187,16 @@ impl Plane {
     }
 
     /// Drops the queued commands and the watch.
-    pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_transaction(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
         session.tidy();
     }
@@ -192,7 +205,7 @@ impl Plane {
     /// session, once those before it are answered.
     #[cold]
     pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -202,7 +215,7 @@ impl Plane {
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
         let has_changed = asked.session.identity.protocol != before;
         if has_changed {
-            self.lose_watch(links, asked.session);
+            self.lose_watch(links, asked.key, asked.session);
         }
         if has_changed || asked.request.command.verb == Verb::Reset {
             self.change_tracking(links, asked);
@@ -211,7 +224,7 @@ impl Plane {
     }
 
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -222,7 +235,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watch = Self::current_watch(links, asked);
         // The first ring counts: what came later may be about another.
         let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
         let index = match watch {
@@ -258,6 +271,14 @@ impl Plane {
         Step::Started
     }
 
+    /// What the session watches; nothing that a link guards which is not its own
+    /// any more.
+    fn current_watch(links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+        let watch = asked.session.stateful.as_ref()?.watch?;
+        let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
+        Some(Watch { link, ..watch })
+    }
+
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
@@ -280,26 +301,26 @@ impl Plane {
     fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
-        let watch = stateful.watch;
-        if transaction.is_refused {
-            self.end_transaction(links, asked.session);
+        let watch = Self::current_watch(links, asked);
+        if transaction.is_refused() {
+            self.end_transaction(links, asked.key, asked.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
         }
         match watch {
             Some(Watch { link: None, .. }) => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 let protocol = asked.session.identity.protocol;
                 self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
             }
-            Some(_) if !asked.busy.order.is_empty() => {
+            Some(_) if !asked.session.is_quiet(asked.busy) => {
                 asked.session.barrier = true;
                 return Step::Wait;
             }
             None if transaction.queued() == 0 => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::array(out, 0));
                 return Step::Started;
             }
@@ -310,7 +331,7 @@ impl Plane {
             return self.exec_elsewhere(links, asked, watch);
         }
         let Some((server, index)) = self.link_for_exec(asked, watch) else {
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             let plan = Arc::clone(&self.plan);
             let pool = &plan.pools[asked.session.pool as usize];
             self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
@@ -322,8 +343,15 @@ impl Plane {
         }
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             self.answer_down(asked, server);
+            return Step::Started;
+        }
+        if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+            self.end_transaction(links, asked.key, asked.session);
+            self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;
         }
         self.send_transaction(links, asked, index);
@@ -352,7 +380,7 @@ impl Plane {
         asked: &mut Asked,
         watch: Option<Watch>,
     ) -> Step {
-        self.end_transaction(links, asked.session);
+        self.end_transaction(links, asked.key, asked.session);
         if watch.is_some() {
             let protocol = asked.session.identity.protocol;
             self.answer_locally(asked, |out| protocol.null_array(out));
@@ -390,16 +418,23 @@ impl Plane {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
-        self.preload(slot, &transaction.scripts);
+        if transaction.calls_functions {
+            self.give_libraries(index, slot);
+        }
+        self.give_scripts(slot, transaction.scripts());
         let out = slot.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
-        let owner = Self::owner(asked);
+        let mut owner = Self::owner(asked);
+        if !transaction.scripts().is_empty() {
+            owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
+        }
         let class = asked.request.command.class as u8;
         let replies = (len, transaction.queued() + 1);
         slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        slot.link.set_transaction();
         self.note_unsent(index, slot);
     }
 
@@ -441,7 +476,7 @@ impl Plane {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Some(Step::Wait);
         }
@@ -511,7 +546,7 @@ impl Plane {
     /// Who waits for the reply to the request.
     fn owner(asked: &mut Asked) -> Owner {
         let owner = match Self::is_silent(asked.session) {
-            true => Owner::Unheard,
+            true => Self::unheard(asked.key, asked.session),
             false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
         };
         Self::end_skip(asked.session);
@@ -622,7 +657,7 @@ impl Core {
         };
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard, 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, plane.clock.now);
     }
 
     /// Clients that wait in a blocking command.

@@ -13,7 +13,8 @@ use super::input::Step;
 use super::stateful::Asked;
 use super::{Core, Plane};
 use crate::PoolKind;
-use crate::invalidations::{Client, Readers, Table, Told, What};
+use crate::invalidations::{Client, Table, Told, What};
+use crate::readers::Readers;
 use indexmap::{IndexMap, IndexSet};
 use keyway_base::{Key, KeyspaceEvents, Slab};
 use keyway_command::{Flags, Request, Verb};
@@ -42,8 +43,11 @@ pub(crate) struct StoreTracking {
     /// What became of keys by the request being served.
     events: Vec<KeyEvent>,
     /// By pool: keys that changed in this turn, where somebody is told of
-    /// prefixes; with the client who changed each last, if any did.
+    /// prefixes; with the client who changed each, if it was one and no other.
     changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
+    /// By pool: everything has changed in this turn; with the client who alone
+    /// has done it and has been told, if there is one.
+    flushed: BTreeMap<u16, Option<Client>>,
     /// For clients of this worker, at the end of the turn.
     outbox: Vec<Told>,
     /// Other workers have put something into the inbox.
@@ -63,7 +67,8 @@ impl StoreTracking {
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.has_mail | !self.outbox.is_empty() | !self.changed.is_empty()
+        let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
+        self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
     /// Whether changes of keys may concern a client of this worker.
@@ -182,16 +187,21 @@ impl Plane {
         self.publish_events(pool, store, &events);
         let table = Arc::clone(self.table(pool));
         let reads = std::mem::take(&mut self.store_tracking.reads);
+        let read = |(index, is_new): &(u32, bool)| (&request.args[*index as usize], *is_new);
+        // Of a key that is read twice the first counts.
+        let read: BTreeMap<&[u8], bool> = match events.is_empty() {
+            true => BTreeMap::new(),
+            false => reads.iter().rev().map(read).collect(),
+        };
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);
             self.note_changed(pool, &table, &event, is_own.then_some(own));
-            let read = reads.iter().find(|(index, _)| request.args[*index as usize] == *event.key);
+            let read = read.get(&*event.key).copied();
             let mut readers = table.take(&event.key, read.map(|_| own));
-            if let Some(at) = readers.iter().position(|reader| *reader == own) {
-                readers.swap_remove(at);
+            if readers.remove(own) {
                 // It has expired as it was read for the first time: the reply
                 // has told so.
-                let is_known = read.is_some_and(|(_, is_new)| *is_new);
+                let is_known = read.unwrap_or(false);
                 let noloop = |tracking: &Tracking| tracking.noloop && is_own;
                 let hears = |tracking: &Tracking| !tracking.bcast && !noloop(tracking);
                 if !is_known && session.tracking.as_deref().is_some_and(hears) {
@@ -200,8 +210,8 @@ impl Plane {
             }
             self.tell_readers(&table, &readers, &event.key);
         }
-        if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb) && !is_refused {
-            self.tell_everybody(&table, session, busy);
+        if is_of_everything(request.command.verb) && !is_refused {
+            self.note_everything(&table, session, busy);
         }
         self.store_tracking.events = events;
         self.store_tracking.reads = reads;
@@ -231,7 +241,12 @@ impl Plane {
     fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
         if table.has_prefixes() {
             let changed = self.store_tracking.changed.entry(pool).or_default();
-            changed.insert(event.key.clone(), by);
+            // Who is not told of its own changes is told of a key that another
+            // has changed as well, in whatever order.
+            let changer = changed.entry(event.key.clone()).or_insert(by);
+            if *changer != by {
+                *changer = None;
+            }
         }
     }
 
@@ -246,23 +261,49 @@ impl Plane {
         }
     }
 
-    /// Tells everybody that everything has changed, `session` at once.
-    fn tell_everybody(&mut self, table: &Table, session: &mut Session, busy: &mut Busy) {
+    /// Notes that everything has changed, for everybody to be told at the end
+    /// of the turn, once however often it happens until then; `session` is told
+    /// at once.
+    fn note_everything(&mut self, table: &Table, session: &mut Session, busy: &mut Busy) {
         table.clear();
-        let push = everything();
-        for place in table.everybody() {
-            if place.0 == session.identity.id {
-                self.push_own(session, busy, &push);
-            } else {
-                self.send(place, What::Changed(Arc::clone(&push)));
+        let own = session.identity.id;
+        let is_told = session.tracking.is_some() && self.can_push_own(session, busy);
+        if is_told {
+            self.push_own(session, busy, &everything());
+        }
+        let by = is_told.then_some(own);
+        let flushed = self.store_tracking.flushed.entry(session.pool).or_insert(by);
+        if *flushed != by {
+            *flushed = None;
+        }
+    }
+
+    /// Tells everybody of the pools in which everything has changed, but the
+    /// one who alone has done it and knows.
+    fn tell_everybody(&mut self) {
+        for (pool, by) in std::mem::take(&mut self.store_tracking.flushed) {
+            let table = Arc::clone(self.table(pool));
+            let push = everything();
+            for place in table.everybody() {
+                if Some(place.0) != by {
+                    self.send(place, What::Changed(Arc::clone(&push)));
+                }
             }
         }
     }
 
+    /// Whether a client can be told right behind the reply just composed.
+    fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
+        let tracking = session.tracking.as_deref();
+        tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
+    }
+
     /// Tells the client whose reply was just composed.
     fn push_own(&mut self, session: &Session, busy: &mut Busy, push: &Arc<[u8]>) {
-        let Some(tracking) = session.tracking.as_deref() else { return };
-        if tracking.redirect.is_some() || !busy.order.is_empty() {
+        if session.tracking.is_none() {
+            return;
+        }
+        if !self.can_push_own(session, busy) {
             let client = session.identity.id;
             self.store_tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
         } else if session.identity.protocol == Protocol::Resp3 {
@@ -378,6 +419,18 @@ impl Plane {
         }
     }
 
+    /// Notes that a client has missed something that was redirected to it, and
+    /// that is not, or not yet, a client of this worker.
+    fn miss_elsewhere(&mut self, client: Client) {
+        // Who has left has missed nothing: who redirects to it is told so.
+        let Some(worker) = self.plan.clients.worker(client) else { return };
+        if worker == self.worker() {
+            self.store_tracking.late.insert((client, true));
+        } else if self.plan.invalidations.miss(worker, client) {
+            self.plan.post_published(worker);
+        }
+    }
+
     fn tracker<'a>(
         &self,
         sessions: &'a mut Slab<Session>,
@@ -444,6 +497,7 @@ impl Core {
     #[cold]
     pub(crate) fn deliver_invalidations(&mut self) {
         let Core { sessions, plane, .. } = self;
+        plane.tell_everybody();
         plane.broadcast(sessions);
         let mut outbox = std::mem::take(&mut plane.store_tracking.outbox);
         outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
@@ -467,7 +521,12 @@ impl Core {
                 true => plane.target(sessions, client),
                 false => plane.tracker(sessions, client),
             };
-            let Some((key, session)) = found else { continue };
+            let Some((key, session)) = found else {
+                if is_redirected {
+                    plane.miss_elsewhere(client);
+                }
+                continue;
+            };
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
             if undelivered > room {
                 plane.store_tracking.late.insert((client, is_redirected));
@@ -486,6 +545,11 @@ impl Core {
 
 fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
     tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
+}
+
+/// Whether a command changes what may be under any key.
+fn is_of_everything(verb: Verb) -> bool {
+    matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 
 /// Whether a client's own request has changed the key, not its request's need
@@ -508,4 +572,40 @@ fn everything() -> Arc<[u8]> {
     let mut push = Vec::new();
     write_everything(&mut push);
     push.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::plan_with;
+    use keyway_proxy::local::ClientEntry;
+
+    #[test]
+    fn what_a_client_has_missed_follows_it_to_its_next_worker() {
+        let (plan, cells) = plan_with(|_| ());
+        let mut core = Core::new(Arc::clone(&plan), cells, 1);
+        let entry = |worker| ClientEntry {
+            addr: Arc::default(),
+            laddr: String::new(),
+            worker,
+            pool: 0,
+            connected_unix: 0,
+            name: String::new(),
+            lib_name: String::new(),
+            lib_ver: String::new(),
+            database: 0,
+            protocol: Protocol::Resp3,
+            live: Arc::default(),
+            tracking: None,
+        };
+        let here = core.plane.worker();
+        plan.clients.insert(5, entry(here + 1));
+        plan.clients.insert(6, entry(here));
+        core.plane.store_tracking.late.extend([(5, true), (6, true), (7, true)]);
+        core.tell_late();
+        let (messages, missed) = plan.invalidations.take(here + 1);
+        assert_eq!((messages, missed), (Vec::new(), IndexSet::from_iter([(5, true)])));
+        // On its way here.
+        assert!(core.plane.store_tracking.late.iter().eq([&(6, true)]));
+    }
 }

@@ -71,6 +71,9 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
         notices: crate::Notices::default(),
+        transactions: Arc::new(keyway_proxy::QueueBudget::new(
+            Limits::default().transactions_len_max,
+        )),
         channels: crate::Channels::default(),
         invalidations: crate::Invalidations::default(),
         monitors: crate::Monitors::default(),

@@ -77,6 +77,14 @@ impl<I: Io> Worker<I> {
         }
     }
 
+    /// Closes a client that has left while it waits, with the replies that were
+    /// on their way to it: it may have closed its own side alone.
+    #[cold]
+    pub(super) fn part_with(&mut self, key: Key<Session>) {
+        self.flush_session(key);
+        self.close_client(key, CloseReason::Left);
+    }
+
     #[inline]
     fn flush_session(&mut self, key: Key<Session>) {
         let Some(client) = self.client(key) else { return };

@@ -104,9 +104,9 @@ impl<I: Io> Worker<I> {
         self.core.deliver_published();
         for (key, reason) in self.core.take_dropped() {
             let Some(session) = self.core.session(key) else { continue };
-            let (pool, id) = (session.pool as usize, session.identity.id);
+            let pool = session.pool as usize;
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
-            let client = self.plan.clients.get(id).map(|client| client.addr).unwrap_or_default();
+            let client = &*session.identity.addr;
             let name = &self.plan.pools[pool].name;
             tracing::warn!(pool = name, client, undelivered, "subscriber disconnected: {reason}");
             self.core.plane.cells.pool(pool).pubsub.dropped.add(1);

@@ -47,31 +47,34 @@ line for each server (health, role, version, memory, keys, operations a second, 
 **WAIT** on a sharded pool waits until the replicas of every server in use have what the client wrote, and
 answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
 server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
-moves a connection's place in the replication; nobody need listen there. A server that cannot be asked
-makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+moves a connection's place in the replication; nobody need listen there. A server that cannot be asked,
+or refuses that message (`NOPERM`), makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
 embedded store it answers 0 at once.
 
 **MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
 form: each request as it arrives, when it starts; commands of a transaction when they are queued. Secrets
-of AUTH and HELLO are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
+of AUTH, HELLO and MIGRATE are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
 by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
 misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+
 **Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
 the servers for itself, on which the same is said, so every mode is as exact as the servers': the
 default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, and REDIRECT to another
 client of the same listener's pool for RESP2. When such a connection is lost, or other servers of the
 pool come into use or go out of it, the client is told to forget everything. The servers must know
 HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
-tracked.
+tracked. A client may have 1024 prefixes, of 64 KiB together; Redis has no bound.
 
 The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
 they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
-is told to forget everything once it reads again. Two things are told that Redis 7.0 keeps to itself: a
-NOLOOP client hears of keys that expire or are evicted by its own requests, and a null is written in
-the protocol of the client that gets it. SWAPDB is told to nobody, as in Redis.
+is told to forget everything once it reads again. Three things are told otherwise than by Redis 7.0: a
+NOLOOP client hears of keys that expire or are evicted by its own requests, a null is written in
+the protocol of the client that gets it, and SWAPDB is told to everybody as FLUSHALL is, where Redis
+tells nobody.
 
-Three of the local ones are there for tools that ask every server, and have little to show: SLOWLOG is
-always empty, LATENCY has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
+SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for (see
+[operations.md](operations.md)); on the embedded store it is empty, as nothing is measured there. LATENCY
+has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
 bounds and addresses, with `maxmemory` 0 and `noeviction`, not the settings of its servers. CONFIG SET
 is refused.

@@ -1,6 +1,6 @@
 use super::super::{Core, Plane};
 use super::{PubSub, shape_of};
-use crate::channels::Published;
+use crate::channels::{Missed, Published};
 use keyway_base::{Key, KeyspaceEvents, Limits, Slab, Time};
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{SubscriptionKind, append_frame, write_message};
@@ -18,18 +18,16 @@ impl Core {
     /// Delivers what clients of the embedded stores have published.
     pub(crate) fn deliver_published(&mut self) {
         let Core { sessions, plane, .. } = self;
-        if plane.pubsub.published.is_empty() && !plane.pubsub.has_mail {
+        if !std::mem::take(&mut plane.pubsub.has_mail) {
             return;
         }
-        plane.pubsub.has_mail = false;
-        // First what others have published: a client here may have published
-        // because it was told of that.
-        let (messages, overrun) = plane.plan.channels.take(plane.worker());
-        messages.iter().for_each(|message| plane.deliver_one(sessions, message));
-        overrun.into_iter().for_each(|pool| plane.drop_all(sessions, pool));
-        let mut published = std::mem::take(&mut plane.pubsub.published);
-        published.drain(..).for_each(|message| plane.deliver_one(sessions, &message));
-        plane.pubsub.published = published;
+        let mut messages = std::mem::take(&mut plane.pubsub.inbox);
+        let missed = plane.plan.channels.take(plane.worker(), &mut messages);
+        messages.drain(..).for_each(|message| plane.deliver_one(sessions, &message));
+        plane.pubsub.inbox = messages;
+        if !missed.is_empty() {
+            plane.drop_missing(sessions, missed);
+        }
     }
 
     /// Takes the subscribers that are to be closed.
@@ -68,7 +66,7 @@ impl Plane {
         let place = (pool, self.worker());
         let receivers = self.plan.channels.publish(place, kind, channel, payload);
         receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
-        self.pubsub.published.extend(receivers.own);
+        self.pubsub.has_mail |= receivers.has_own;
         receivers.count
     }
 
@@ -183,21 +181,48 @@ impl Plane {
 
     /// Closes who has subscribed to a name that its server, asked anew, refuses.
     #[cold]
-    pub(super) fn drop_subscribers(
+    pub(super) fn drop_refused(
         &mut self,
         sessions: &mut Slab<Session>,
         pool: u16,
         kind: SubscriptionKind,
         name: &[u8],
     ) {
+        self.drop_subscribers(sessions, pool, (kind, name), REFUSED);
+    }
+
+    fn drop_subscribers(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        pool: u16,
+        (kind, name): (SubscriptionKind, &[u8]),
+        reason: &'static str,
+    ) {
         let PubSub { pools, dropped, .. } = &mut self.pubsub;
         for key in pools[pool as usize].registry.subscribers(kind, name) {
             let subscriptions = sessions.get_mut(key).and_then(|it| it.subscriptions.as_mut());
             let Some(subscriptions) = subscriptions else { continue };
             if !std::mem::replace(&mut subscriptions.is_dropped, true) {
-                dropped.push((key, REFUSED));
+                dropped.push((key, reason));
             }
         }
+    }
+
+    /// Closes the subscribers that have missed a message.
+    #[cold]
+    fn drop_missing(&mut self, sessions: &mut Slab<Session>, missed: Missed) {
+        for (pool, kind, channel) in missed.channels {
+            self.drop_subscribers(sessions, pool, (kind, &channel), OVERRUN);
+            if kind == SubscriptionKind::Channel {
+                let registry = &self.pubsub.pools[pool as usize].registry;
+                let patterns: Vec<_> = registry.matching(&channel).cloned().collect();
+                for pattern in patterns {
+                    let pattern = (SubscriptionKind::Pattern, &pattern[..]);
+                    self.drop_subscribers(sessions, pool, pattern, OVERRUN);
+                }
+            }
+        }
+        missed.pools.into_iter().for_each(|pool| self.drop_all(sessions, pool));
     }
 
     /// Closes every subscriber of a pool: a message to some of them is lost.

@@ -18,6 +18,7 @@ mod upstream;
 use super::Plane;
 use crate::channels::Published;
 use crate::{Plan, PoolKind};
+use indexmap::IndexSet;
 use keyway_base::Key;
 use keyway_net::Socket;
 use keyway_proxy::Session;
@@ -36,16 +37,16 @@ pub(crate) struct PubSub {
     pub(crate) slots: Vec<SubscriberSlot>,
     /// Slots with something to connect, send or close.
     pub(crate) busy_slots: Vec<SubscriberIndex>,
-    /// Messages of this worker's clients, not delivered yet.
-    published: Vec<Arc<Published>>,
-    /// Other workers have put something into the inbox.
+    /// Something was put into this worker's inbox.
     pub(crate) has_mail: bool,
+    /// Room for what is taken out of it.
+    inbox: Vec<Arc<Published>>,
     /// Names that perhaps nobody wants any more.
     releases: Vec<(u16, SubscriptionKind, Name)>,
     /// Who may be used has changed: names may live elsewhere now.
     pub(crate) is_moving: bool,
     /// Clients whose subscriptions wait for a server.
-    pending: Vec<Key<Session>>,
+    pending: IndexSet<Key<Session>, foldhash::fast::RandomState>,
     /// Subscribers above the soft bound.
     over_soft: Vec<Key<Session>>,
     /// Subscribers to close, and why.
@@ -110,11 +111,11 @@ impl PubSub {
             pools,
             slots,
             busy_slots: Vec::new(),
-            published: Vec::new(),
             has_mail: false,
+            inbox: Vec::new(),
             releases: Vec::new(),
             is_moving: false,
-            pending: Vec::new(),
+            pending: IndexSet::default(),
             over_soft: Vec::new(),
             dropped: Vec::new(),
             frame: Vec::new(),
@@ -124,8 +125,7 @@ impl PubSub {
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.published.is_empty()
-            || self.has_mail
+        self.has_mail
             || !self.busy_slots.is_empty()
             || !self.releases.is_empty()
             || !self.dropped.is_empty()
@@ -133,6 +133,19 @@ impl PubSub {
     }
 
     /// Sees to it that a slot is looked at in this turn.
+    /// Names that clients subscribe to or wait for, and names wanted of servers.
+    pub(super) fn subscriptions(&self) -> usize {
+        let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
+        let kinds =
+            tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
+        kinds.sum::<usize>() + self.slots.iter().map(|slot| slot.link.wanted()).sum::<usize>()
+    }
+
+    /// Connections to servers that stand.
+    pub(super) fn connections(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.socket.is_some()).count()
+    }
+
     fn touch(&mut self, index: SubscriberIndex) {
         let slot = &mut self.slots[index];
         if !slot.is_busy {
@@ -171,3 +184,6 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+mod laws;

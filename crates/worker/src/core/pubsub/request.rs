@@ -30,6 +30,9 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
+            // Or it would be looked at over and over while replies before it
+            // cannot be delivered.
+            session.barrier = true;
             self.commit_shown();
             return Some(Step::Wait);
         }
@@ -136,8 +139,8 @@ impl Plane {
             Verb::Spublish => SubscriptionKind::Shard,
             _ => {
                 return Err(format!(
-                    "ERR '{name}' is refused: inside MULTI a pool takes PUBLISH and SPUBLISH only \
-                     of the commands about channels"
+                    "ERR '{name}' is refused inside MULTI: of the commands about channels a sharded \
+                     pool takes PUBLISH and SPUBLISH there; send it before MULTI or after EXEC"
                 ));
             }
         };
@@ -212,6 +215,7 @@ impl Plane {
         (kind, subscribes): (SubscriptionKind, bool),
     ) -> Step {
         if !busy.order.is_empty() {
+            session.barrier = true;
             return Step::Wait;
         }
         let mut subscriptions = session.subscriptions.take().unwrap_or_default();
@@ -239,7 +243,7 @@ impl Plane {
             } else {
                 let sequence = busy.order.reserve();
                 subscriptions.pending = Some(Box::new(Pending { sequence, ..pending }));
-                self.pubsub.pending.push(key);
+                self.pubsub.pending.insert(key);
             }
         } else {
             let shape = shape_of(session);
@@ -272,9 +276,6 @@ impl Plane {
     ) -> bool {
         if !self.is_store(pool) {
             return true;
-        }
-        if !self.pubsub.published.is_empty() {
-            return false;
         }
         let mut changed: Vec<&Name> =
             names.iter().filter(|name| subscriptions.contains(kind, name) != subscribes).collect();
@@ -366,6 +367,7 @@ impl Plane {
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         let (pool, worker) = (session.pool, self.worker());
         if let Some(pending) = subscriptions.pending.take() {
+            self.pubsub.pending.swap_remove(&key);
             for (name, _) in &pending.names {
                 self.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
                 self.release_name(pool, pending.kind, name);

@@ -64,7 +64,7 @@ impl Core {
                 plane.on_active(sessions, pool, kind, name);
             }
             Heard::Refused { kind, name, reply } => {
-                plane.drop_subscribers(sessions, pool, kind, name);
+                plane.drop_refused(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
             }
         });
@@ -315,6 +315,7 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         if let Some(pending) = subscriptions.pending.take() {
+            self.pubsub.pending.swap_remove(&key);
             let was_subscriber = subscriptions.is_subscriber();
             let sequence = pending.sequence;
             let mut out = Vec::new();
@@ -348,15 +349,15 @@ impl Plane {
 
     /// Answers requests to subscribe whose time is up.
     fn tend_pending(&mut self, sessions: &mut Slab<Session>, now: Time) {
-        let mut waiting = std::mem::take(&mut self.pubsub.pending);
-        waiting.retain(|&key| {
-            let Some(session) = sessions.get_mut(key) else { return false };
+        if self.pubsub.pending.is_empty() {
+            return;
+        }
+        let waiting: Vec<Key<Session>> = self.pubsub.pending.iter().copied().collect();
+        for key in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
             let pool = session.pool;
             let pending = session.subscriptions.as_mut().and_then(|them| them.pending.as_mut());
-            let Some(pending) = pending else { return false };
-            if now < pending.deadline {
-                return true;
-            }
+            let Some(pending) = pending.filter(|pending| now >= pending.deadline) else { continue };
             let kind = pending.kind;
             let waited_for = |(_, outcome): &&mut (Name, Outcome)| *outcome == Outcome::Waiting;
             for (name, outcome) in pending.names.iter_mut().filter(waited_for) {
@@ -369,9 +370,7 @@ impl Plane {
                 *outcome = Outcome::Failed(self.fault_text(at, BackendFault::Timeout));
             }
             self.finish_pending(sessions, key);
-            false
-        });
-        self.pubsub.pending.append(&mut waiting);
+        }
     }
 
     /// Moves the names of a pool to where they live now.

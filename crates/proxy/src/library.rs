@@ -1,0 +1,199 @@
+//! Libraries of functions as they come: the name in a library's first line, and
+//! the payload of `FUNCTION DUMP` that `FUNCTION RESTORE` takes.
+//!
+//! A payload is a piece of an RDB file: for each library the byte 245 and its
+//! code as an RDB string, plain or compressed with LZF, and at the end the
+//! version of the format in 2 bytes and a checksum in 8
+//! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
+
+use crate::scripts::LIBRARIES_LEN_MAX;
+
+/// What stands before each library.
+const LIBRARY: u8 = 245;
+
+/// Bytes of version and checksum.
+const FOOTER_LEN: usize = 10;
+
+/// The name in the first line of a library, `#!engine name=...`.
+pub fn library_name(code: &[u8]) -> Option<&[u8]> {
+    let line = code.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"name="))
+}
+
+/// Why a payload gives no libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpFault {
+    /// It is no dump, or one of a form that is not known here.
+    Unknown,
+    /// Its libraries are longer than those that are kept may be.
+    TooLong,
+}
+
+/// The code of every library in a payload of `FUNCTION DUMP`.
+///
+/// # Errors
+/// [`DumpFault`].
+pub fn dumped_libraries(payload: &[u8]) -> Result<Vec<Vec<u8>>, DumpFault> {
+    let end = payload.len().checked_sub(FOOTER_LEN).ok_or(DumpFault::Unknown)?;
+    let mut rest = &payload[..end];
+    let (mut libraries, mut left) = (Vec::new(), LIBRARIES_LEN_MAX);
+    while let Some((&kind, string)) = rest.split_first() {
+        if kind != LIBRARY {
+            return Err(DumpFault::Unknown);
+        }
+        rest = string;
+        let code = take_string(&mut rest, left)?;
+        left -= code.len();
+        libraries.push(code);
+    }
+    Ok(libraries)
+}
+
+/// A length, or the number of a way to encode what follows.
+enum Head {
+    Len(usize),
+    Encoded(u8),
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
+}
+
+fn take_head(rest: &mut &[u8]) -> Option<Head> {
+    let first = take(rest, 1)?[0];
+    let number = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
+    let len = match (first >> 6, first) {
+        (0, _) => u64::from(first),
+        (1, _) => number(&[first & 0x3f, take(rest, 1)?[0]]),
+        (2, 0x80) => number(take(rest, 4)?),
+        (2, 0x81) => number(take(rest, 8)?),
+        (2, _) => return None,
+        _ => return Some(Head::Encoded(first & 0x3f)),
+    };
+    Some(Head::Len(usize::try_from(len).ok()?))
+}
+
+fn take_len(rest: &mut &[u8]) -> Option<usize> {
+    match take_head(rest)? {
+        Head::Len(len) => Some(len),
+        Head::Encoded(_) => None,
+    }
+}
+
+fn take_string(rest: &mut &[u8], len_max: usize) -> Result<Vec<u8>, DumpFault> {
+    /// Compressed with LZF; the other encodings are of numbers.
+    const LZF: u8 = 3;
+    let unknown = DumpFault::Unknown;
+    let packed_len = match take_head(rest).ok_or(unknown)? {
+        Head::Len(len) => {
+            let string = take(rest, len).ok_or(unknown)?;
+            return if len <= len_max { Ok(string.to_vec()) } else { Err(DumpFault::TooLong) };
+        }
+        Head::Encoded(LZF) => take_len(rest).ok_or(unknown)?,
+        Head::Encoded(_) => return Err(unknown),
+    };
+    let len = take_len(rest).ok_or(unknown)?;
+    let packed = take(rest, packed_len).ok_or(unknown)?;
+    if len <= len_max { unpack(packed, len).ok_or(unknown) } else { Err(DumpFault::TooLong) }
+}
+
+/// What LZF has packed: runs of bytes as they are, and references to bytes
+/// before.
+fn unpack(mut packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    let mut out: Vec<u8> = Vec::new();
+    while let Some((&control, after)) = packed.split_first() {
+        packed = after;
+        if control < 32 {
+            let run = take(&mut packed, usize::from(control) + 1)?;
+            out.extend_from_slice(run);
+        } else {
+            let mut count = usize::from(control >> 5);
+            if count == 7 {
+                count += usize::from(take(&mut packed, 1)?[0]);
+            }
+            let low = usize::from(take(&mut packed, 1)?[0]);
+            let back = (usize::from(control & 0x1f) << 8 | low) + 1;
+            let start = out.len().checked_sub(back)?;
+            // What is referred to may be what is being written.
+            (start..start + count + 2).for_each(|at| out.push(out[at]));
+        }
+        if out.len() > len {
+            return None;
+        }
+    }
+    (out.len() == len).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_named_in_its_first_line() {
+        for (code, name) in [
+            (&b"#!lua name=mylib\nreturn name=other"[..], Some(&b"mylib"[..])),
+            (b"#!lua  name=a_1\r\n", Some(b"a_1")),
+            (b"#!js name=x", Some(b"x")),
+            (b"#!lua\nname=late", None),
+            (b"return 1", None),
+            (b"", None),
+        ] {
+            assert_eq!(library_name(code), name);
+        }
+    }
+
+    fn payload(strings: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for string in strings {
+            bytes.push(LIBRARY);
+            bytes.extend_from_slice(string);
+        }
+        bytes.extend_from_slice(&[10, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        bytes
+    }
+
+    #[test]
+    fn a_dump_gives_its_libraries_back_plain_and_packed() {
+        let medium = [&[0x41, 0x00][..], &[b'm'; 256]].concat();
+        let long = [&[0x80, 0, 1, 0, 0][..], &[b'l'; 65_536]].concat();
+        // "abc", then three back, nine long.
+        let packed = [0xc3, 7, 12, 2, b'a', b'b', b'c', 0xe0, 0, 2];
+        let dump = payload(&[b"\x05plain", &medium, &long, &packed]);
+        let libraries = dumped_libraries(&dump).unwrap();
+        assert_eq!(libraries[0], b"plain");
+        assert_eq!((libraries[1].len(), libraries[2].len()), (256, 65_536));
+        assert_eq!(libraries[3], b"abcabcabcabc");
+        assert_eq!(dumped_libraries(&payload(&[])), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_dump_is_no_longer_than_what_is_kept_whatever_it_says_of_its_length() {
+        let len = u32::try_from(LIBRARIES_LEN_MAX + 1).unwrap().to_be_bytes();
+        let packed = [&[0xc3, 1, 0x80][..], &len, b"\0"].concat();
+        assert_eq!(dumped_libraries(&payload(&[&packed])), Err(DumpFault::TooLong));
+        let plain = [&[0x80][..], &len, &vec![b' '; LIBRARIES_LEN_MAX + 1]].concat();
+        assert_eq!(dumped_libraries(&payload(&[&plain])), Err(DumpFault::TooLong));
+    }
+
+    #[test]
+    fn whatever_is_cut_off_or_wrong_is_no_dump() {
+        let packed = [0xc3, 7, 12, 2, b'a', b'b', b'c', 0xe0, 0, 2];
+        let dump = payload(&[b"\x05plain", &packed]);
+        // At 10 there is no library, at 17 one.
+        for len in (0..dump.len()).filter(|&len| len != 10 && len != 17) {
+            assert_eq!(dumped_libraries(&dump[..len]), Err(DumpFault::Unknown), "{len}");
+        }
+        for place in 0..dump.len() {
+            for byte in [0, 31, 127, 128, 129, 130, 192, 195, 255] {
+                let mut other = dump.clone();
+                other[place] = byte;
+                let _ = dumped_libraries(&other);
+            }
+        }
+        for wrong in [&[0xc0, 1][..], &[0x82], &[0xc3, 2, 9, 0x20, 9], &[0xc3, 1, 0xc0]] {
+            assert_eq!(dumped_libraries(&payload(&[wrong])), Err(DumpFault::Unknown));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Commands that wait for `EXEC`, and how many bytes those of all clients may
+//! take together.
+
+use crate::Digest;
+use std::mem::size_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most commands of one transaction: with `MULTI` and `CLIENT CACHING` before
+/// them, their replies are still counted in 16 bits.
+pub(crate) const QUEUED_MAX: u16 = u16::MAX - 2;
+
+/// Bytes that a transaction takes at first. More wastes memory on the many
+/// that are short; less makes them grow more than once.
+const ROOM_MIN: usize = 512;
+
+/// Bytes that the transactions of all clients may take together. Every worker
+/// takes from it; it is touched when a transaction needs more room, not for
+/// each command.
+#[derive(Debug)]
+pub struct QueueBudget {
+    len_max: u64,
+    taken: AtomicU64,
+}
+
+/// Why a command is not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueFault {
+    /// This transaction has too many commands or bytes.
+    TooLong,
+    /// Those of all clients together have.
+    NoBudget,
+}
+
+/// A share of the budget, given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    budget: Arc<QueueBudget>,
+    len: u64,
+}
+
+/// Commands that wait for `EXEC`. They are held here and go out whole, so that
+/// a transaction left open holds no connection.
+#[derive(Debug)]
+pub struct Transaction {
+    requests: Vec<u8>,
+    queued: u16,
+    /// The server of its keys, and the ring that said so.
+    place: Option<(u16, u64)>,
+    /// Scripts it calls by their digests, each once.
+    scripts: Vec<Digest>,
+    /// It calls functions.
+    pub calls_functions: bool,
+    /// A command was refused: `EXEC` will be as well.
+    is_refused: bool,
+    share: Share,
+}
+
+impl QueueBudget {
+    /// A budget of `len_max` bytes.
+    pub fn new(len_max: u64) -> Self {
+        Self { len_max, taken: AtomicU64::new(0) }
+    }
+
+    /// Its size in bytes.
+    pub fn len_max(&self) -> u64 {
+        self.len_max
+    }
+
+    /// Bytes that are taken now.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, len: u64) -> bool {
+        let fits = |taken: u64| taken.checked_add(len).filter(|sum| *sum <= self.len_max);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+}
+
+impl Share {
+    fn grow(&mut self, len: usize) -> bool {
+        let has_room = self.budget.take(len as u64);
+        if has_room {
+            self.len += len as u64;
+        }
+        has_room
+    }
+
+    fn give_back(&mut self) {
+        self.budget.taken.fetch_sub(std::mem::take(&mut self.len), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Transaction {
+    /// An empty one, whose commands will be paid for from `budget`.
+    pub fn new(budget: &Arc<QueueBudget>) -> Self {
+        Self {
+            requests: Vec::new(),
+            queued: 0,
+            place: None,
+            scripts: Vec::new(),
+            calls_functions: false,
+            is_refused: false,
+            share: Share { budget: Arc::clone(budget), len: 0 },
+        }
+    }
+
+    /// Adds a command in its wire form, with the script that it calls by its
+    /// digest. One that is refused already keeps nothing.
+    ///
+    /// # Errors
+    /// When there is no room within `len_max` bytes, or within the budget.
+    pub fn queue(
+        &mut self,
+        frame: &[u8],
+        script: Option<Digest>,
+        len_max: usize,
+    ) -> Result<(), QueueFault> {
+        if self.is_refused {
+            return Ok(());
+        }
+        let len = self.requests.len() + frame.len();
+        if self.queued >= QUEUED_MAX || len > len_max {
+            return Err(QueueFault::TooLong);
+        }
+        let script = script.filter(|script| !self.scripts.contains(script));
+        // Their list doubles, so each may cost its size twice.
+        let script_len = 2 * size_of::<Digest>() * usize::from(script.is_some());
+        if !self.make_room(len, len_max, script_len) {
+            return Err(QueueFault::NoBudget);
+        }
+        self.requests.extend_from_slice(frame);
+        self.scripts.extend(script);
+        self.queued += 1;
+        Ok(())
+    }
+
+    /// Makes room for `len` bytes of requests, and takes `more` for what comes
+    /// with them. Returns whether the budget allows it.
+    fn make_room(&mut self, len: usize, len_max: usize, more: usize) -> bool {
+        let held = self.requests.capacity();
+        if len <= held {
+            return more == 0 || self.share.grow(more);
+        }
+        // Twice as much is moved seldom; where that is not to be had, an eighth.
+        for wanted in [(2 * held).max(ROOM_MIN), len + len / 8] {
+            let room = wanted.min(len_max).max(len);
+            if self.share.grow(room - held + more) {
+                self.requests.reserve_exact(room - self.requests.len());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Notes that a command was refused. Nothing will be executed, so nothing
+    /// is kept.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+        self.requests = Vec::new();
+        self.scripts = Vec::new();
+        self.share.give_back();
+    }
+
+    /// Whether a command was refused: `EXEC` will be as well.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The server its keys are on, once a key has come.
+    pub fn server(&self) -> Option<u16> {
+        self.place.map(|(server, _)| server)
+    }
+
+    /// Whether its keys may live elsewhere by now: another ring is in use.
+    pub fn is_outdated(&self, ring: u64) -> bool {
+        self.place.is_some_and(|(_, settled)| settled != ring)
+    }
+
+    /// Takes a command whose keys are on `server`, as `ring` says. Returns
+    /// whether those of the others are there as well.
+    pub fn settle_on(&mut self, server: u16, ring: u64) -> bool {
+        self.place.get_or_insert((server, ring)).0 == server
+    }
+
+    /// Commands in their wire form.
+    pub fn requests(&self) -> &[u8] {
+        &self.requests
+    }
+
+    /// Scripts that they call by their digests, each once.
+    pub fn scripts(&self) -> &[Digest] {
+        &self.scripts
+    }
+
+    /// How many commands.
+    pub fn queued(&self) -> u16 {
+        self.queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(len_max: u64) -> (Transaction, Arc<QueueBudget>) {
+        let budget = Arc::new(QueueBudget::new(len_max));
+        (Transaction::new(&budget), budget)
+    }
+
+    #[test]
+    fn a_transaction_stays_on_the_server_of_its_first_key() {
+        let (mut transaction, _) = open(0);
+        assert_eq!(transaction.server(), None);
+        assert!(transaction.settle_on(3, 1) && transaction.settle_on(3, 2));
+        assert!(!transaction.settle_on(4, 1));
+        assert_eq!(transaction.server(), Some(3));
+        assert!(transaction.is_outdated(2) && !transaction.is_outdated(1));
+    }
+
+    #[test]
+    fn a_transaction_is_bounded_in_bytes_and_commands() {
+        let (mut transaction, _) = open(1 << 20);
+        assert_eq!(transaction.queue(b"12345", None, 8), Ok(()));
+        assert_eq!(transaction.queue(b"6789", None, 8), Err(QueueFault::TooLong));
+        assert_eq!((transaction.requests(), transaction.queued()), (&b"12345"[..], 1));
+        while transaction.queue(b"", None, 8).is_ok() {}
+        assert_eq!(transaction.queued(), QUEUED_MAX);
+    }
+
+    #[test]
+    fn what_transactions_hold_is_what_they_have_taken() {
+        let (mut first, budget) = open(1 << 20);
+        let mut second = Transaction::new(&budget);
+        for nth in 0..2_000_u32 {
+            let script = Digest::of(&nth.to_le_bytes());
+            for transaction in [&mut first, &mut second] {
+                for _ in 0..2 {
+                    transaction.queue(&[b'x'; 40], Some(script), 1 << 20).unwrap();
+                }
+            }
+            let held = |it: &Transaction| {
+                it.requests.capacity() + it.scripts.capacity() * size_of::<Digest>()
+            };
+            // A list of a few scripts has room for four.
+            let held = (held(&first) + held(&second)) as u64;
+            assert!(held <= budget.taken() + 2 * 4 * 20, "{held} of {}", budget.taken());
+        }
+        drop(first);
+        assert!(budget.taken() > 2_000 * 80);
+        drop(second);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn clients_share_one_budget_and_what_is_refused_gives_its_share_back() {
+        let (mut first, budget) = open(1000);
+        let mut second = Transaction::new(&budget);
+        assert_eq!(first.queue(&[b'x'; 700], None, 800), Ok(()));
+        assert_eq!(second.queue(&[b'x'; 400], None, 800), Err(QueueFault::NoBudget));
+        assert_eq!((second.queued(), budget.taken()), (0, 700));
+        first.refuse();
+        assert_eq!((budget.taken(), first.requests()), (0, &b""[..]));
+        assert_eq!(first.queue(&[b'x'; 700], None, 800), Ok(()), "what it does not keep");
+        assert_eq!(budget.taken(), 0);
+        assert_eq!(second.queue(&[b'x'; 400], None, 800), Ok(()));
+    }
+}

@@ -1,0 +1,47 @@
+//! When nothing is to be told any more: who has missed something, and what is
+//! left when everybody has gone.
+
+use super::*;
+
+impl Sim {
+    /// Everybody was told what they had to be.
+    pub(super) fn check_told(&self) -> Result<(), String> {
+        let world = self.world.borrow();
+        let mut clients = world.clients.iter();
+        clients.try_for_each(|client| client.check_told_all(&world.ledger, world.network.now))
+    }
+
+    /// With every client gone, nobody subscribes to anything, here or there,
+    /// and nothing is remembered of what anybody has read.
+    pub(super) fn check_farewell(&mut self) -> Result<(), String> {
+        {
+            let mut world = self.world.borrow_mut();
+            let World { network, clients, ledger, .. } = &mut *world;
+            clients.iter_mut().for_each(|client| client.leave_for_good(network, ledger));
+        }
+        // Who left is swept out of the tables a step per tick.
+        let until = self.now() + REST;
+        self.run_until(|_, now| now >= until)?;
+        for index in 0..self.seats.len() {
+            let Some(figures) = self.figures(index) else { continue };
+            let held = figures.sessions
+                + figures.leases
+                + figures.subscriptions
+                + figures.subscriber_links
+                + figures.tracked;
+            if held > 0 {
+                return Err(format!("worker {index} holds something for nobody: {figures:?}"));
+            }
+        }
+        let (names, readers) = (self.plan.channels.len(), self.plan.invalidations.len());
+        if names + readers > 0 {
+            return Err(format!("{names} names and {readers} readers of the store for nobody"));
+        }
+        let world = self.world.borrow();
+        let heard: usize = world.servers.iter().map(Server::subscriptions).sum();
+        if heard > 0 {
+            return Err(format!("{heard} subscriptions at servers for nobody"));
+        }
+        Ok(())
+    }
+}
