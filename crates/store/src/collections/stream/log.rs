@@ -6,10 +6,11 @@ use super::id::{Id, Wanted};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Bytes of a leaf of the tree of blocks, which is half full when blocks are
-/// added in order.
-const LEAF_BYTES: usize = 11 * size_of::<(Id, Block)>() + 16;
+/// Blocks in a leaf of the tree, which has room for eleven, when they are added
+/// in order; as many leaves are below an inner node.
 const LEAF_BLOCKS: usize = 6;
+/// Bytes of a leaf with its share of the inner nodes.
+const LEAF_BYTES: usize = (11 * size_of::<(Id, Block)>() + 16) * 7 / 6;
 
 /// Entries in the order of their ids, and what is known of those that were.
 pub(crate) struct Log {
