@@ -41,6 +41,9 @@ fn any_line(random: &mut Random) -> String {
     let option = options[random.below(options.len())];
     let times = ["", " PERSIST", " PX 30", " EXAT 1"];
     let time = times[random.below(times.len())];
+    if random.once_in(4) {
+        return stream_line(random, key, number);
+    }
     if random.once_in(9) {
         return sketch_line(random, key, other, number);
     }
@@ -126,6 +129,30 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
     }
 }
 
+/// A command on a stream.
+fn stream_line(random: &mut Random, key: &str, number: usize) -> String {
+    let group = ["g", "h"][number % 2];
+    match random.below(18) {
+        0 | 1 => format!("XADD {key} * f{number} {number}"),
+        2 => format!("XADD {key} MAXLEN {number} * f {number}"),
+        3 => format!("XADD {key} {number}-* f {number}"),
+        4 => format!("XADD {key} NOMKSTREAM MINID {} * f {number}", START + number as u64),
+        5 => format!("XDEL {key} {number} {number}-1 {}", START + number as u64),
+        6 => format!("XTRIM {key} MAXLEN ~ {number}"),
+        7 => format!("XTRIM {key} MAXLEN {}", number / 4),
+        8 => format!("XTRIM {key} MINID {}", START + number as u64),
+        9 => format!("XSETID {key} {} ENTRIESADDED 1000", START * 2),
+        10 => format!("XGROUP CREATE {key} {group} 0 MKSTREAM"),
+        11 => format!("XGROUP DESTROY {key} {group}"),
+        12 => format!("XGROUP SETID {key} {group} {number}"),
+        13 => format!("XGROUP CREATECONSUMER {key} {group} {number}"),
+        14 => format!("XREADGROUP GROUP {group} {number} COUNT 2 STREAMS {key} >"),
+        15 => format!("XACK {key} {group} {number} {}", START + number as u64),
+        16 => format!("XCLAIM {key} {group} alice 0 {} FORCE", START + number as u64),
+        _ => format!("XAUTOCLAIM {key} {group} bob 0 0"),
+    }
+}
+
 fn ask(store: &Store, (database, millis, worker): (u32, u64, u16), line: &str) -> Reply {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let mut out = Vec::new();
@@ -147,17 +174,24 @@ fn contents(store: &Store, millis: u64) -> Contents {
     for database in 0..2 {
         for key in KEYS {
             let place = (database, millis, WORKER);
-            let command = match &ask(store, place, &format!("TYPE {key}")) {
+            let kind = ask(store, place, &format!("TYPE {key}"));
+            let command = match &kind {
                 Reply::Simple(kind) => match kind.as_str() {
                     "hash" => format!("HGETALL {key}"),
                     "list" => format!("LRANGE {key} 0 -1"),
                     "set" => format!("SMEMBERS {key}"),
                     "zset" => format!("ZRANGE {key} 0 -1 WITHSCORES"),
+                    "stream" => format!("XRANGE {key} - +"),
                     _ => format!("GET {key}"),
                 },
                 other => panic!("{other:?}"),
             };
-            let value = ask(store, place, &command);
+            let mut value = ask(store, place, &command);
+            if kind == Reply::Simple("stream".into()) {
+                // What is delivered to whom is no change of it, as in Redis.
+                let about = ask(store, place, &format!("XINFO STREAM {key}"));
+                value = Reply::Array(Some(vec![value, about]));
+            }
             let expiry = ask(store, place, &format!("PEXPIRETIME {key}"));
             contents.insert((database, key), (value, expiry));
         }

@@ -128,7 +128,8 @@ const PAYLOADS: [&[u8]; 9] = [
 ];
 
 /// Of a type each, so that any command meets a key of another.
-const STRANGERS: [&str; 5] = ["set K V", "hset K F V", "rpush K V", "sadd K V", "zadd K 0 V"];
+const STRANGERS: [&str; 6] =
+    ["set K V", "hset K F V", "rpush K V", "sadd K V", "zadd K 0 V", "xadd K UP F V"];
 
 const SKETCHES: [&str; 26] = [
     "pfadd K F",
@@ -511,26 +512,200 @@ const SORTING: [&str; 44] = [
     "sort_ro K store K",
 ];
 
+/// Ids that are hardly any.
+const IDS: [&str; 26] = [
+    "-",
+    "+",
+    "*-1",
+    "0",
+    "0-0",
+    "0-1",
+    "0-*",
+    "-1",
+    "1-",
+    "-5-1",
+    "1--1",
+    "1--01",
+    "01-1",
+    " 1-1",
+    "+1",
+    "1-1 ",
+    "abc",
+    "",
+    "18446744073709551615",
+    "18446744073709551615-18446744073709551615",
+    "18446744073709551615-18446744073709551614",
+    "18446744073709551616-0",
+    "18446744073709551615-*",
+    "5\0-7",
+    "(5",
+    "1-1-1",
+];
+
+/// Ids are mostly fixed; entries that the clock names are added to keys of their
+/// own, as each side has its own clock.
+const STREAMS: [&str; 125] = [
+    "xadd K UP F V",
+    "xadd K UP F V",
+    "xadd K UP F V F I",
+    "xadd K UP f1 I f2 V",
+    "xadd K UP f1 I f2 V",
+    "xadd K UP f1 V f2 L",
+    "xadd K UP F L",
+    "xadd K UP PAIRS",
+    "xadd K ID F V",
+    "xadd K ID F",
+    "xadd K nomkstream UP F V",
+    "xadd K maxlen I UP F V",
+    "xadd K maxlen ~ COUNT UP F V",
+    "xadd K maxlen = COUNT UP F V",
+    "xadd K minid ID UP F V",
+    "xadd K minid ~ ID UP F V",
+    "xadd K maxlen ~ COUNT limit COUNT UP F V",
+    "xadd K nomkstream maxlen N limit N UP F V",
+    "xadd K UPSTAR F V",
+    "xadd K UPSTAR F V F V",
+    "xadd clock * F V",
+    "xadd clock maxlen 5 * F V",
+    "xlen clock",
+    "MANY",
+    "del K",
+    "del K",
+    "del K",
+    "del K",
+    "del K",
+    "xgroup create K g 0 mkstream",
+    "xgroup create K g 0 mkstream",
+    "xgroup create K g 0",
+    "xreadgroup group g CONSUMER count I streams K >",
+    "xreadgroup group g CONSUMER count I streams K >",
+    "xreadgroup group g CONSUMER count 2 streams K >",
+    "xreadgroup group g CONSUMER count I streams K 0",
+    "xclaim K g CONSUMER 0 CLAIM",
+    "xclaim K g CONSUMER 0 CLAIM",
+    "xclaim K g CONSUMER 0 IDS FORCED",
+    "xautoclaim K g CONSUMER 0 0 AUTO",
+    "xack K g IDS",
+    "xpending K g - + 1000",
+    "xpending K g",
+    "xinfo groups K",
+    "xinfo consumers K g",
+    "xinfo stream K full",
+    "xlen K",
+    "xlen K",
+    "xrange K - +",
+    "xrange K - +",
+    "xrange K END END",
+    "xrange K END END count I",
+    "xrevrange K + -",
+    "xrevrange K END END",
+    "xrevrange K END END count I",
+    "xrange K - + count N",
+    "xread streams K ID",
+    "xread count I streams K K ID ID",
+    "xread streams K K 0 $",
+    "xread count N streams K ID",
+    "xread streams K ID ID",
+    "xread block 1.5 streams K 0",
+    "xreadgroup group g CONSUMER block -1 streams K >",
+    "xread N streams K ID",
+    "xdel K ID",
+    "xdel K ID ID ID ID",
+    "xdel K IDS",
+    "xdel K IDS",
+    "del K",
+    "xtrim K maxlen COUNT",
+    "xtrim K maxlen ~ COUNT",
+    "xtrim K maxlen ~ COUNT limit COUNT",
+    "xtrim K minid ID",
+    "xtrim K minid ID",
+    "xtrim K minid ~ ID",
+    "xtrim K minid = ID limit N",
+    "xtrim K maxlen N limit I",
+    "xsetid K ID",
+    "xsetid K ID entriesadded COUNT maxdeletedid ID",
+    "xsetid K UP entriesadded N",
+    "xinfo stream K",
+    "xinfo stream K",
+    "xinfo stream K full",
+    "xinfo stream K full count N",
+    "xinfo stream K full count 0",
+    "xinfo stream K N",
+    "xinfo groups K",
+    "xinfo groups K",
+    "xinfo consumers K GROUP",
+    "xinfo consumers K GROUP",
+    "xinfo help",
+    "xgroup help",
+    "xgroup create K GROUP ID",
+    "xgroup create K GROUP 0",
+    "xgroup create K GROUP $ mkstream",
+    "xgroup create K GROUP ID entriesread N",
+    "xgroup create K GROUP $ mkstream entriesread COUNT",
+    "xgroup setid K GROUP ID",
+    "xgroup setid K GROUP $",
+    "xgroup setid K GROUP 0",
+    "xgroup setid K GROUP END entriesread N",
+    "xgroup destroy K GROUP",
+    "xgroup createconsumer K GROUP CONSUMER",
+    "xgroup delconsumer K GROUP CONSUMER",
+    "xreadgroup group GROUP CONSUMER streams K >",
+    "xreadgroup group GROUP CONSUMER streams K >",
+    "xreadgroup group GROUP CONSUMER count I streams K K > >",
+    "xreadgroup group GROUP CONSUMER count 3 streams K >",
+    "xreadgroup group GROUP CONSUMER count 3 noack streams K >",
+    "xreadgroup group GROUP CONSUMER streams K 0",
+    "xreadgroup group GROUP CONSUMER count I streams K ID",
+    "xreadgroup group GROUP CONSUMER streams K $",
+    "xreadgroup group GROUP CONSUMER noack streams K ID",
+    "xack K GROUP ID ID ID",
+    "xack K GROUP IDS",
+    "xpending K GROUP",
+    "xpending K GROUP",
+    "xpending K GROUP - + 1000",
+    "xpending K GROUP END END I CONSUMER",
+    "xpending K GROUP idle 0 END END I",
+    "xpending K GROUP idle AGE END END N CONSUMER",
+    "xclaim K GROUP CONSUMER 0 CLAIM",
+    "xclaim K GROUP CONSUMER AGE CLAIM",
+    "xautoclaim K GROUP CONSUMER 0 END AUTO",
+    "xautoclaim K GROUP CONSUMER AGE END AUTO",
+];
+
 /// Random command lines over few keys, some of them wrong.
 struct Lines {
     random: Random,
     family: &'static [&'static str],
+    /// Lines that come next, the last one first.
+    queue: Vec<Vec<Vec<u8>>>,
+    /// The millisecond of the newest ids.
+    newest: usize,
+    /// How many keys there are.
+    keys: usize,
 }
 
 impl Lines {
     fn next(&mut self) -> Vec<Vec<u8>> {
-        let shape = match self.random.below(40) {
+        if let Some(words) = self.queue.pop() {
+            return words;
+        }
+        let shape = match self.random.below(if self.keys < KEYS.len() { 160 } else { 40 }) {
             0..3 => *self.random.pick(&ANY),
             3 => *self.random.pick(&STRANGERS),
             _ => *self.random.pick(self.family),
         };
         let mut words: Vec<Vec<u8>> = Vec::new();
+        if shape == "MANY" {
+            return self.queue_adds();
+        }
         for word in shape.split(' ') {
             self.add_word(word, &mut words);
         }
-        // A random pick of endless count would never end, there as here.
-        let is_fixed =
-            ["rand", "spop", "zadd K 0 ", "ZEROS"].iter().any(|part| shape.contains(part));
+        // A random pick of endless count would never end, there as here; short
+        // times pass on one side and not on the other.
+        let is_fixed = ["rand", "spop", "zadd K 0 ", "ZEROS", "block", "claim", "idle", "clock"]
+            .iter()
+            .any(|part| shape.contains(part));
         if !is_fixed && self.random.once_in(40) {
             let at = 1 + self.random.below(words.len());
             match self.random.below(3) {
@@ -583,6 +758,41 @@ impl Lines {
                     words.push(self.value());
                 }
             }
+            "IDS" => {
+                let from = self.newest.saturating_sub(self.random.below(400));
+                for ms in from..=from + self.random.below(100) {
+                    words.push(format!("{ms}-{}", self.random.below(2)).into_bytes());
+                }
+            }
+            "CLAIM" => {
+                for _ in 0..1 + self.random.below(4) {
+                    words.push(self.id());
+                }
+                self.add_word("FORCED", words);
+            }
+            "FORCED" => {
+                for _ in 0..self.random.below(3) {
+                    let option = *self.random.pick(&[
+                        "force",
+                        "force",
+                        "justid",
+                        "idle I",
+                        "time 1000",
+                        "retrycount I",
+                        "lastid ID",
+                        "idle N",
+                        "time N",
+                        "retrycount N",
+                    ]);
+                    option.split(' ').for_each(|word| words.push(self.word(word)));
+                }
+            }
+            "AUTO" => {
+                for _ in 0..self.random.below(3) {
+                    let option = *self.random.pick(&["justid", "count I", "count 2", "count N"]);
+                    option.split(' ').for_each(|word| words.push(self.word(word)));
+                }
+            }
             "MEMBERS" => {
                 let (from, count) = (self.random.below(400), 1 + self.random.below(300));
                 words.extend((from..from + count).map(|number| format!("f{number}").into_bytes()));
@@ -615,13 +825,45 @@ impl Lines {
         }
     }
 
+    /// Entries for one stream, until its blocks are full; the first of them.
+    fn queue_adds(&mut self) -> Vec<Vec<u8>> {
+        let key = KEYS[self.random.below(self.keys)];
+        let long = self.random.once_in(3);
+        for _ in 0..20 + self.random.below(130) {
+            let id = self.word("UP");
+            let mut words = [b"xadd", key.as_bytes(), &id, b"f1"].map(<[u8]>::to_vec).to_vec();
+            words.push(if long { self.long() } else { self.value() });
+            words.push(if self.random.once_in(10) { b"x".to_vec() } else { b"f2".to_vec() });
+            words.push(self.value());
+            self.queue.insert(0, words);
+        }
+        self.queue.pop().expect("a line")
+    }
+
+    fn id(&mut self) -> Vec<u8> {
+        let back = [20, 100, 400, self.newest][self.random.below(4)];
+        let ms = (self.newest + 3).saturating_sub(self.random.below(back));
+        match self.random.below(60) {
+            0 => self.random.pick(&IDS).as_bytes().to_vec(),
+            1..20 => format!("{ms}").into_bytes(),
+            _ => format!("{ms}-{}", self.random.below(2)).into_bytes(),
+        }
+    }
+
+    /// An id that mostly is greater than all before.
+    fn greater_id(&mut self) -> String {
+        self.newest += [0, 1, 1, 1, 1, 20][self.random.below(6)];
+        let seq = self.random.below(2);
+        format!("{}-{seq}", self.newest)
+    }
+
     fn number(&mut self, reach: usize) -> Vec<u8> {
         (self.random.below(2 * reach) as i64 - reach as i64).to_string().into_bytes()
     }
 
     fn word(&mut self, kind: &str) -> Vec<u8> {
         let chosen = match kind {
-            "K" => *self.random.pick(&KEYS),
+            "K" => KEYS[self.random.below(self.keys)],
             "N" => *self.random.pick(&NUMBERS),
             "BIG" => {
                 *self.random.pick(&["0", "-3", "9223372036854775807", "-9223372036854775808", "x"])
@@ -640,6 +882,26 @@ impl Lines {
                 return payload;
             }
             "G" => *self.random.pick(&["*", "f*", "?1*", "[a-c]*", "nothing"]),
+            "ID" => return self.id(),
+            "UP" => return self.greater_id().into_bytes(),
+            "UPSTAR" => return format!("{}-*", self.newest + self.random.below(3)).into_bytes(),
+            "AGE" => {
+                *self.random.pick(&["0", "-1", "500000000", "9223372036854775807", "x", "1.5"])
+            }
+            "COUNT" => return self.random.below(400).to_string().into_bytes(),
+            "GROUP" => {
+                *self.random.pick(&["g", "g", "g", "g", "g", "h", "none", "no\0ne", "no\r\nne"])
+            }
+            "CONSUMER" => *self.random.pick(&["alice", "bob", "c"]),
+            "END" => {
+                let open = if self.random.once_in(4) { "(" } else { "" };
+                let id = match self.random.below(10) {
+                    0 => b"-".to_vec(),
+                    1 => b"+".to_vec(),
+                    _ => self.id(),
+                };
+                return [open.as_bytes(), &id].concat();
+            }
             "I" => return self.number(20),
             "F" => return format!("f{}", self.random.below(30)).into_bytes(),
             "V" => return self.value(),
@@ -826,6 +1088,47 @@ fn sorts_agree(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     !says("store") && (has_ties || is_unsorted) && shape(ours) == shape(theirs)
 }
 
+/// What of a stream's reply is each side's own: times, and nodes of its tree.
+fn is_own(name: &[u8]) -> bool {
+    let own: [&[u8]; 3] = [b"radix-tree-nodes", b"seen-time", b"idle"];
+    own.contains(&name)
+}
+
+/// Whether replies about streams differ in nothing but times, and the nodes of
+/// trees: integers far apart are none.
+fn alike(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    const CLOSE: u64 = 60_000;
+    match (ours, theirs) {
+        (Reply::Array(Some(ours)), Reply::Array(Some(theirs)))
+        | (Reply::Map(ours), Reply::Map(theirs)) => {
+            let mut last: &[u8] = b"";
+            ours.len() == theirs.len()
+                && ours.iter().zip(theirs).enumerate().all(|(index, (ours, theirs))| {
+                    let own = is_own(last) || (index == 2 && lower(&words[0]) == "xpending");
+                    // Of a delivery: its id, for the group its consumer, its time.
+                    let times = lower(&words[0]) == "xinfo" && index > 0;
+                    last = match ours {
+                        Reply::Bulk(Some(bytes)) => bytes,
+                        _ => b"",
+                    };
+                    match (ours, theirs) {
+                        (Reply::Integer(ours), Reply::Integer(theirs)) if own || times => {
+                            ours == theirs
+                                || own
+                                || (*ours > 1_000_000_000_000 && ours.abs_diff(*theirs) < CLOSE)
+                        }
+                        _ => alike(words, ours, theirs),
+                    }
+                })
+        }
+        // What Redis says depends on an error before it.
+        (Reply::Error(ours), Reply::Error(_)) => {
+            lower(&words[0]) == "xadd" && ours.contains("equal or smaller")
+        }
+        (ours, theirs) => ours == theirs,
+    }
+}
+
 /// Whether two different replies to a command agree all the same; `is_table`
 /// says that its key has no order.
 fn agree(words: &[Vec<u8>], is_table: bool, ours: &[u8], theirs: &[u8]) -> bool {
@@ -857,8 +1160,11 @@ fn agree(words: &[Vec<u8>], is_table: bool, ours: &[u8], theirs: &[u8]) -> bool 
                 // A list's blocks tell how it came about.
                 (is_table || ours[0] == 0x12) && ours[0] == theirs[0]
             }
+            (Reply::Error(ours), Reply::Bulk(Some(_))) => ours.starts_with("ERR DUMP of a stream"),
             _ => false,
         },
+        "xadd" if words[1] == b"clock" => shape(&ours) == shape(&theirs),
+        name if name.starts_with('x') => alike(words, &ours, &theirs),
         "object" => lower(&words[1]) == "refcount" && matches!(ours, Reply::Integer(_)),
         _ => false,
     }
@@ -992,7 +1298,10 @@ fn compare(family: &'static [&'static str], seed: u64) {
 fn compare_some(family: &'static [&'static str], seed: u64, commands: usize) {
     for (protocol, commands) in [(Protocol::Resp2, commands), (Protocol::Resp3, commands / 3)] {
         let mut pair = Pair::start(protocol);
-        let mut lines = Lines { random: Random::new(seed), family };
+        // A stream is made by many lines, which are to meet.
+        let keys = if *family == STREAMS { 3 } else { KEYS.len() };
+        let (random, queue) = (Random::new(seed), Vec::new());
+        let mut lines = Lines { random, family, queue, newest: 10, keys };
         (0..commands / BATCH).for_each(|_| pair.batch(&mut lines));
     }
 }
@@ -1026,6 +1335,11 @@ fn sets_are_those_of_redis() {
 #[test]
 fn sorted_sets_are_those_of_redis() {
     compare(&SORTED, 20_260_404);
+}
+
+#[test]
+fn streams_are_those_of_redis() {
+    compare(&STREAMS, 20_260_406);
 }
 
 #[test]

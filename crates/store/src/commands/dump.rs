@@ -4,13 +4,16 @@ use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::collections::{hash, list, set, sorted};
 use crate::dump::{self, Refusal, Value};
 use crate::entry::{Editor, Entry};
-use crate::item::{ACCESS_MASK, Encoding};
+use crate::item::{ACCESS_MASK, Encoding, Kind};
 use crate::number::parse_integer;
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::{KeyspaceEvents, rdb};
 use keyway_resp::reply;
 
 const BUSY_KEY: Fault = Fault::Text("BUSYKEY Target key name already exists.");
+
+const NO_STREAM: Fault =
+    Fault::Text("ERR DUMP of a stream is not supported by the embedded store yet");
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
@@ -25,8 +28,10 @@ impl From<Refusal> for Fault {
 pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut payload = Vec::new();
     let found = call.with_key(|mut entry| {
-        entry.read();
-        dump::write(&mut entry, &mut payload)
+        if entry.read().is_some_and(|item| item.kind() == Kind::Stream) {
+            return Err(NO_STREAM);
+        }
+        Ok(dump::write(&mut entry, &mut payload)?)
     })?;
     if found {
         rdb::seal(&mut payload);

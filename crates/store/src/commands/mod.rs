@@ -19,6 +19,7 @@ mod server;
 mod set;
 mod sort;
 mod sorted;
+mod stream;
 mod string;
 
 use crate::collections::WrongType;
@@ -49,6 +50,11 @@ enum Fault {
     ExpireTime,
     /// An option of EXPIRE that there is not.
     Option(Vec<u8>),
+    /// As it stands, with names that the client gave.
+    Line(Vec<u8>),
+    /// It is to wait for keys, which the store never does: see
+    /// `stream/read.rs`.
+    WouldBlock,
     /// Of a command that needs one; names the command.
     NoInputKey(String),
     /// Composed for the occasion.
@@ -136,6 +142,19 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
     out.truncate(start);
     match fault {
         Fault::Text(text) => reply::error(out, text),
+        Fault::Line(line) => {
+            let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+            out.push(b'-');
+            out.extend(line.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }));
+            out.extend_from_slice(b"\r\n");
+        }
+        Fault::WouldBlock => {
+            let name = request.command.name;
+            reply::error(
+                out,
+                &format!("ERR waiting in '{name}' is not supported by the embedded store yet"),
+            );
+        }
         Fault::ExpireTime => {
             let name = request.command.name;
             reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
@@ -364,6 +383,36 @@ fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
         Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
         Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
+        _ => dispatch_streams(call, request, out),
+    }
+}
+
+fn dispatch_streams(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use stream::{claim, group, info, read};
+    match request.command.verb {
+        Verb::Xadd => stream::xadd(call, out),
+        Verb::Xlen => stream::xlen(call, out),
+        Verb::Xrange => stream::xrange(call, false, out),
+        Verb::Xrevrange => stream::xrange(call, true, out),
+        Verb::Xdel => stream::xdel(call, out),
+        Verb::Xtrim => stream::xtrim(call, out),
+        Verb::Xsetid => stream::xsetid(call, out),
+        Verb::Xread => read::xread(call, out),
+        Verb::Xreadgroup => read::xreadgroup(call, out),
+        Verb::Xack => group::xack(call, out),
+        Verb::Xpending => group::xpending(call, out),
+        Verb::Xclaim => claim::xclaim(call, out),
+        Verb::Xautoclaim => claim::xautoclaim(call, out),
+        Verb::XgroupCreate => group::create(call, out),
+        Verb::XgroupSetid => group::setid(call, out),
+        Verb::XgroupDestroy => group::destroy(call, out),
+        Verb::XgroupCreateconsumer => group::createconsumer(call, out),
+        Verb::XgroupDelconsumer => group::delconsumer(call, out),
+        Verb::XgroupHelp => group::help("xgroup", out),
+        Verb::XinfoStream => info::stream(call, out),
+        Verb::XinfoGroups => info::groups(call, out),
+        Verb::XinfoConsumers => info::consumers(call, out),
+        Verb::XinfoHelp => group::help("xinfo", out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");

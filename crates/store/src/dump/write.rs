@@ -20,8 +20,8 @@ const ELEMENT_OVERHEAD: usize = 8;
 /// What a list's listpacks are told by.
 const LISTPACK: usize = 2;
 
-/// Appends the value of a key; whether there is one. Its type comes first, its
-/// footer is not among it.
+/// Appends the value of a key; whether there is one that has a form, which
+/// streams have not yet. Its type comes first, its footer is not among it.
 pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, WrongType> {
     let Some(found) = entry.item() else { return Ok(false) };
     match found.kind() {
@@ -51,6 +51,7 @@ pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, Wr
                 write_sorted(&sorted, out);
             }
         }
+        Kind::Stream => return Ok(false),
     }
     Ok(true)
 }
