@@ -244,3 +244,33 @@ fn client_list_tells_what_clients_of_all_workers_have_begun() {
     assert_eq!(asking.words("CLIENT KILL TYPE master"), Value::Integer(0));
     others[0].expect_closed();
 }
+
+#[test]
+fn client_list_tells_what_clients_of_all_workers_asked_last() {
+    let _watch = watchdog(Duration::from_secs(60), "last commands");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, pools(&servers).with_server("workers", "2"));
+    for pool in 0..2 {
+        let mut asking = keyway.client(pool);
+        let line =
+            |asking: &mut Client, id: i64| asking.words(&format!("CLIENT LIST ID {id}")).text();
+        for _ in 0..4 {
+            let mut other = keyway.client(pool);
+            let id = other.words("CLIENT ID").integer();
+            wait_until("its first", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" cmd=client|id ")
+            });
+            other.pipeline(&["SET k v", "MGET k a b", "GET k"]);
+            wait_until("its last", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" cmd=get ")
+            });
+            wait_until("it to be idle", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" idle=1 ")
+            });
+            other.words("GET k");
+            wait_until("it to be busy", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" idle=0 ")
+            });
+        }
+    }
+}
