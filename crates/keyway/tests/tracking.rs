@@ -621,3 +621,21 @@ fn requests_without_a_reply_are_executed_in_their_order_and_to_the_last() {
         assert_eq!(other.words("GET a").text(), "3", "{mode:?}");
     }
 }
+
+#[test]
+fn flushing_a_pool_is_told_once_by_each_server_that_was_read_from() {
+    let _watch = watchdog(Duration::from_secs(60), "FLUSHALL");
+    let (keyway, servers) = pool_of_four(|pool| pool.with("allow_flush", "true"));
+    let mut other = keyway.client(0);
+    let keys: Vec<String> = (0..200).map(|nth| format!("{}{nth}", nth * 7919)).collect();
+    keys.iter().for_each(|key| ok(&mut other, &format!("SET {key} v")));
+    let has_keys = |server: &RedisServer| server.client().words("DBSIZE") != Value::Integer(0);
+    assert!(servers.iter().all(has_keys), "every server has some of the keys");
+    let mut client = resp3(keyway.client(0));
+    ok(&mut client, "CLIENT TRACKING ON");
+    keys.iter().for_each(|key| assert_eq!(client.words(&format!("GET {key}")), Value::bulk("v")));
+    ok(&mut other, "FLUSHALL");
+    servers.iter().for_each(|_| assert_eq!(raw(&mut client), EVERYTHING));
+    client.send(&keyway_testkit::encode(&["GET", &keys[0]]));
+    assert_eq!(raw(&mut client), "_\r\n", "and no more often");
+}

@@ -60,6 +60,7 @@ impl Plane {
             return Step::Wait;
         }
         self.batch += 1;
+        self.last_verb = Some(request.command.verb);
         let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),

@@ -148,7 +148,7 @@ impl Plane {
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
         busy.input_needed = 0;
-        session.identity.last_request = self.clock.now;
+        self.last_verb = None;
         while pos < bytes.len() {
             if session.closing {
                 pos = bytes.len();
@@ -196,6 +196,8 @@ impl Plane {
                 }
             }
         }
+        let now_unix = self.clock.unix_micros / 1_000_000;
+        session.identity.live.note_request(self.last_verb, now_unix);
         // No use reading what cannot be started.
         session.paused |= session.barrier && !session.is_quiet(busy);
         if session.paused && !was_paused {

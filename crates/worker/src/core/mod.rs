@@ -47,7 +47,7 @@ pub(crate) use health_log::HealthLog;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
-use keyway_command::Class;
+use keyway_command::{Class, Verb};
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
@@ -162,6 +162,8 @@ pub(crate) struct Plane {
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
     pub(crate) batch: u64,
+    /// The last request among the bytes that are being parsed.
+    last_verb: Option<Verb>,
     /// Requests of this turn that were answered without asking a server, by
     /// pool and class.
     served: Vec<u32>,
@@ -215,6 +217,7 @@ impl Core {
             health_epoch: 0,
             next_deadline: None,
             batch: 0,
+            last_verb: None,
             served,
             has_served: false,
             args: Vec::new(),
