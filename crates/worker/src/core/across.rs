@@ -361,7 +361,7 @@ impl Plane {
         let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
+            self.note_refused(slot);
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             let (pool, backend) = (slot.pool, slot.backend);
             return self.fail_errand(sessions, (pool, backend), errand, fault);

@@ -276,7 +276,7 @@ impl Plane {
         }
         self.count(session, request);
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
+            self.note_refused(slot);
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             let backend = self.describe_backend(slot.pool, slot.backend);
             self.count_fault(session.pool, request.command.class as u8, fault);

@@ -10,7 +10,6 @@ use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -66,6 +65,7 @@ impl Core {
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
         slot.is_starved = false;
+        slot.attempted = self.plane.clock.now;
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -78,6 +78,7 @@ impl Core {
         let slot = &mut self.links[index];
         slot.is_connecting = false;
         slot.socket = Some(socket);
+        slot.heard = self.plane.clock.now;
         slot.link.on_connected(&options, self.plane.clock.now);
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
@@ -151,7 +152,8 @@ impl Core {
         // does the end of a connection that nobody used.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused {
-            plane.note_failure(index, slot, failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, failure_reason(fault), began);
         }
         if slot.rejoining.is_some() {
             plane.on_rejoin_failed(slot, failure_reason(fault));
@@ -175,7 +177,7 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let (mut expired, mut probe_expired) = (false, false);
+            let (mut expired, mut probe_expired) = (None, false);
             let ready = slot.link.state() == LinkState::Ready;
             let is_own = slot.role.is_some();
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
@@ -191,13 +193,13 @@ impl Core {
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), exchange, fault);
-                expired = true;
+                expired = expired.max(Some(exchange.started));
             });
-            if expired && slot.is_private {
+            if expired.is_some() && slot.is_private {
                 plane.on_private_expired(sessions, index, slot);
             }
-            if expired {
-                plane.note_silence(index, slot, options.timeout);
+            if let Some(began) = expired {
+                plane.note_failure(slot, FailureReason::Timeout, began);
             }
             if probe_expired {
                 plane.on_rejoin_failed(slot, FailureReason::Timeout);
@@ -351,33 +353,33 @@ impl Plane {
             self.log_change(&change);
         }
         slot.failures_logged = 0;
-        slot.silent_since = None;
     }
 
-    /// Requests have expired on a link. However many they are, the server
-    /// failed once: one stall is no row of failures. It fails again once it has
-    /// been silent for another `timeout`.
-    #[cold]
-    fn note_silence(&mut self, index: LinkIndex, slot: &mut LinkSlot, timeout: Option<Duration>) {
-        let is_due = |since: Time| self.clock.now >= since + timeout.unwrap_or_default();
-        if slot.silent_since.is_none_or(is_due) {
-            slot.silent_since = Some(self.clock.now);
-            self.note_failure(index, slot, FailureReason::Timeout);
-        }
+    /// Since when what a connection tells of its server by its end is so: one on
+    /// which the server has `worked` stood until it was last heard; any other is
+    /// an attempt to connect.
+    pub(super) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
+        if worked { slot.heard } else { self.began_attempt(slot.pool, slot.attempted) }
     }
 
+    /// Since when the failure of an attempt to connect is one: as early as makes
+    /// those that come sooner upon the latest failure than the shortest pause
+    /// between two attempts count together with it, of whichever link they are.
+    pub(super) fn began_attempt(&self, pool: u16, attempted: Time) -> Time {
+        let pause = self.link_options(pool).backoff_min / 2;
+        Time(attempted.0.saturating_sub(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Something that began at `began` has failed, for what the server is like.
     #[cold]
-    pub(super) fn note_failure(
-        &mut self,
-        _index: LinkIndex,
-        slot: &mut LinkSlot,
-        reason: FailureReason,
-    ) {
+    pub(super) fn note_failure(&mut self, slot: &mut LinkSlot, reason: FailureReason, began: Time) {
         let is_our_own = slot.is_starved && reason == FailureReason::Connect;
         if slot.rejoining.is_some() || is_our_own {
             return;
         }
-        if let Some(change) = self.plan.health.note_failure(slot.id, reason, self.clock.now) {
+        if let Some(change) =
+            self.plan.health.note_failure(slot.id, reason, (began, self.clock.now))
+        {
             if change.to == HealthState::Ejected {
                 let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
                 cells.ejections.add(1);
@@ -411,15 +413,12 @@ impl Plane {
         slot.is_counted_ready = true;
     }
 
-    /// A request is refused at once, as its server cannot be reached.
+    /// A request is refused at once, as its server cannot be reached: the
+    /// attempt to connect has failed, and was counted.
     #[cold]
-    pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn note_refused(&self, slot: &LinkSlot) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         cells.errors.of(BackendFault::Connect).add(1);
-        // A tracked client's own link may be down for what this client wants.
-        if slot.role.is_none() {
-            self.note_failure(index, slot, FailureReason::Connect);
-        }
     }
 
     /// A link takes no requests any more, if it did.

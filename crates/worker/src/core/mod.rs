@@ -96,8 +96,10 @@ pub(crate) struct LinkSlot {
     next_try: Time,
     /// What was loaded through this connection.
     given: scripts::Given,
-    /// When its requests expired last, if no reply has come since.
-    silent_since: Option<Time>,
+    /// When the latest attempt to connect began.
+    attempted: Time,
+    /// When the connection was made, or the server last said something on it.
+    heard: Time,
     /// One session's alone, see [`private`].
     is_private: bool,
     /// Nobody's: a place for another private link.

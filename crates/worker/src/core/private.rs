@@ -308,7 +308,8 @@ impl Core {
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
         if is_failure && !is_blameless {
-            plane.note_failure(index, slot, super::links::failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, super::links::failure_reason(fault), began);
         }
         plane.end_lease(sessions, index, slot);
         release_all(sessions, plane, slot);

@@ -20,6 +20,7 @@ impl Core {
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = slot.link.state() == LinkState::Ready;
+        slot.heard = plane.clock.now;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
@@ -39,7 +40,7 @@ impl Core {
                 )
             );
             if !is_ours && exchange.owner != Owner::None {
-                said = Some(reason);
+                said = Some(reason.map(|reason| (reason, exchange.started)));
             }
             let refused = kind == Kind::Error;
             // What blocks waits as it was asked to.
@@ -79,11 +80,12 @@ impl Core {
         }
         match said {
             Some(None) => plane.note_success(slot),
-            Some(Some(reason)) => plane.note_failure(index, slot, reason),
+            Some(Some((reason, began))) => plane.note_failure(slot, reason, began),
             None => {}
         }
         if flush_refused || probe == Some(false) {
-            plane.on_rejoin_failed(slot, said.flatten().unwrap_or(FailureReason::Handshake));
+            let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
+            plane.on_rejoin_failed(slot, reason);
         } else if probe == Some(true) {
             plane.on_rejoined(slot);
         }

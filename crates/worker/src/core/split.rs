@@ -207,7 +207,7 @@ impl Plane {
             let index = self.link_of(session, server as u16, key);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
-                self.note_refused(index, slot);
+                self.note_refused(slot);
                 down.push(fragment);
                 continue;
             }

@@ -290,7 +290,7 @@ impl Plane {
             return self.lease_for(links, asked, server);
         };
         if links[own].link.is_down(self.clock.now) {
-            self.note_refused(own, &mut links[own]);
+            self.note_refused(&links[own]);
             self.answer_down(asked, server);
             return None;
         }
@@ -342,7 +342,7 @@ impl Plane {
             return Step::Full(index);
         }
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
+            self.note_refused(slot);
             self.end_transaction(links, asked.key, asked.session);
             self.answer_down(asked, server);
             return Step::Started;
@@ -519,7 +519,7 @@ impl Plane {
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.key, protocol);
         if links[shared].link.is_down(self.clock.now) {
-            self.note_refused(shared, &mut links[shared]);
+            self.note_refused(&links[shared]);
             self.answer_down(asked, server);
             return None;
         }

@@ -84,7 +84,7 @@ impl Plane {
             let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
             let shared = state.link(server, asked.key, Protocol::Resp2);
             if links[shared].link.is_down(self.clock.now) {
-                self.note_refused(shared, &mut links[shared]);
+                self.note_refused(&links[shared]);
                 leased.push((server, None));
                 continue;
             }

@@ -86,7 +86,9 @@ impl Core {
     pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
         let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        self.plane.pubsub.slots[index].link.on_connecting(&options, now);
+        let slot = &mut self.plane.pubsub.slots[index];
+        slot.attempted = now;
+        slot.link.on_connecting(&options, now);
     }
 
     /// A subscriber's connection stands.
@@ -105,10 +107,11 @@ impl Core {
         index: SubscriberIndex,
         fault: ConnectFault,
     ) {
-        let id = self.plane.pubsub.slots[index].id;
+        let slot = &self.plane.pubsub.slots[index];
+        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.attempted));
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
-            if let Some(change) = self.plane.plan.health.note_failure(id, reason, now) {
+            if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
                 self.plane.log_change(&change);
             }
         }

@@ -341,7 +341,8 @@ impl Core {
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         }
         if is_failure && tells_of_server(fault) {
-            plane.note_failure(index, slot, super::super::links::failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, super::super::links::failure_reason(fault), began);
         }
         release_all(sessions, plane, slot);
         let socket = slot.socket.take();
