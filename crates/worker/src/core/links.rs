@@ -139,7 +139,8 @@ impl Core {
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
-            plane.fail(sessions, (pool, backend), &one.exchange, lost_with(fault, one.sent));
+            let why = lost_with(fault, one.sent);
+            plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
         }
         if !worked && !is_idle {
             let jitter = plane.next_random();
@@ -179,7 +180,7 @@ impl Core {
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (None, false);
             let ready = slot.link.state() == LinkState::Ready;
-            let is_own = slot.role.is_some();
+            let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
@@ -192,7 +193,7 @@ impl Core {
                 }
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
-                plane.fail(sessions, (pool, backend), exchange, fault);
+                plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 expired = expired.max(Some(exchange.started));
             });
             if expired.is_some() && slot.is_private {

@@ -299,11 +299,11 @@ impl Core {
         if is_failure {
             plane.log_link_end(slot, state, fault);
         }
-        let mut lost = Vec::new();
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
             let why = super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), &one.exchange, why);
+            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
         }
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
@@ -346,7 +346,7 @@ impl Core {
                 // It may never answer, not even that the command has ended.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
                 let place = (slot.pool, slot.backend);
-                slot.link.abandon(|exchange| plane.fail(sessions, place, exchange, fault));
+                slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
                 plane.end_lease(sessions, index, slot);
                 plane.discards.push(index);
             } else if plane.is_displaced(slot)

@@ -261,13 +261,14 @@ impl Plane {
         }
     }
 
-    /// Answers an exchange that gets no reply from its backend.
+    /// Answers an exchange that gets no reply from its backend; of a command that
+    /// waits as it was asked to (`is_blocking`) how long is nobody's latency.
     #[cold]
     pub(super) fn fail(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
-        exchange: &Exchange,
+        (exchange, is_blocking): (&Exchange, bool),
         fault: Fault,
     ) {
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
@@ -278,8 +279,10 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
                 self.count_fault(pool, exchange.class, fault);
-                let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                class.latency.record(exchange.started, self.clock.now);
+                if !is_blocking {
+                    let class = self.cells.pool(pool as usize).class(exchange.class as usize);
+                    class.latency.record(exchange.started, self.clock.now);
+                }
                 let text = self.describe_backend(pool, backend);
                 self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
             }
@@ -342,7 +345,9 @@ impl Plane {
         } else if join.has_errors() {
             class.error_replies.add(1);
         }
-        class.latency.record(join.started, self.clock.now);
+        if !join.is_waiting {
+            class.latency.record(join.started, self.clock.now);
+        }
     }
 }
 

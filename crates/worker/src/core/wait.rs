@@ -118,6 +118,7 @@ impl Plane {
         join.pool = asked.session.pool;
         join.command = asked.request.command.name;
         join.is_whole = true;
+        join.is_waiting = true;
         leased.iter().for_each(|(server, _)| {
             join.add_fragment(*server, 1);
         });

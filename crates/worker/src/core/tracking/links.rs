@@ -330,11 +330,11 @@ impl Core {
         slot.is_connecting = false;
         slot.client_id = None;
         slot.given = Given::default();
-        let mut lost = Vec::new();
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
             let why = super::super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), &one.exchange, why);
+            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();
