@@ -3,7 +3,7 @@ use super::reply::{release_all, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, ReplyBound, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -97,11 +97,7 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
-        let slot = &self.links[index];
-        if slot.failures_logged == 0 {
-            self.plane.log_cannot_connect(slot, fault.text());
-        }
-        self.links[index].failures_logged += 1;
+        self.plane.log_cannot_connect(&self.links[index], fault.text());
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
@@ -125,6 +121,7 @@ impl Core {
         // all, is about the past.
         slot.generation = next_generation(slot.generation);
         plane.end_counts(slot, state);
+        plane.note_refusal(slot, fault);
         plane.log_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
@@ -353,7 +350,7 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        slot.failures_logged = 0;
+        self.troubles[slot.id.index()].lost = 0;
     }
 
     /// Since when what a connection tells of its server by its end is so: one on
@@ -410,16 +407,20 @@ impl Plane {
         cells.links_ready.raise(1);
         cells.connects.add(1);
         cells.reconnects.add(u64::from(slot.was_connected));
+        self.troubles[slot.id.index()].refusal = None;
         slot.was_connected = true;
         slot.is_counted_ready = true;
     }
 
     /// A request is refused at once, as its server cannot be reached: the
-    /// attempt to connect has failed, and was counted.
+    /// attempt to connect has failed, and was counted. Returns why.
     #[cold]
-    pub(super) fn note_refused(&self, slot: &LinkSlot) {
+    pub(super) fn note_refused(&self, slot: &LinkSlot) -> Fault {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        cells.errors.of(BackendFault::Connect).add(1);
+        let refusal = &self.troubles[slot.id.index()].refusal;
+        let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
+        cells.errors.of(fault).add(1);
+        Fault::Backend { fault, sent: Sent::No }
     }
 
     /// A link takes no requests any more, if it did.
@@ -430,85 +431,6 @@ impl Plane {
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
-    }
-
-    pub(super) fn log_link_end(
-        &mut self,
-        slot: &mut LinkSlot,
-        state: LinkState,
-        fault: BackendFault,
-    ) {
-        if fault == BackendFault::Connect && slot.failures_logged == 0 {
-            let reason = match state {
-                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
-                _ => "connecting took longer than connect_timeout",
-            };
-            self.log_cannot_connect(slot, reason);
-            slot.failures_logged = 1;
-        }
-        let in_flight = slot.link.in_flight();
-        if fault != BackendFault::Connect {
-            let what = match fault {
-                BackendFault::Closed => "the backend closed the connection",
-                BackendFault::Timeout => "the backend has been silent for too long",
-                BackendFault::Protocol => "the backend answered something that is not RESP",
-                BackendFault::Handshake => {
-                    "the backend refused the password, the database or client-side caching"
-                }
-                BackendFault::NotReady => "the backend is not ready yet",
-                BackendFault::Full => "the backend has as many connections as it takes",
-                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
-                BackendFault::Reply(ReplyBound::Depth) => {
-                    "a reply is nested deeper than reply_depth_max"
-                }
-                BackendFault::Connect => "connecting failed",
-            };
-            if slot.failures_logged == 0 {
-                let said = self.refusal_text(slot);
-                let name = self.name_backend(slot.pool, slot.backend);
-                tracing::warn!(
-                    pool = name.pool,
-                    backend = &*name.label,
-                    address = name.address,
-                    in_flight,
-                    said,
-                    "connection lost: {what}"
-                );
-            }
-            slot.failures_logged += 1;
-        }
-    }
-
-    #[cold]
-    fn log_cannot_connect(&self, slot: &LinkSlot, reason: &str) {
-        let name = self.name_backend(slot.pool, slot.backend);
-        tracing::warn!(
-            pool = name.pool,
-            backend = &*name.label,
-            address = name.address,
-            reason,
-            "cannot connect; trying again"
-        );
-    }
-
-    /// What the backend said against the handshake, fit for the log: in one
-    /// line of bounded length, and without the password.
-    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
-        const LEN_MAX: usize = 200;
-        let line = slot.link.handshake_refusal();
-        if line.is_empty() {
-            return None;
-        }
-        let text = String::from_utf8_lossy(line);
-        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
-            return None;
-        };
-        let is_secret = |password: &String| !password.is_empty() && text.contains(&**password);
-        if options.password.as_ref().is_some_and(is_secret) {
-            return Some("(left out: it repeats the password)".to_owned());
-        }
-        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
-        Some(text.chars().take(LEN_MAX).map(shown).collect())
     }
 
     /// Asks an ejected backend whether it is fit for use, after emptying it if

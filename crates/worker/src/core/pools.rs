@@ -109,7 +109,6 @@ impl LinkSlot {
             rejoining: None,
             is_counted_ready: false,
             was_connected: false,
-            failures_logged: 0,
             is_starved: false,
             next_try: Time(0),
             given: Given::default(),

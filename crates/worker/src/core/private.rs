@@ -297,6 +297,7 @@ impl Core {
         let is_failure = slot.lease.is_some() && (in_flight > 0 || !worked);
         plane.end_counts(slot, state);
         if is_failure {
+            plane.note_refusal(slot, fault);
             plane.log_link_end(slot, state, fault);
         }
         let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());

@@ -268,3 +268,38 @@ fn connections_that_end_together_are_one_failure() {
     assert_eq!(round(&mut core, 60_200), 3);
     assert_eq!(health(&core), HealthState::Ejected);
 }
+
+#[test]
+fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
+    let mut core = core_with(|pool| pool.password = Some(keyway_topology::Password::new("sesame")));
+    let asks = |core: &mut Core| {
+        let client = client(core);
+        core.on_client_bytes(client, b"GET a\r\n");
+        (client, core.links[0].link.state())
+    };
+    let (first, _) = asks(&mut core);
+    core.on_connecting(0);
+    core.on_connected(0, Socket(1));
+    let fault = core.on_backend_bytes(0, b"-WRONGPASS no\r\n").unwrap_err();
+    core.on_link_lost(0, fault);
+    let (second, state) = asks(&mut core);
+    assert!(matches!(state, LinkState::Backoff { .. }));
+    assert_eq!(output(&core, first), output(&core, second));
+    assert!(
+        output(&core, first).contains("(it said \\'WRONGPASS no\\')"),
+        "{}",
+        output(&core, first)
+    );
+    assert_eq!(
+        core.plane.plan.health.reason(core.links[0].id),
+        Some(keyway_topology::FailureReason::Handshake)
+    );
+    // It cannot be reached at all now.
+    pass_to(&mut core, 60_000);
+    asks(&mut core);
+    core.on_connecting(0);
+    core.on_connect_failed(0, ConnectFault::Refused);
+    let (third, _) = asks(&mut core);
+    assert!(output(&core, third).contains("cannot be reached"));
+    assert!(!output(&core, third).contains("it said"));
+}

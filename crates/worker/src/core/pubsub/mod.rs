@@ -81,8 +81,6 @@ pub(crate) struct SubscriberSlot {
     is_busy: bool,
     /// When the latest attempt to connect began.
     attempted: Time,
-    /// Failures since it last worked: only the first is logged.
-    failures_logged: u32,
 }
 
 impl PubSub {
@@ -100,7 +98,6 @@ impl PubSub {
                     generation: 1,
                     is_busy: false,
                     attempted: Time(0),
-                    failures_logged: 0,
                 }));
             }
             pools.push(PoolChannels {

@@ -71,7 +71,7 @@ impl Core {
         let slot = &mut plane.pubsub.slots[index];
         slot.link = link;
         if has_confirmed {
-            slot.failures_logged = 0;
+            plane.troubles[id.index()].lost = 0;
             if let Some(change) = plane.plan.health.note_success(id) {
                 plane.log_change(&change);
             }
@@ -408,14 +408,12 @@ impl Plane {
 
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let slot = &mut self.pubsub.slots[index];
-        slot.failures_logged += 1;
-        if slot.failures_logged > 1 {
-            return;
-        }
+        let slot = &self.pubsub.slots[index];
+        let is_first = self.troubles[slot.id.index()].is_first();
         let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
         let name = self.name_backend(pool, backend);
-        tracing::warn!(
+        super::super::troubles::log_at!(
+            is_first,
             pool = name.pool,
             backend = &*name.label,
             address = name.address,
