@@ -8,7 +8,7 @@ use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::{FailureReason, HealthState, Rejoin};
+use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 
 impl Core {
@@ -357,15 +357,19 @@ impl Plane {
     /// which the server has `worked` stood until it was last heard; any other is
     /// an attempt to connect.
     pub(super) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
-        if worked { slot.heard } else { self.began_attempt(slot.pool, slot.attempted) }
+        if worked { slot.heard } else { self.began_attempt(slot.pool, slot.id, slot.attempted) }
     }
 
-    /// Since when the failure of an attempt to connect is one: as early as makes
-    /// those that come sooner upon the latest failure than the shortest pause
-    /// between two attempts count together with it, of whichever link they are.
-    pub(super) fn began_attempt(&self, pool: u16, attempted: Time) -> Time {
-        let pause = self.link_options(pool).backoff_min / 2;
-        Time(attempted.0.saturating_sub(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX)))
+    /// Since when the failure of an attempt to connect is one: so much earlier
+    /// that an attempt counts together with the latest failure if it came sooner
+    /// upon it than one link alone, after as many failures, would have tried
+    /// again. So many links take as long as one does.
+    pub(super) fn began_attempt(&self, pool: u16, id: BackendId, attempted: Time) -> Time {
+        let options = self.link_options(pool);
+        let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
+        let pause = (options.backoff_min * 2u32.pow(doublings)).min(options.backoff_max);
+        let shortest = pause.max(options.backoff_min) / 2;
+        Time(attempted.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// Something that began at `began` has failed, for what the server is like.

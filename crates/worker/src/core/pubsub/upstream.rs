@@ -108,7 +108,7 @@ impl Core {
         fault: ConnectFault,
     ) {
         let slot = &self.plane.pubsub.slots[index];
-        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.attempted));
+        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
             if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
