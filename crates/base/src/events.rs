@@ -25,6 +25,14 @@ impl KeyspaceEvents {
     pub const GENERIC: Self = Self(1);
     /// `$`: commands on strings.
     pub const STRING: Self = Self(1 << 1);
+    /// `l`: commands on lists.
+    pub const LIST: Self = Self(1 << 2);
+    /// `s`: commands on sets.
+    pub const SET: Self = Self(1 << 3);
+    /// `h`: commands on hashes.
+    pub const HASH: Self = Self(1 << 4);
+    /// `z`: commands on sorted sets.
+    pub const SORTED: Self = Self(1 << 5);
     /// `x`: a key has expired and was removed.
     pub const EXPIRED: Self = Self(1 << 6);
     /// `e`: a key was removed to make room.

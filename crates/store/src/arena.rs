@@ -12,6 +12,7 @@
 //! [`SLOT_LEN_MAX`] come from the global allocator, which maps large ones on
 //! their own.
 
+use crate::collections::discarded::Discarded;
 use crate::lock::Lock;
 use crate::mapping::Region;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
@@ -117,6 +118,8 @@ unsafe impl Send for PageSource {}
 pub(crate) struct Heap {
     arenas: Box<[Lock<Arena>]>,
     source: Lock<PageSource>,
+    /// What was allocated here and is to be freed in steps.
+    pub(crate) discarded: Discarded,
 }
 
 impl Heap {
@@ -137,6 +140,7 @@ impl Heap {
                 cold: Vec::new(),
                 pages_out: 0,
             }),
+            discarded: Discarded::new(),
         }
     }
 

@@ -1,5 +1,10 @@
+mod edit;
+
+pub(crate) use edit::{Editor, View};
+
+use crate::collections::WrongType;
 use crate::evict::is_expired;
-use crate::item::{Encoding, Item, Meta, Owned};
+use crate::item::{Encoding, Item, Kind, Meta, Owned};
 use crate::shard::Shard;
 use crate::space::Space;
 use crate::store::Store;
@@ -46,9 +51,14 @@ struct Place<'a> {
 /// The two requests that a cache mostly gets, in fewer instructions than an
 /// [`Entry`] takes.
 impl Store {
-    /// Lets `work` read the value of `key`; counts as [`Entry::read`] does.
+    /// Lets `work` read the string of `key`; counts as [`Entry::read`] does.
     #[inline]
-    pub(crate) fn read(&self, turn: Turn, key: &[u8], work: impl FnOnce(Option<&[u8]>)) {
+    pub(crate) fn read(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<&[u8]>),
+    ) -> Result<(), WrongType> {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
@@ -59,14 +69,22 @@ impl Store {
             let mut slot = table.slot_mut(position);
             if !slot.marks().volatile {
                 turn.note_use(self, &mut slot);
-                work(Some(slot.item().value()));
+                let item = slot.item();
+                let result = match item.encoding().is_text() {
+                    true => {
+                        work(Some(item.value()));
+                        Ok(())
+                    }
+                    false => Err(WrongType),
+                };
                 shard.counts.hits += 1;
-                return;
+                return result;
             }
         }
         let place = Place { shard: (shard, index), database, hash };
         let mut entry = Entry::at(self, place, turn, key, found);
-        work(entry.read().map(|item| item.value()));
+        work(entry.read_text()?.map(|item| item.value()));
+        Ok(())
     }
 
     /// Sets `key` to a string without expiry.
@@ -90,6 +108,30 @@ impl Store {
         }
         let place = Place { shard: (shard, index), database, hash };
         Entry::at(self, place, turn, key, found).set(value, Encoding::Text, None);
+    }
+}
+
+/// What is to be known of an item whatever its type.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a>(Item<'a>);
+
+impl Facts<'_> {
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.encoding().kind()
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.0.encoding()
+    }
+
+    /// See [`Item::expiry`].
+    pub(crate) fn expiry(&self) -> Option<u64> {
+        self.0.expiry()
+    }
+
+    /// See [`Item::access`].
+    pub(crate) fn access(&self) -> u32 {
+        self.0.access()
     }
 }
 
@@ -168,31 +210,43 @@ impl<'a> Entry<'a> {
         self.position.is_some()
     }
 
-    /// The item, without counting a use.
     #[inline]
-    pub(crate) fn item(&mut self) -> Option<Item<'_>> {
+    fn any_item(&mut self) -> Option<Item<'_>> {
         let position = self.position?;
         Some(self.space().table.item(position))
     }
 
     /// The item to read: counts a hit or a miss, and a use.
     #[inline]
-    pub(crate) fn read(&mut self) -> Option<Item<'_>> {
+    pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
         match self.position {
             Some(position) => {
                 self.shard.counts.hits += 1;
                 self.note_use(position);
-                Some(self.space().table.item(position))
             }
-            None => {
-                self.shard.counts.misses += 1;
-                None
-            }
+            None => self.shard.counts.misses += 1,
+        }
+        self.item()
+    }
+
+    /// The string to read: counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read_text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
+        self.read();
+        self.text()
+    }
+
+    /// The string, without counting anything.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
+        match self.any_item() {
+            Some(item) if !item.encoding().is_text() => Err(WrongType),
+            item => Ok(item),
         }
     }
 
     /// As [`Entry::read`] for commands that do not count as a use of the item.
-    pub(crate) fn peek(&mut self) -> Option<Item<'_>> {
+    pub(crate) fn peek(&mut self) -> Option<Facts<'_>> {
         match self.position {
             Some(_) => self.shard.counts.hits += 1,
             None => self.shard.counts.misses += 1,
@@ -238,15 +292,6 @@ impl<'a> Entry<'a> {
     fn expiry_at(&mut self, position: Position) -> Option<u64> {
         let table = &self.space().table;
         table.marks(position).volatile.then(|| table.item(position).expiry()).flatten()
-    }
-
-    /// A copy of the item, under another key.
-    pub(crate) fn duplicate(&mut self, key: &[u8]) -> Option<Owned> {
-        let (store, access) = (self.store, self.turn.access());
-        let arena = store.arena_of(self.shard_index);
-        let item = self.item()?;
-        let (meta, value) = (item.meta(), item.value());
-        Some(Owned::create(&store.heap, arena, &meta, access, key, (value, value.len())))
     }
 
     /// Makes `item`, which has this key, the key's item.
@@ -323,7 +368,7 @@ impl<'a> Entry<'a> {
     /// Sets when the item expires, `None` for never. Does nothing without an
     /// item.
     pub(crate) fn set_expiry(&mut self, expiry: Option<u64>) {
-        let Some(item) = self.item() else { return };
+        let Some(item) = self.any_item() else { return };
         let (meta, value_len) = (item.meta(), item.value().len());
         if meta.expiry != expiry {
             self.reshape(&Meta { expiry, ..meta }, value_len);
@@ -347,8 +392,8 @@ impl<'a> Entry<'a> {
         &mut self,
         value_len: usize,
         change: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        match self.item() {
+    ) -> Result<R, WrongType> {
+        match self.text()? {
             None => {
                 let (access, arena) = (self.turn.access(), self.store.arena_of(self.shard_index));
                 let (heap, meta) = (&self.store.heap, Meta::new(Encoding::Raw, None));
@@ -368,12 +413,12 @@ impl<'a> Entry<'a> {
                 }
             }
         }
-        match self.position {
+        Ok(match self.position {
             Some(position) => {
                 self.note_use(position);
                 self.space().table.with_item(position, |item| change(item.value_mut()))
             }
             None => change(&mut []),
-        }
+        })
     }
 }

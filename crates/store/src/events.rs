@@ -30,6 +30,10 @@ pub struct KeyEvent {
 /// Who makes the events of [`Store::tick`].
 pub const NO_WORKER: u16 = u16::MAX;
 
+/// Of changes that Redis publishes no event of, but which end what clients keep
+/// of a key: noted only while changes are watched.
+pub(crate) const SILENT: KeyspaceEvents = KeyspaceEvents::from_bits(1 << 15);
+
 /// Lists of events. Workers beyond share one, and wait for each other's lock.
 const LISTS: usize = 64;
 
@@ -74,8 +78,9 @@ impl Store {
     /// Begins or ends noting every change of a key, whatever the configured
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
-        let classes = if all { KeyspaceEvents::ALL } else { self.published() };
-        self.events.noted.store(classes.bits(), Ordering::Relaxed);
+        let all_classes = KeyspaceEvents::ALL.bits() | SILENT.bits();
+        let classes = if all { all_classes } else { self.published().bits() };
+        self.events.noted.store(classes, Ordering::Relaxed);
     }
 
     /// The classes that are to be published.

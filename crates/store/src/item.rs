@@ -8,12 +8,13 @@
 //! Lengths are wide when key or value is longer than 255 bytes. A block of its
 //! own is marked in the key length; it always has the expiry field (0: none),
 //! so that setting one never moves hundreds of megabytes.
-//! The encoding says what the value's bytes are. Collections will be one more
-//! encoding per type for a compact blob, and one for the address of a boxed
-//! structure, to be freed in [`Owned::release`].
+//! The encoding says what the value's bytes are: a string, the compact blob of a
+//! small collection, or the address of a boxed one, which the item owns.
 
 use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
+use crate::collections::Boxed;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 const ENCODING_MASK: u32 = 0xf;
@@ -29,6 +30,29 @@ pub(crate) const ACCESS_MASK: u32 = 0x00ff_ffff;
 const LARGE: u32 = 1 << 31;
 const NARROW_LEN_MAX: usize = 255;
 
+/// The types of values that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Hash,
+    List,
+    Set,
+    Sorted,
+}
+
+impl Kind {
+    /// What TYPE says of it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "string",
+            Kind::Hash => "hash",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::Sorted => "zset",
+        }
+    }
+}
+
 /// What the bytes of a value are. Strings differ only in what OBJECT ENCODING
 /// says of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,24 +64,64 @@ pub(crate) enum Encoding {
     Plain = 1,
     /// A string changed in place: `raw`.
     Raw = 2,
+    HashBlob = 3,
+    HashBoxed = 4,
+    ListBlob = 5,
+    ListBoxed = 6,
+    /// A set of integers, as a sorted array.
+    Integers = 7,
+    SetBlob = 8,
+    SetBoxed = 9,
+    SortedBlob = 10,
+    SortedBoxed = 11,
 }
 
 impl Encoding {
-    /// What TYPE says of it.
-    pub(crate) fn type_name(self) -> &'static str {
+    const ALL: [Encoding; 12] = [
+        Self::Text,
+        Self::Plain,
+        Self::Raw,
+        Self::HashBlob,
+        Self::HashBoxed,
+        Self::ListBlob,
+        Self::ListBoxed,
+        Self::Integers,
+        Self::SetBlob,
+        Self::SetBoxed,
+        Self::SortedBlob,
+        Self::SortedBoxed,
+    ];
+
+    pub(crate) fn kind(self) -> Kind {
         match self {
-            Encoding::Text | Encoding::Plain | Encoding::Raw => "string",
+            Self::Text | Self::Plain | Self::Raw => Kind::Text,
+            Self::HashBlob | Self::HashBoxed => Kind::Hash,
+            Self::ListBlob | Self::ListBoxed => Kind::List,
+            Self::Integers | Self::SetBlob | Self::SetBoxed => Kind::Set,
+            Self::SortedBlob | Self::SortedBoxed => Kind::Sorted,
         }
     }
 
+    #[inline]
+    pub(crate) fn is_text(self) -> bool {
+        (self as u8) <= Self::Raw as u8
+    }
+
+    /// Whether the value is the address of a structure.
+    #[inline]
+    fn is_boxed(self) -> bool {
+        matches!(self, Self::HashBoxed | Self::ListBoxed | Self::SetBoxed | Self::SortedBoxed)
+    }
+
+    #[inline]
     fn of(word: u32) -> Self {
-        match word & ENCODING_MASK {
-            0 => Encoding::Text,
-            1 => Encoding::Plain,
-            _ => Encoding::Raw,
-        }
+        let index = (word & ENCODING_MASK) as usize;
+        Self::ALL.get(index).copied().unwrap_or(Self::Raw)
     }
 }
+
+/// Bytes of a value that is an address.
+const ADDRESS_LEN: usize = size_of::<usize>();
 
 /// What an item carries besides key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +253,28 @@ impl Head {
     }
 }
 
+/// Where an item is, for whoever knows that it still is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Address(NonNull<u8>);
+
+// SAFETY: nothing is reached through it but by `Item::at`, whose caller vouches
+// for the item, as it would for one of its own thread.
+unsafe impl Send for Address {}
+// SAFETY: as above; the address itself never changes.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// The item.
+    ///
+    /// # Safety
+    /// It stays live and unchanged for `'a`.
+    #[inline]
+    pub(crate) unsafe fn item<'a>(self) -> Item<'a> {
+        // SAFETY: by contract.
+        unsafe { Item::at(self.0) }
+    }
+}
+
 /// A live item to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
@@ -215,6 +301,7 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The value's bytes, whatever they are: see [`Encoding`].
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
         // SAFETY: the header describes the live block.
@@ -224,6 +311,31 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The structure that the value is the address of, if it is one.
+    #[inline]
+    pub(crate) fn boxed(&self) -> Option<&'a Boxed> {
+        let address = self.boxed_address()?;
+        // SAFETY: a boxed item owns the structure at its address, which lives
+        // and stays unchanged as long as the item does.
+        Some(unsafe { &*address })
+    }
+
+    #[inline]
+    fn boxed_address(&self) -> Option<*mut Boxed> {
+        if !self.encoding().is_boxed() {
+            return None;
+        }
+        let bytes = <[u8; ADDRESS_LEN]>::try_from(self.value()).ok()?;
+        Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
+    }
+
+    /// Where the item is.
+    #[inline]
+    pub(crate) fn address(&self) -> Address {
+        Address(self.start)
+    }
+
+    #[inline]
     pub(crate) fn encoding(&self) -> Encoding {
         Encoding::of(self.head.word)
     }
@@ -295,6 +407,37 @@ impl Owned {
         item
     }
 
+    /// An item whose value is a structure, which it owns.
+    pub(crate) fn create_boxed(
+        heap: &Heap,
+        arena: usize,
+        meta: &Meta,
+        access: u32,
+        key: &[u8],
+        boxed: Box<Boxed>,
+    ) -> Self {
+        debug_assert!(meta.encoding.is_boxed());
+        let address = Box::into_raw(boxed).expose_provenance().to_ne_bytes();
+        Self::create(heap, arena, meta, access, key, (&address, ADDRESS_LEN))
+    }
+
+    /// The same item under another key.
+    pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
+        let (meta, value) = (self.item().meta(), self.item().value());
+        // What a boxed value's address leads to belongs to the new item now.
+        let renamed = Self::create(heap, arena, &meta, access, key, (value, value.len()));
+        self.free_block(heap);
+        renamed
+    }
+
+    /// The structure that the value is the address of, to change it.
+    #[inline]
+    pub(crate) fn boxed_mut(&mut self) -> Option<&mut Boxed> {
+        let address = self.item().boxed_address()?;
+        // SAFETY: as for `Item::boxed`; the item is borrowed mutably.
+        Some(unsafe { &mut *address })
+    }
+
     /// # Safety
     /// The block has at least `head.len()` bytes and overlaps neither `key`
     /// nor `value`, which is no longer than `head.value_len`.
@@ -332,21 +475,37 @@ impl Owned {
         unsafe { Item::at(self.start) }
     }
 
-    /// Bytes it takes of the system's memory.
+    /// Bytes it takes of the system's memory, with what its value leads to.
     pub(crate) fn bytes(&self) -> usize {
-        let head = self.item().head;
+        let item = self.item();
         // SAFETY: the item's block is live and of the kind its header tells.
-        unsafe {
-            if head.large {
+        let block = unsafe {
+            if item.head.large {
                 arena::large_bytes(self.start)
             } else {
                 arena::slot_capacity(self.start)
             }
-        }
+        };
+        block + item.boxed().map_or(0, Boxed::bytes)
     }
 
-    /// Frees the item; the bytes it took.
+    /// Frees the item; the bytes it took. A large structure is only handed to
+    /// the heap here, to be freed in steps.
+    #[inline]
     pub(crate) fn release(self, heap: &Heap) -> usize {
+        let boxed = match self.item().boxed_address() {
+            Some(address) => {
+                // SAFETY: the address came from a box in `create_boxed`, and
+                // the item that owned it is gone with this function.
+                let boxed = unsafe { Box::from_raw(address) };
+                heap.discard(*boxed)
+            }
+            None => 0,
+        };
+        boxed + self.free_block(heap)
+    }
+
+    fn free_block(self, heap: &Heap) -> usize {
         // SAFETY: the block is live, of the kind its header tells, and nobody
         // else knows of it.
         unsafe {
@@ -359,8 +518,12 @@ impl Owned {
     }
 
     /// Sets value and meta where the item lies, if the block suits them: not
-    /// too short, nor so long that memory would be wasted.
+    /// too short, nor so long that memory would be wasted. Nor does it suit
+    /// when the item owns a structure.
     pub(crate) fn overwrite(&mut self, meta: &Meta, access: u32, value: &[u8]) -> bool {
+        if self.item().encoding().is_boxed() {
+            return false;
+        }
         let Some(head) = self.plan_in_place(meta, value.len()) else { return false };
         self.shift(&head, head.key_len);
         // SAFETY: the block has room for `head.len()` bytes; the key is in
@@ -405,7 +568,8 @@ impl Owned {
             } else {
                 Self::create(heap, arena, meta, access, key, (value, value_len))
             };
-            std::mem::replace(self, moved).release(heap);
+            // What a boxed value's address leads to goes on with the new block.
+            std::mem::replace(self, moved).free_block(heap);
         }
         self.bytes() as i64 - before as i64
     }
@@ -449,6 +613,36 @@ impl Owned {
                 self.start.add(head.key_at()).copy_from(from, len);
             }
         }
+    }
+
+    /// Puts `parts` in the place of the value's bytes in `range`; the change in
+    /// bytes taken.
+    pub(crate) fn splice(
+        &mut self,
+        (heap, arena): (&Heap, usize),
+        range: Range<usize>,
+        parts: &[&[u8]],
+    ) -> i64 {
+        let added: usize = parts.iter().map(|part| part.len()).sum();
+        let old_len = self.item().value().len();
+        let new_len = old_len - range.len() + added;
+        let tail_at = range.start + added;
+        let meta = self.item().meta();
+        let mut change = 0;
+        if added < range.len() {
+            self.value_mut().copy_within(range.end.., tail_at);
+            change = self.reshape(heap, arena, &meta, new_len);
+        } else if added > range.len() {
+            change = self.reshape(heap, arena, &meta, new_len);
+            self.value_mut().copy_within(range.end..old_len, tail_at);
+        }
+        let mut at = range.start;
+        let value = self.value_mut();
+        for part in parts {
+            value[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        change
     }
 
     /// The value, to change its bytes.

@@ -17,18 +17,22 @@
 
 mod ahead;
 mod arena;
+mod collections;
 mod commands;
 mod entry;
 mod events;
 mod evict;
 mod expiry;
 mod extended;
+mod geo;
+mod hyperloglog;
 mod item;
 mod lines;
 mod lock;
 mod malloc;
 mod mapping;
 mod number;
+mod partial_sort;
 mod shard;
 mod space;
 mod store;

@@ -68,6 +68,14 @@ impl Shard {
         }
     }
 
+    /// As [`Shard::existing_space`], to read.
+    pub(crate) fn space_to_read(&self, database: usize) -> Option<&Space> {
+        match database.checked_sub(1) {
+            None => Some(&self.first),
+            Some(index) => self.others.get(index)?.as_deref(),
+        }
+    }
+
     pub(crate) fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

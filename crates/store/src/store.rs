@@ -1,8 +1,9 @@
 use crate::arena::Heap;
+use crate::collections::{Means, WrongType};
 use crate::commands;
-use crate::entry::{Entry, Turn};
+use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
-use crate::evict::EvictionPolicy;
+use crate::evict::{EvictionPolicy, is_expired};
 use crate::lines::Memory;
 use crate::lock::{Guard, Lock};
 use crate::shard::Shard;
@@ -32,6 +33,8 @@ const TICKS_PER_ROUND: usize = 5;
 const TICK_STEPS: u32 = 3000;
 /// Items a write may touch to keep its shard tidy: under a microsecond each.
 const WRITE_STEPS: u32 = 8;
+/// Elements of discarded collections freed at a time when memory is short.
+const DISCARDED_STEPS: u32 = 128;
 /// Bytes by which a shard's use may change before the store's sum is told,
 /// with no bound on memory. Smaller makes cores share a cache line more often.
 const UNREPORTED_MAX: i64 = 64 << 10;
@@ -229,6 +232,9 @@ impl Store {
         let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
+        if self.heap.free_discarded(&mut steps) && steps == 0 {
+            return true;
+        }
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);
         for _ in 0..count {
             let index = self.tick_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
@@ -268,6 +274,7 @@ impl Store {
             stats.expired += shard.counts.expired;
             stats.evicted += shard.counts.evicted;
         }
+        used += self.heap.discarded.bytes();
         stats.memory_used = used.max(0) as u64;
         stats
     }
@@ -445,19 +452,29 @@ impl Store {
             return false;
         }
         let bound = (bound - extra) as i64;
-        if self.used.load(Ordering::Relaxed) <= bound {
+        if self.taken() <= bound {
             return true;
         }
         self.evict_down_to(bound, turn)
+    }
+
+    /// Bytes used as far as shards told, with what is still to be freed.
+    #[inline]
+    fn taken(&self) -> i64 {
+        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes()
     }
 
     #[cold]
     fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
         let mut fruitless = 0;
         while fruitless <= self.shards.len() {
-            let wanted = self.used.load(Ordering::Relaxed) - bound;
+            let wanted = self.taken() - bound;
             if wanted <= 0 {
                 return true;
+            }
+            // What nobody needs goes first.
+            if self.heap.free_discarded(&mut { DISCARDED_STEPS }) {
+                continue;
             }
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
             // Without eviction, only memory of flushed databases can be had.
@@ -492,6 +509,7 @@ impl Drop for Store {
             let memory = Memory { heap: &self.heap, arena: index / SHARDS_PER_ARENA };
             shard.0.get_mut().clear(memory);
         }
+        while self.heap.free_discarded(&mut { u32::MAX }) {}
     }
 }
 
@@ -518,6 +536,31 @@ impl Locked<'_> {
         let at = self.indices.binary_search(&(index as u32));
         let shard = &mut self.guards[at.expect("the key's shard is locked")];
         Entry::locate(self.store, (shard, index), turn, key, hash as u32)
+    }
+
+    /// The collections of keys that were locked, all at once: nothing is
+    /// removed or counted here.
+    pub(crate) fn look_at<'b, V: View<'b>>(
+        &'b self,
+        turn: Turn,
+        key: &[u8],
+    ) -> Result<Option<V>, WrongType> {
+        let (hash, index) = self.store.locate(key);
+        let at = self.indices.binary_search(&(index as u32));
+        let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
+        let means = Means { store: self.store, arena: self.store.arena_of(index) };
+        let Some(space) = shard.space_to_read(self.store.place_of(turn.database)) else {
+            return Ok(None);
+        };
+        let Some(position) = space.table.find(hash, |item, _| item.key() == key) else {
+            return Ok(None);
+        };
+        let item = space.table.item(position);
+        match () {
+            () if is_expired(&item, turn.now_millis) => Ok(None),
+            () if item.encoding().kind() == V::KIND => Ok(Some(V::of(item, means))),
+            () => Err(WrongType),
+        }
     }
 
     /// Hints to the processor which cache lines the keys' items are in.

@@ -13,6 +13,25 @@ const START: u64 = 1_700_000_000_000;
 const WORKER: u16 = 7;
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
+/// A command on a HyperLogLog, or on positions.
+fn sketch_line(random: &mut Random, key: &str, other: &str, number: usize) -> String {
+    let many = |word: &str| -> String {
+        (0..130).map(|nth| format!(" {}", word.replace('N', &(number + nth).to_string()))).collect()
+    };
+    match random.below(9) {
+        0 => format!("PFADD {key} {number} {}", number % 7),
+        1 => format!("PFADD {key}{}", many("N")),
+        2 => format!("PFCOUNT {key}"),
+        3 => format!("PFMERGE {key} {other}"),
+        // About half of the registers are missing.
+        4 => format!("SET {key} HYLL\u{1}{}_\u{7f}", "\0".repeat(11)),
+        5 => format!("GEOADD {key} {number} {} m{number}", number % 5),
+        6 => format!("GEOADD {key}{}", many("1 2 mN")),
+        7 => format!("GEOSEARCHSTORE {key} {other} FROMLONLAT 5 2 BYRADIUS {number}00 km"),
+        _ => format!("GEORADIUS {other} 5 2 {number}00 km STOREDIST {key}"),
+    }
+}
+
 /// A command line on random keys.
 fn any_line(random: &mut Random) -> String {
     let key = KEYS[random.below(KEYS.len())];
@@ -22,6 +41,12 @@ fn any_line(random: &mut Random) -> String {
     let option = options[random.below(options.len())];
     let times = ["", " PERSIST", " PX 30", " EXAT 1"];
     let time = times[random.below(times.len())];
+    if random.once_in(9) {
+        return sketch_line(random, key, other, number);
+    }
+    if random.once_in(2) {
+        return collection_line(random, key, other, number);
+    }
     match random.below(32) {
         0..=3 => format!("SET {key} {number}{option}"),
         4 => format!("APPEND {key} x"),
@@ -55,6 +80,51 @@ fn any_line(random: &mut Random) -> String {
     }
 }
 
+/// A command on a collection, which may be small or large.
+fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -> String {
+    let many = |word: &str| -> String {
+        (number..number + 130)
+            .map(|nth| format!(" {}", word.replace('N', &nth.to_string())))
+            .collect()
+    };
+    match random.below(34) {
+        0 => format!("HSET {key} f{number} {number}"),
+        1 => format!("HSET {key}{}", many("fN N")),
+        2 => format!("HSETNX {key} f{number} 1"),
+        3 => format!("HDEL {key} f{number} f{}", number + 1),
+        4 => format!("HDEL {key}{}", many("fN")),
+        5 => format!("HINCRBY {key} f{number} {}", number % 2),
+        6 => format!("HINCRBYFLOAT {key} f{number} 0.5"),
+        7 => format!("RPUSH {key} {number} {number}"),
+        8 => format!("LPUSH {key}{}", many("element:N:of:a:list")),
+        9 => format!("LPUSHX {key} {number}"),
+        10 => format!("LPOP {key}"),
+        11 => format!("RPOP {key} {number}"),
+        12 => format!("LSET {key} {number} x"),
+        13 => format!("LINSERT {key} BEFORE {number} y"),
+        14 => format!("LREM {key} 1 {number}"),
+        15 => format!("LTRIM {key} 1 {number}"),
+        16 => format!("LMOVE {key} {other} LEFT RIGHT"),
+        17 => format!("LMPOP 2 {key} {other} RIGHT COUNT 2"),
+        18 => format!("SADD {key} {number} {}", number % 5),
+        19 => format!("SADD {key}{}", many("mN")),
+        20 => format!("SREM {key} {number} m{number}"),
+        21 => format!("SPOP {key} {number}"),
+        22 => format!("SMOVE {key} {other} {number}"),
+        23 => format!("SUNIONSTORE {key} {other} {key}"),
+        24 => format!("SDIFFSTORE {key} {other} {key}"),
+        25 => format!("ZADD {key} {number} m{number}"),
+        26 => format!("ZADD {key} GT CH {number} m{} 1 x", number + 1),
+        27 => format!("ZADD {key}{}", many("N mN")),
+        28 => format!("ZINCRBY {key} {} m{number}", number % 2),
+        29 => format!("ZREM {key} m{number} m{}", number + 1),
+        30 => format!("ZPOPMAX {key} {number}"),
+        31 => format!("ZREMRANGEBYSCORE {key} {number} {}", number + 3),
+        32 => format!("ZRANGESTORE {key} {other} 0 {number}"),
+        _ => format!("ZUNIONSTORE {key} 2 {other} {key}"),
+    }
+}
+
 fn ask(store: &Store, (database, millis, worker): (u32, u64, u16), line: &str) -> Reply {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let mut out = Vec::new();
@@ -76,7 +146,17 @@ fn contents(store: &Store, millis: u64) -> Contents {
     for database in 0..2 {
         for key in KEYS {
             let place = (database, millis, WORKER);
-            let value = ask(store, place, &format!("GET {key}"));
+            let command = match &ask(store, place, &format!("TYPE {key}")) {
+                Reply::Simple(kind) => match kind.as_str() {
+                    "hash" => format!("HGETALL {key}"),
+                    "list" => format!("LRANGE {key} 0 -1"),
+                    "set" => format!("SMEMBERS {key}"),
+                    "zset" => format!("ZRANGE {key} 0 -1 WITHSCORES"),
+                    _ => format!("GET {key}"),
+                },
+                other => panic!("{other:?}"),
+            };
+            let value = ask(store, place, &command);
             let expiry = ask(store, place, &format!("PEXPIRETIME {key}"));
             contents.insert((database, key), (value, expiry));
         }

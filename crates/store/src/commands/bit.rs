@@ -26,10 +26,11 @@ fn place(offset: u64) -> (usize, u8) {
 pub(super) fn getbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let (byte, mask) = place(parse_offset(call.arg(2), 1)?);
     let set = call.with_key(|mut entry| {
-        let item = entry.read()?;
-        item.value().get(byte).map(|byte| byte & mask != 0)
-    });
-    reply::integer(out, i64::from(set.unwrap_or(false)));
+        let item = entry.read_text()?;
+        let byte = item.and_then(|item| item.value().get(byte).copied());
+        Ok::<_, Fault>(byte.is_some_and(|byte| byte & mask != 0))
+    })?;
+    reply::integer(out, i64::from(set));
     Ok(())
 }
 
@@ -43,17 +44,17 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     };
     call.make_room_for(byte as u64 + 1)?;
     let was = call.with_key(|mut entry| {
-        let len = entry.item().map_or(0, |item| item.value().len());
+        let len = entry.text()?.map_or(0, |item| item.value().len());
         let was = entry.change_value(len.max(byte + 1), |value| {
             let was = value[byte] & mask != 0;
             value[byte] = value[byte] & !mask | if on { mask } else { 0 };
             was
-        });
+        })?;
         if was != on || len <= byte {
             entry.notify(KeyspaceEvents::STRING, "setbit");
         }
-        was
-    });
+        Ok::<_, Fault>(was)
+    })?;
     reply::integer(out, i64::from(was));
     Ok(())
 }
@@ -83,7 +84,7 @@ fn bit_range(start: i64, end: i64, bits: bool, len: usize) -> Option<RangeInclus
 /// BITCOUNT. A missing key is answered before the range is looked at.
 pub(super) fn bitcount(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let count = call.with_key(|mut entry| {
-        let Some(item) = entry.read() else { return Ok(0) };
+        let Some(item) = entry.read_text()? else { return Ok(0) };
         let value = item.value();
         let range = match call.args.len() {
             2 => bit_range(0, -1, false, value.len()),
@@ -128,7 +129,7 @@ pub(super) fn bitpos(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     };
     let position = call.with_key(|mut entry| {
         // A missing string is an endless row of zeros.
-        let Some(item) = entry.read() else { return Ok(if bit { -1 } else { 0 }) };
+        let Some(item) = entry.read_text()? else { return Ok(if bit { -1 } else { 0 }) };
         let value = item.value();
         let (start, end, bits) = match call.args.len() {
             3 => (0, -1, false),
@@ -189,13 +190,14 @@ pub(super) fn bitop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let sources = call.args_from(3, 1);
     let mut locked = call.store.lock_keys(call.args_from(2, 1));
     let mut result: Vec<u8> = Vec::new();
-    let lens = sources
-        .clone()
-        .map(|key| locked.entry(call.turn, key).item().map_or(0, |item| item.value().len()));
-    let len = lens.max().unwrap_or(0);
+    let mut len = 0;
+    for key in sources.clone() {
+        let mut entry = locked.entry(call.turn, key);
+        len = len.max(entry.text()?.map_or(0, |item| item.value().len()));
+    }
     for (index, key) in sources.enumerate() {
         let mut entry = locked.entry(call.turn, key);
-        let value = entry.read().map_or(&b""[..], |item| item.value());
+        let value = entry.read_text()?.map_or(&b""[..], |item| item.value());
         if index == 0 {
             result.extend_from_slice(value);
             result.resize(len, 0);

@@ -168,28 +168,28 @@ pub(super) fn bitfield(call: &Call<'_>, read_only: bool, out: &mut Vec<u8>) -> O
     let steps = parse_steps(call)?;
     let writes = steps.iter().filter(|step| step.action != Action::Get);
     let Some(end) = writes.map(|step| step.field.end_byte()).max() else {
-        call.with_key(|mut entry| {
-            let value = entry.read().map_or(&b""[..], |item| item.value());
+        return call.with_key(|mut entry| {
+            let value = entry.read_text()?.map_or(&b""[..], |item| item.value());
             reply::array(out, steps.len());
             steps.iter().for_each(|step| reply::integer(out, step.field.get(value)));
+            Ok(())
         });
-        return Ok(());
     };
     if read_only {
         return Err(Fault::Text("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     call.make_room_for(end as u64)?;
     call.with_key(|mut entry| {
-        let len = entry.item().map_or(0, |item| item.value().len());
+        let len = entry.text()?.map_or(0, |item| item.value().len());
         let changes = entry.change_value(len.max(end), |value| {
             reply::array(out, steps.len());
             steps.iter().filter(|step| run(call, step, value, out)).count()
-        });
+        })?;
         if changes > 0 || len < end {
             entry.notify(KeyspaceEvents::STRING, "setbit");
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Takes a step and appends its reply; whether that changed the value.

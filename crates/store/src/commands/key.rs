@@ -5,7 +5,7 @@ use crate::entry::{Entry, Turn};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
-const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
+pub(super) const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
 const SAME_OBJECT: Fault = Fault::Text("ERR source and destination objects are the same");
 
 /// Counts for how many of the keys `holds`.
@@ -45,7 +45,7 @@ pub(super) fn touch(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 /// TYPE.
 pub(super) fn key_type(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let name = call.with_key(|mut entry| entry.peek().map(|item| item.encoding().type_name()));
+    let name = call.with_key(|mut entry| entry.peek().map(|item| item.kind().name()));
     reply::simple(out, name.unwrap_or("none"));
     Ok(())
 }
@@ -77,11 +77,10 @@ fn rename_unless(call: &Call<'_>, if_missing: bool) -> Result<bool, Fault> {
     if if_missing && locked.entry(call.turn, target).exists() {
         return Ok(false);
     }
-    let copy = locked.entry(call.turn, source).duplicate(target);
-    if let Some(copy) = copy {
-        locked.entry(call.turn, target).adopt(copy);
+    let item = locked.entry(call.turn, source).take_as(target);
+    if let Some(item) = item {
+        locked.entry(call.turn, target).adopt(item);
     }
-    locked.entry(call.turn, source).remove();
     call.notify(KeyspaceEvents::GENERIC, "rename_from", source);
     call.notify(KeyspaceEvents::GENERIC, "rename_to", target);
     Ok(true)

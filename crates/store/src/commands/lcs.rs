@@ -111,13 +111,17 @@ impl Lengths {
 pub(super) fn lcs(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let read = |locked: &mut crate::store::Locked<'_>, index| {
         let mut entry = locked.entry(call.turn, call.arg(index));
-        entry.read().map_or(Vec::new(), |item| item.value().to_vec())
+        match entry.read_text() {
+            Ok(item) => Ok(item.map_or(Vec::new(), |item| item.value().to_vec())),
+            Err(_) => Err(Fault::Text("ERR The specified keys must contain string values")),
+        }
     };
-    let options = Options::parse(call)?;
     let (one, other) = {
         let mut locked = call.store.lock_keys([call.arg(1), call.arg(2)].into_iter());
         (read(&mut locked, 1), read(&mut locked, 2))
     };
+    let (one, other) = (one?, other?);
+    let options = Options::parse(call)?;
     let lengths = Lengths::of(&one, &other)?;
     let len = i64::from(lengths.at(one.len(), other.len()));
     if options.len {

@@ -4,14 +4,22 @@
 mod bit;
 mod bitfield;
 mod expire;
+mod geo;
+mod hash;
+mod hyperloglog;
 mod key;
 mod lcs;
+mod list;
 mod numeric;
 mod object;
+mod sample;
 mod scan;
 mod server;
+mod set;
+mod sorted;
 mod string;
 
+use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
@@ -24,6 +32,9 @@ const STRING_LEN_MAX: u64 = 512 << 20;
 
 const SYNTAX: Fault = Fault::Text("ERR syntax error");
 const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
+const OUT_OF_LONG_RANGE: Fault = Fault::Text(
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+);
 const TOO_LONG: Fault = Fault::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 const NO_SUCH_DATABASE: Fault = Fault::Text("ERR DB index is out of range");
 
@@ -36,6 +47,16 @@ enum Fault {
     ExpireTime,
     /// An option of EXPIRE that there is not.
     Option(Vec<u8>),
+    /// Of a command that needs one; names the command.
+    NoInputKey(String),
+    /// Composed for the occasion.
+    Message(String),
+}
+
+impl From<WrongType> for Fault {
+    fn from(_: WrongType) -> Self {
+        Fault::Text("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
 }
 
 type Outcome = Result<(), Fault>;
@@ -117,6 +138,10 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
             let name = request.command.name;
             reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
         }
+        Fault::NoInputKey(name) => {
+            reply::error(out, &format!("ERR at least 1 input key is needed for '{name}' command"));
+        }
+        Fault::Message(text) => reply::error(out, &text),
         Fault::Option(name) => {
             out.extend_from_slice(b"-ERR Unsupported option ");
             let printable = name.into_iter().take_while(|byte| *byte != 0);
@@ -194,6 +219,145 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
+        _ => dispatch_hashes(call, request, out),
+    }
+}
+
+fn dispatch_hashes(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    match request.command.verb {
+        Verb::Hset | Verb::Hmset => hash::hset(call, request.command.name, out),
+        Verb::Hsetnx => hash::hsetnx(call, out),
+        Verb::Hget => hash::hget(call, out),
+        Verb::Hmget => hash::hmget(call, out),
+        Verb::Hgetall => hash::hgetall(call, out),
+        Verb::Hkeys => hash::hkeys(call, false, out),
+        Verb::Hvals => hash::hkeys(call, true, out),
+        Verb::Hlen => hash::hlen(call, out),
+        Verb::Hstrlen => hash::hstrlen(call, out),
+        Verb::Hexists => hash::hexists(call, out),
+        Verb::Hdel => hash::hdel(call, out),
+        Verb::Hincrby => hash::hincrby(call, out),
+        Verb::Hincrbyfloat => hash::hincrbyfloat(call, out),
+        Verb::Hrandfield => hash::hrandfield(call, out),
+        Verb::Hscan => hash::hscan(call, out),
+        _ => dispatch_lists(call, request, out),
+    }
+}
+
+fn dispatch_lists(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use list::End;
+    match request.command.verb {
+        Verb::Lpush => list::push(call, End::Left, false, out),
+        Verb::Rpush => list::push(call, End::Right, false, out),
+        Verb::Lpushx => list::push(call, End::Left, true, out),
+        Verb::Rpushx => list::push(call, End::Right, true, out),
+        Verb::Lpop => list::pop(call, End::Left, out),
+        Verb::Rpop => list::pop(call, End::Right, out),
+        Verb::Llen => list::llen(call, out),
+        Verb::Lrange => list::lrange(call, out),
+        Verb::Lindex => list::lindex(call, out),
+        Verb::Lset => list::lset(call, out),
+        Verb::Linsert => list::linsert(call, out),
+        Verb::Lrem => list::lrem(call, out),
+        Verb::Ltrim => list::ltrim(call, out),
+        Verb::Lpos => list::lpos(call, out),
+        Verb::Lmove => list::lmove(call, out),
+        Verb::Rpoplpush => list::rpoplpush(call, out),
+        Verb::Lmpop => list::lmpop(call, out),
+        _ => dispatch_sets(call, request, out),
+    }
+}
+
+fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use set::Operation;
+    match request.command.verb {
+        Verb::Sadd => set::sadd(call, out),
+        Verb::Srem => set::srem(call, out),
+        Verb::Sismember => set::sismember(call, out),
+        Verb::Smismember => set::smismember(call, out),
+        Verb::Smembers => set::smembers(call, out),
+        Verb::Scard => set::scard(call, out),
+        Verb::Smove => set::smove(call, out),
+        Verb::Spop => set::spop(call, out),
+        Verb::Srandmember => set::srandmember(call, out),
+        Verb::Sscan => set::sscan(call, out),
+        Verb::Sunion => set::combination(call, Operation::Union, out),
+        Verb::Sinter => set::combination(call, Operation::Intersection, out),
+        Verb::Sdiff => set::combination(call, Operation::Difference, out),
+        Verb::Sunionstore => set::store(call, Operation::Union, out),
+        Verb::Sinterstore => set::store(call, Operation::Intersection, out),
+        Verb::Sdiffstore => set::store(call, Operation::Difference, out),
+        Verb::Sintercard => set::sintercard(call, out),
+        _ => dispatch_sketches(call, request, out),
+    }
+}
+
+fn dispatch_sketches(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use geo::search::{Form, search};
+    match request.command.verb {
+        Verb::Pfadd => hyperloglog::pfadd(call, out),
+        Verb::Pfcount => hyperloglog::pfcount(call, out),
+        Verb::Pfmerge => hyperloglog::pfmerge(call, out),
+        Verb::Geoadd => geo::geoadd(call, out),
+        Verb::Geodist => geo::geodist(call, out),
+        Verb::Geohash => geo::geohash(call, out),
+        Verb::Geopos => geo::geopos(call, out),
+        Verb::Geosearch => search(call, Form::Search, out),
+        Verb::Geosearchstore => search(call, Form::SearchStore, out),
+        Verb::Georadius => search(call, Form::Radius { stores: true }, out),
+        Verb::GeoradiusRo => search(call, Form::Radius { stores: false }, out),
+        Verb::Georadiusbymember => search(call, Form::RadiusByMember { stores: true }, out),
+        Verb::GeoradiusbymemberRo => search(call, Form::RadiusByMember { stores: false }, out),
+        _ => dispatch_sorted(call, request, out),
+    }
+}
+
+fn dispatch_sorted(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use set::Operation;
+    use sorted::range::By;
+    use sorted::{End, combine};
+    let name = request.command.name;
+    match request.command.verb {
+        Verb::Zadd => sorted::zadd(call, false, out),
+        Verb::Zincrby => sorted::zadd(call, true, out),
+        Verb::Zrem => sorted::zrem(call, out),
+        Verb::Zcard => sorted::zcard(call, out),
+        Verb::Zscore => sorted::zscore(call, out),
+        Verb::Zmscore => sorted::zmscore(call, out),
+        Verb::Zrank => sorted::zrank(call, false, out),
+        Verb::Zrevrank => sorted::zrank(call, true, out),
+        Verb::Zpopmin => sorted::pop(call, End::Min, out),
+        Verb::Zpopmax => sorted::pop(call, End::Max, out),
+        Verb::Zmpop => sorted::zmpop(call, out),
+        Verb::Zrandmember => sorted::zrandmember(call, out),
+        Verb::Zscan => sorted::zscan(call, out),
+        Verb::Zunion => combine::reply_with(call, name, Operation::Union, out),
+        Verb::Zinter => combine::reply_with(call, name, Operation::Intersection, out),
+        Verb::Zdiff => combine::reply_with(call, name, Operation::Difference, out),
+        Verb::Zunionstore => combine::store(call, name, Operation::Union, out),
+        Verb::Zinterstore => combine::store(call, name, Operation::Intersection, out),
+        Verb::Zdiffstore => combine::store(call, name, Operation::Difference, out),
+        Verb::Zintercard => combine::zintercard(call, name, out),
+        Verb::Zcount => sorted::range::count(call, By::Score, out),
+        Verb::Zlexcount => sorted::range::count(call, By::Bytes, out),
+        Verb::Zremrangebyrank => sorted::range::remove(call, By::Rank, out),
+        Verb::Zremrangebyscore => sorted::range::remove(call, By::Score, out),
+        Verb::Zremrangebylex => sorted::range::remove(call, By::Bytes, out),
+        Verb::Zrangestore => sorted::range::zrangestore(call, out),
+        _ => dispatch_ranges(call, request, out),
+    }
+}
+
+fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use sorted::range::{By, Form, zrange};
+    let form = |by, reverse| Form { by: Some(by), reverse: Some(reverse) };
+    match request.command.verb {
+        Verb::Zrange => zrange(call, Form { by: None, reverse: None }, out),
+        Verb::Zrevrange => zrange(call, form(By::Rank, true), out),
+        Verb::Zrangebyscore => zrange(call, form(By::Score, false), out),
+        Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
+        Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
+        Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");

@@ -8,12 +8,12 @@ use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
 const NOT_A_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
-const NOT_FINITE: Fault = Fault::Text("ERR increment would produce NaN or Infinity");
+pub(super) const NOT_FINITE: Fault = Fault::Text("ERR increment would produce NaN or Infinity");
 
 /// INCR and DECR, and what INCRBY and DECRBY come down to.
 pub(super) fn increment(call: &Call<'_>, by: i64, out: &mut Vec<u8>) -> Outcome {
     let sum = call.with_key(|mut entry| {
-        let (value, expiry) = match entry.item() {
+        let (value, expiry) = match entry.text()? {
             Some(item) => (parse_integer(item.value()).ok_or(NOT_AN_INTEGER)?, item.expiry()),
             None => (0, None),
         };
@@ -23,7 +23,7 @@ pub(super) fn increment(call: &Call<'_>, by: i64, out: &mut Vec<u8>) -> Outcome 
         let mut buffer = [0; INTEGER_LEN_MAX];
         entry.set(format_integer(sum, &mut buffer), Encoding::Text, expiry);
         entry.notify(KeyspaceEvents::STRING, "incrby");
-        Ok(sum)
+        Ok::<_, Fault>(sum)
     })?;
     reply::integer(out, sum);
     Ok(())
@@ -44,7 +44,7 @@ pub(super) fn decrby(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// INCRBYFLOAT.
 pub(super) fn incrbyfloat(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let text = call.with_key(|mut entry| {
-        let (value, expiry) = match entry.item() {
+        let (value, expiry) = match entry.text()? {
             Some(item) => (parse_float(item.value())?, item.expiry()),
             None => (parse_float(b"0")?, None),
         };
@@ -56,14 +56,14 @@ pub(super) fn incrbyfloat(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         let text = sum.format();
         entry.set(&text, Encoding::Plain, expiry);
         entry.notify(KeyspaceEvents::STRING, "incrbyfloat");
-        Ok(text)
+        Ok::<_, Fault>(text)
     })?;
     reply::bulk(out, &text);
     Ok(())
 }
 
 /// The number, or `None` for infinity.
-fn parse_float(text: &[u8]) -> Result<Option<Extended>, Fault> {
+pub(super) fn parse_float(text: &[u8]) -> Result<Option<Extended>, Fault> {
     match Extended::parse(text) {
         Ok(number) => Ok(Some(number)),
         Err(NumberFault::Infinite) => Ok(None),

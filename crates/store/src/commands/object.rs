@@ -1,7 +1,8 @@
 //! OBJECT.
 
 use super::{Call, Fault, Outcome};
-use crate::item::{ACCESS_MASK, Encoding, Item};
+use crate::entry::{Entry, Facts};
+use crate::item::{ACCESS_MASK, Encoding};
 use crate::number::parse_integer;
 use keyway_resp::reply;
 
@@ -12,39 +13,56 @@ const SHARED_INTEGERS: i64 = 10_000;
 /// What OBJECT REFCOUNT says of a shared one.
 const SHARED_REFCOUNT: i64 = i32::MAX as i64;
 
-/// The integer that Redis would store a value as.
-fn as_integer(item: &Item<'_>) -> Option<i64> {
+/// The integer that Redis would store a string as.
+fn as_integer(entry: &mut Entry<'_>) -> Option<i64> {
+    let item = entry.text().ok()??;
     if item.encoding() == Encoding::Text { parse_integer(item.value()) } else { None }
 }
 
-fn encoding_name(item: &Item<'_>) -> &'static str {
-    match item.encoding() {
-        Encoding::Raw => "raw",
-        Encoding::Text if as_integer(item).is_some() => "int",
-        Encoding::Text | Encoding::Plain if item.value().len() <= EMBEDDED_LEN_MAX => "embstr",
-        Encoding::Text | Encoding::Plain => "raw",
-    }
+/// What Redis 7.0 would store the item as.
+fn encoding_name(entry: &mut Entry<'_>) -> Option<&'static str> {
+    let encoding = entry.item()?.encoding();
+    let is_integer = as_integer(entry).is_some();
+    let text_len = entry.text().ok().flatten().map_or(0, |item| item.value().len());
+    Some(match encoding {
+        Encoding::Text if is_integer => "int",
+        Encoding::Text | Encoding::Plain if text_len <= EMBEDDED_LEN_MAX => "embstr",
+        Encoding::Text | Encoding::Plain | Encoding::Raw => "raw",
+        Encoding::HashBlob | Encoding::SortedBlob => "listpack",
+        Encoding::ListBlob | Encoding::ListBoxed => "quicklist",
+        Encoding::Integers => "intset",
+        Encoding::HashBoxed | Encoding::SetBlob | Encoding::SetBoxed => "hashtable",
+        Encoding::SortedBoxed => "skiplist",
+    })
 }
 
 /// Answers about the item of argument 2, without counting a use; null when
 /// there is none.
-fn answer(call: &Call<'_>, out: &mut Vec<u8>, write: impl FnOnce(&Item<'_>, &mut Vec<u8>)) {
+fn answer(call: &Call<'_>, out: &mut Vec<u8>, write: impl FnOnce(Facts<'_>, &mut Vec<u8>)) {
     call.store.with_key(call.turn, call.arg(2), |mut entry| match entry.item() {
-        Some(item) => write(&item, out),
+        Some(item) => write(item, out),
         None => call.turn.protocol.null(out),
     });
 }
 
 /// OBJECT ENCODING.
 pub(super) fn encoding(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    answer(call, out, |item, out| reply::bulk(out, encoding_name(item).as_bytes()));
+    let name = call.store.with_key(call.turn, call.arg(2), |mut entry| encoding_name(&mut entry));
+    match name {
+        Some(name) => reply::bulk(out, name.as_bytes()),
+        None => call.turn.protocol.null(out),
+    }
     Ok(())
 }
 
 /// OBJECT REFCOUNT.
 pub(super) fn refcount(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    answer(call, out, |item, out| {
-        let shared = as_integer(item).is_some_and(|value| (0..SHARED_INTEGERS).contains(&value));
+    call.store.with_key(call.turn, call.arg(2), |mut entry| {
+        if !entry.exists() {
+            return call.turn.protocol.null(out);
+        }
+        let shared =
+            as_integer(&mut entry).is_some_and(|value| (0..SHARED_INTEGERS).contains(&value));
         reply::integer(out, if shared { SHARED_REFCOUNT } else { 1 });
     });
     Ok(())

@@ -7,7 +7,7 @@
 
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::evict::is_expired;
-use crate::item::{Encoding, Item};
+use crate::item::Item;
 use crate::table::Position;
 use keyway_base::glob;
 use keyway_resp::reply;
@@ -25,13 +25,13 @@ const RANDOM_ITEMS: u64 = 16;
 struct Options<'a> {
     count: u64,
     pattern: Option<&'a [u8]>,
-    /// No key is of the type asked for.
-    none: bool,
+    /// The name of the type asked for, in any case.
+    kind: Option<&'a [u8]>,
 }
 
 impl<'a> Options<'a> {
     fn parse(call: &Call<'a>) -> Result<Self, Fault> {
-        let mut options = Self { count: COUNT_DEFAULT, pattern: None, none: false };
+        let mut options = Self { count: COUNT_DEFAULT, pattern: None, kind: None };
         let mut index = 2;
         while index < call.args.len() {
             let has_value = index + 1 < call.args.len();
@@ -47,7 +47,7 @@ impl<'a> Options<'a> {
                     options.pattern = Some(call.arg(index + 1)).filter(|pattern| *pattern != b"*");
                 }
                 () if call.is(index, "type") && has_value => {
-                    options.none = !call.is(index + 1, Encoding::Text.type_name());
+                    options.kind = Some(call.arg(index + 1));
                 }
                 () => return Err(SYNTAX),
             }
@@ -57,14 +57,15 @@ impl<'a> Options<'a> {
     }
 
     fn wants(&self, item: &Item<'_>, now_millis: u64) -> bool {
-        !self.none
+        let kind = item.encoding().kind().name().as_bytes();
+        self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, item.key()))
             && !is_expired(item, now_millis)
     }
 }
 
 /// A cursor in the forms that C's `strtoul` reads.
-fn parse_cursor(text: &[u8]) -> Result<u64, Fault> {
+pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, Fault> {
     const INVALID: Fault = Fault::Text("ERR invalid cursor");
     let (negative, digits) = match text {
         [] => return Ok(0),
@@ -133,7 +134,7 @@ pub(super) fn scan(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// in the reply or not.
 pub(super) fn keys(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let pattern = Some(call.arg(1)).filter(|pattern| *pattern != b"*");
-    let options = Options { count: u64::MAX, pattern, none: false };
+    let options = Options { count: u64::MAX, pattern, kind: None };
     let (mut keys, mut key_count) = (Vec::new(), 0);
     walk(call, 0, options.count, |item| {
         if options.wants(item, call.turn.now_millis) {

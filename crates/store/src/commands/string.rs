@@ -15,17 +15,18 @@ pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.store.read(call.turn, call.arg(1), |value| match value {
         Some(value) => reply::bulk(out, value),
         None => call.turn.protocol.null(out),
-    });
+    })?;
     Ok(())
 }
 
 /// Reads the entry and appends its value, or null.
 #[inline]
-fn write_value(call: &Call<'_>, entry: &mut Entry<'_>, out: &mut Vec<u8>) {
-    match entry.read() {
+fn write_value(call: &Call<'_>, entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Outcome {
+    match entry.read_text()? {
         Some(item) => reply::bulk(out, item.value()),
         None => call.turn.protocol.null(out),
     }
+    Ok(())
 }
 
 /// What SET and GETEX are told to do with the expiry.
@@ -116,7 +117,7 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     };
     call.with_key(|mut entry| {
         if options.get {
-            write_value(call, &mut entry, out);
+            write_value(call, &mut entry, out)?;
         }
         let exists = entry.exists();
         let refused = options.if_missing && exists || options.if_present && !exists;
@@ -133,8 +134,8 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             (false, true) => call.turn.protocol.null(out),
             (false, false) => out.extend_from_slice(b"+OK\r\n"),
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Sets a value that may have expired already: then it is gone at once.
@@ -189,22 +190,22 @@ pub(super) fn setnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// GETSET.
 pub(super) fn getset(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
-        write_value(call, &mut entry, out);
+        write_value(call, &mut entry, out)?;
         entry.set(call.arg(2), Encoding::Text, None);
         entry.notify(KeyspaceEvents::STRING, "set");
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// GETDEL.
 pub(super) fn getdel(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
-        write_value(call, &mut entry, out);
+        write_value(call, &mut entry, out)?;
         if entry.remove() {
             entry.notify(KeyspaceEvents::GENERIC, "del");
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// GETEX.
@@ -223,7 +224,7 @@ pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         index += 1;
     }
     call.with_key(|mut entry| {
-        write_value(call, &mut entry, out);
+        write_value(call, &mut entry, out)?;
         if !entry.exists() {
             return Ok(());
         }
@@ -255,11 +256,11 @@ pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 pub(super) fn getrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     call.with_key(|mut entry| {
-        let item = entry.read();
+        let item = entry.read_text()?;
         let value = item.as_ref().map_or(&b""[..], |item| item.value());
         reply::bulk(out, range_of(value, start, end));
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The bytes from `start` to `end`, both inclusive; negative ones count from
@@ -276,7 +277,9 @@ fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
 
 /// STRLEN.
 pub(super) fn strlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let len = call.with_key(|mut entry| entry.read().map_or(0, |item| item.value().len()));
+    let len = call.with_key(|mut entry| {
+        entry.read_text().map(|item| item.map_or(0, |item| item.value().len()))
+    })?;
     reply::integer(out, len as i64);
     Ok(())
 }
@@ -285,7 +288,7 @@ pub(super) fn strlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let tail = call.arg(2);
     let len = call.with_key(|mut entry| {
-        let Some(item) = entry.item() else {
+        let Some(item) = entry.text()? else {
             entry.set(tail, Encoding::Text, None);
             entry.notify(KeyspaceEvents::STRING, "append");
             return Ok(tail.len());
@@ -295,7 +298,7 @@ pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         if len as u64 > STRING_LEN_MAX {
             return Err(TOO_LONG);
         }
-        entry.change_value(len, |value| value[old_len..].copy_from_slice(tail));
+        entry.change_value(len, |value| value[old_len..].copy_from_slice(tail))?;
         entry.notify(KeyspaceEvents::STRING, "append");
         Ok(len)
     })?;
@@ -313,22 +316,24 @@ pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let end = offset.saturating_add(patch.len() as u64);
     let changes = !patch.is_empty();
     if changes && end > STRING_LEN_MAX {
+        // Another type is the first fault.
+        call.with_key(|mut entry| entry.text().map(drop))?;
         return Err(TOO_LONG);
     }
     if changes {
         call.make_room_for(end)?;
     }
     let len = call.with_key(|mut entry| {
-        let old_len = entry.item().map_or(0, |item| item.value().len());
+        let old_len = entry.text()?.map_or(0, |item| item.value().len());
         if !changes {
-            return old_len;
+            return Ok(old_len);
         }
         let len = old_len.max(end as usize);
         let range = offset as usize..end as usize;
-        entry.change_value(len, |value| value[range].copy_from_slice(patch));
+        entry.change_value(len, |value| value[range].copy_from_slice(patch))?;
         entry.notify(KeyspaceEvents::STRING, "setrange");
-        len
-    });
+        Ok::<_, super::Fault>(len)
+    })?;
     reply::integer(out, len as i64);
     Ok(())
 }
@@ -340,7 +345,10 @@ pub(super) fn mget(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     locked.prefetch(call.turn, keys.clone());
     reply::array(out, call.args.len() - 1);
     for key in keys {
-        write_value(call, &mut locked.entry(call.turn, key), out);
+        let mut entry = locked.entry(call.turn, key);
+        if write_value(call, &mut entry, out).is_err() {
+            call.turn.protocol.null(out);
+        }
     }
     Ok(())
 }

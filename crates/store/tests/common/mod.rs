@@ -1,6 +1,8 @@
 //! What the store's tests share: requests from words, and replies read back.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod redis;
+
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
@@ -18,6 +20,10 @@ pub enum Reply {
     Null,
     /// RESP3's map: keys and values in turn.
     Map(Vec<Reply>),
+    /// RESP3's set.
+    Set(Vec<Reply>),
+    /// RESP3's double, as it is written.
+    Double(String),
 }
 
 impl Reply {
@@ -44,6 +50,8 @@ impl Reply {
             b'*' => Reply::Array(Some((0..number()).map(|_| Reply::read(bytes)).collect())),
             b'_' => Reply::Null,
             b'%' => Reply::Map((0..2 * number()).map(|_| Reply::read(bytes)).collect()),
+            b'~' => Reply::Set((0..number()).map(|_| Reply::read(bytes)).collect()),
+            b',' => Reply::Double(line),
             other => panic!("not a reply: {other}"),
         }
     }

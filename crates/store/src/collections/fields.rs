@@ -1,0 +1,163 @@
+use super::Means;
+use crate::item::{Encoding, Item, Meta, Owned};
+use crate::lines::Memory;
+use crate::table::{Marks, Position, Table};
+
+/// Items of a bucket that random picks reach alike.
+const RANDOM_ITEMS: u64 = 16;
+/// Places of a walk: those of reversed hashes.
+const PLACES: u64 = 1 << 32;
+const MARKS: Marks = Marks { frequency: 0, main: true, volatile: false };
+
+/// The fields of a large hash with their values, or the members of a large
+/// set, whose values are empty: a table like that of the key space, and as
+/// compact.
+pub(crate) struct Fields {
+    table: Table,
+    /// Bytes that the items take.
+    item_bytes: usize,
+}
+
+impl Fields {
+    pub(crate) const fn new() -> Self {
+        Self { table: Table::new(), item_bytes: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes() + self.item_bytes
+    }
+
+    #[inline]
+    fn find(&self, means: Means<'_>, key: &[u8]) -> Option<Position> {
+        self.table.find(means.hash(key), |item, _| item.key() == key)
+    }
+
+    /// The item of a field, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, means: Means<'_>, key: &[u8]) -> Option<Item<'_>> {
+        self.find(means, key).map(|position| self.table.item(position))
+    }
+
+    /// Sets a field; whether it is new.
+    pub(crate) fn set(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
+        self.place(means, key, value).0
+    }
+
+    /// As [`Fields::set`], with the field's item.
+    pub(crate) fn place(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
+        let meta = Meta::new(Encoding::Text, None);
+        let create = || {
+            let memory = means.memory();
+            Owned::create(memory.heap, memory.arena, &meta, 0, key, (value, value.len()))
+        };
+        let found = self.find(means, key);
+        let position = match found {
+            Some(position) => {
+                let mut change = 0;
+                self.table.with_item(position, |item| {
+                    if !item.overwrite(&meta, 0, value) {
+                        let new = create();
+                        change = new.bytes() as i64;
+                        change -= std::mem::replace(item, new).release(means.memory().heap) as i64;
+                    }
+                });
+                self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
+                position
+            }
+            None => self.add(means, create()),
+        };
+        (found.is_none(), self.table.item(position))
+    }
+
+    /// Adds an item whose key is not there yet.
+    fn add(&mut self, means: Means<'_>, item: Owned) -> Position {
+        self.item_bytes += item.bytes();
+        let hash = means.hash(item.item().key());
+        self.table.insert(means.memory(), hash, item, MARKS, |key| means.hash(key))
+    }
+
+    /// Removes a field; whether it was there.
+    pub(crate) fn remove(&mut self, means: Means<'_>, key: &[u8]) -> bool {
+        let Some(position) = self.find(means, key) else { return false };
+        let item = self.table.remove(means.memory(), position);
+        self.item_bytes -= item.release(means.memory().heap);
+        true
+    }
+
+    /// All items, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> + '_ {
+        (0..self.table.bucket_count())
+            .flat_map(|bucket| self.table.positions(bucket))
+            .map(|position| self.table.item(position))
+    }
+
+    /// An item, each as likely as the others, but for those of very full
+    /// buckets. There must be one.
+    pub(crate) fn random(&self, mut random: impl FnMut() -> u64) -> Option<Item<'_>> {
+        if self.len() == 0 {
+            return None;
+        }
+        loop {
+            let number = random();
+            let bucket = (number >> 8) as usize % self.table.bucket_count();
+            let nth = (number % RANDOM_ITEMS) as usize;
+            let found = self.table.positions(bucket).nth(nth);
+            if let Some(position) = found {
+                return Some(self.table.item(position));
+            }
+        }
+    }
+
+    /// Visits `count` items from the cursor on, or a few more; the next cursor,
+    /// 0 at the end. Whatever is there throughout a walk is visited, though the
+    /// table grows and shrinks meanwhile.
+    pub(crate) fn scan<'s>(
+        &'s self,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(Item<'s>),
+    ) -> u64 {
+        if self.len() == 0 {
+            return 0;
+        }
+        let (mut place, mut seen) = (cursor, 0);
+        while place < PLACES && seen < count {
+            let bucket = self.table.bucket_of((place as u32).reverse_bits());
+            for position in self.table.positions(bucket) {
+                visit(self.table.item(position));
+                seen += 1;
+            }
+            place = self.table.span(bucket).end;
+        }
+        if place < PLACES { place } else { 0 }
+    }
+
+    pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
+        let mut copy = Self::new();
+        for item in self.iter() {
+            copy.add(means, copy_of(means, &item));
+        }
+        copy
+    }
+
+    /// Frees up to `steps` items; whether none is left.
+    pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
+        while *steps > 0 {
+            let Some(item) = self.table.pop(memory) else { return true };
+            self.item_bytes -= item.release(memory.heap);
+            *steps -= 1;
+        }
+        false
+    }
+}
+
+fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
+    let (memory, value) = (means.memory(), item.value());
+    let meta = Meta::new(Encoding::Text, None);
+    Owned::create(memory.heap, memory.arena, &meta, 0, item.key(), (value, value.len()))
+}

@@ -1,0 +1,109 @@
+//! Hashes, lists, sets and sorted sets: what they are stored as.
+//!
+//! ```text
+//!  small: a blob, the item's own bytes          large: boxed, owned by the item
+//!  hash      count, then field value ...        Fields: a table of field -> value
+//!  list      count, then elements               Chunks: a deque of such blobs
+//!  set       count, then members; or integers   Fields: a table of members
+//!  sorted    count, then member score ...       Scores: a table of member -> score,
+//!                                                       and a tree in order
+//! ```
+//! A collection is boxed when it grows beyond what Redis keeps in one block,
+//! and stays so. The tables are those of the key space: no request ever pays
+//! for a rehash, and cursors of scans stay good. Here is how each type is read
+//! and changed; `entry/edit.rs` keeps the books.
+
+pub(crate) mod blob;
+pub(crate) mod chunks;
+pub(crate) mod discarded;
+pub(crate) mod fields;
+pub(crate) mod hash;
+pub(crate) mod integers;
+pub(crate) mod list;
+pub(crate) mod ranks;
+pub(crate) mod score;
+pub(crate) mod set;
+pub(crate) mod sorted;
+
+use crate::lines::Memory;
+use crate::store::Store;
+use chunks::Chunks;
+use fields::Fields;
+use sorted::Scores;
+
+/// Most elements of a hash, a set or a sorted set in a blob, and the longest of
+/// their strings: Redis's defaults, so that OBJECT ENCODING says the same.
+pub(crate) const BLOB_ELEMENTS_MAX: usize = 128;
+pub(crate) const BLOB_STRING_LEN_MAX: usize = 64;
+
+/// The key holds a value of another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongType;
+
+/// What structures need to change: memory, and the secret hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) arena: usize,
+}
+
+impl<'a> Means<'a> {
+    #[inline]
+    pub(crate) fn memory(&self) -> Memory<'a> {
+        Memory { heap: &self.store.heap, arena: self.arena }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u32 {
+        self.store.hash(key) as u32
+    }
+}
+
+/// A large collection. Its owner frees it with [`Boxed::free_some`] before
+/// dropping it, or its memory is lost.
+pub(crate) enum Boxed {
+    /// Of a hash or a set.
+    Fields(Fields),
+    List(Chunks),
+    Sorted(Scores),
+}
+
+impl Boxed {
+    /// Bytes it takes of the system's memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let inner = match self {
+            Boxed::Fields(fields) => fields.bytes(),
+            Boxed::List(chunks) => chunks.bytes(),
+            Boxed::Sorted(scores) => scores.bytes(),
+        };
+        size_of::<Self>() + inner
+    }
+
+    /// Elements.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Boxed::Fields(fields) => fields.len(),
+            Boxed::List(chunks) => chunks.len(),
+            Boxed::Sorted(scores) => scores.len(),
+        }
+    }
+
+    /// A copy of its own.
+    pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
+        match self {
+            Boxed::Fields(fields) => Boxed::Fields(fields.duplicate(means)),
+            Boxed::List(chunks) => Boxed::List(chunks.clone()),
+            Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
+        }
+    }
+
+    /// Frees up to `steps` elements, and takes off what it freed; whether
+    /// nothing is left.
+    fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
+        match self {
+            Boxed::Fields(fields) => fields.free_some(memory, steps),
+            Boxed::List(chunks) => chunks.free_some(steps),
+            Boxed::Sorted(scores) => scores.free_some(memory, steps),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Sets: members, each once.
+
+use super::blob::{self, HEADER_LEN, Prefix, Strings, string_at};
+use super::fields::Fields;
+use super::integers::{self, INTEGERS_MAX};
+use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
+use crate::entry::{Editor, View};
+use crate::item::{Encoding, Item, Kind};
+use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A member, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Member<'a> {
+    Integer(i64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Member<'a> {
+    /// The one form of this member that compares equal to any other.
+    pub(crate) fn canonical(self) -> Self {
+        match self {
+            Self::Text(text) => parse_integer(text).map_or(self, Self::Integer),
+            Self::Integer(_) => self,
+        }
+    }
+
+    /// Lets `work` see the member's text.
+    #[inline]
+    pub(crate) fn with_text<R>(&self, work: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Text(text) => work(text),
+            Self::Integer(value) => work(format_integer(*value, &mut [0; INTEGER_LEN_MAX])),
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The member's text.
+    pub(crate) fn into_text(self) -> Cow<'a, [u8]> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Integer(_) => Cow::Owned(self.with_text(<[u8]>::to_vec)),
+        }
+    }
+}
+
+/// A set to read.
+#[derive(Clone, Copy)]
+pub(crate) enum Set<'a> {
+    Integers(&'a [u8]),
+    Blob(&'a [u8]),
+    Boxed(&'a Fields, Means<'a>),
+}
+
+impl<'a> View<'a> for Set<'a> {
+    const KIND: Kind = Kind::Set;
+
+    fn of(item: Item<'a>, means: Means<'a>) -> Self {
+        match (item.boxed(), item.encoding()) {
+            (Some(Boxed::Fields(fields)), _) => Self::Boxed(fields, means),
+            (_, Encoding::Integers) => Self::Integers(item.value()),
+            _ => Self::Blob(item.value()),
+        }
+    }
+}
+
+fn find(bytes: &[u8], member: &[u8]) -> Option<Range<usize>> {
+    let mut start = HEADER_LEN;
+    while start < bytes.len() {
+        let text = string_at(bytes, start);
+        let end = text.end;
+        if bytes[text] == *member {
+            return Some(start..end);
+        }
+        start = end;
+    }
+    None
+}
+
+impl<'a> Set<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Integers(bytes) => integers::len(bytes),
+            Self::Blob(bytes) => blob::count(bytes),
+            Self::Boxed(fields, _) => fields.len(),
+        }
+    }
+
+    pub(crate) fn is_integers(&self) -> bool {
+        matches!(self, Self::Integers(_))
+    }
+
+    pub(crate) fn contains(&self, member: &[u8]) -> bool {
+        match self {
+            Self::Integers(bytes) => {
+                parse_integer(member).is_some_and(|value| integers::find(bytes, value).is_ok())
+            }
+            Self::Blob(bytes) => find(bytes, member).is_some(),
+            Self::Boxed(fields, means) => fields.get(*means, member).is_some(),
+        }
+    }
+
+    /// As [`Set::contains`].
+    pub(crate) fn contains_member(&self, member: Member<'_>) -> bool {
+        match (self, member) {
+            (Self::Integers(bytes), Member::Integer(value)) => integers::find(bytes, value).is_ok(),
+            _ => member.with_text(|text| self.contains(text)),
+        }
+    }
+
+    /// Visits members until `visit` says no.
+    pub(crate) fn visit_while(&self, mut visit: impl FnMut(Member<'a>) -> bool) {
+        match self {
+            Self::Integers(bytes) => {
+                integers::iter(bytes).all(|value| visit(Member::Integer(value)));
+            }
+            Self::Blob(bytes) => {
+                Strings::of(bytes).all(|text| visit(Member::Text(text)));
+            }
+            Self::Boxed(fields, _) => {
+                fields.iter().all(|item| visit(Member::Text(item.key())));
+            }
+        }
+    }
+
+    /// Visits every member.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(Member<'a>)) {
+        self.visit_while(|member| {
+            visit(member);
+            true
+        });
+    }
+
+    /// Any member, of a set that has one.
+    pub(crate) fn random(&self, mut random: impl FnMut() -> u64) -> Option<Member<'a>> {
+        let len = self.len().max(1);
+        match self {
+            Self::Integers(bytes) => {
+                Some(Member::Integer(integers::get(bytes, random() as usize % len)))
+            }
+            Self::Blob(bytes) => Strings::of(bytes).nth(random() as usize % len).map(Member::Text),
+            Self::Boxed(fields, _) => fields.random(random).map(|item| Member::Text(item.key())),
+        }
+    }
+
+    /// Visits some members from the cursor on: see [`Fields::scan`].
+    pub(crate) fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Member<'a>)) -> u64 {
+        match self {
+            Self::Boxed(fields, _) => {
+                fields.scan(cursor, count, |item| visit(Member::Text(item.key())))
+            }
+            _ => {
+                self.visit(visit);
+                0
+            }
+        }
+    }
+}
+
+/// Adds a member; whether it is new.
+pub(crate) fn add(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
+    let integer = parse_integer(member);
+    if !editor.exists() {
+        match integer {
+            Some(value) => {
+                let bytes = integers::encode(std::iter::once(value), value);
+                editor.store(Encoding::Integers, &bytes);
+                return true;
+            }
+            None => editor.store(Encoding::SetBlob, blob::EMPTY),
+        }
+    }
+    if editor.view::<Set<'_>>().is_some_and(|set| set.is_integers()) {
+        match integer {
+            Some(value) => return add_integer(editor, value),
+            None => widen(editor),
+        }
+    }
+    if member.len() > BLOB_STRING_LEN_MAX {
+        box_up(editor);
+    }
+    let add = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Fields(fields) => {
+            fields.get(means, member).is_none() && fields.set(means, member, b"")
+        }
+        _ => false,
+    };
+    if let Some(is_new) = editor.boxed(add) {
+        if is_new {
+            editor.touch();
+        }
+        return is_new;
+    }
+    let bytes = editor.blob();
+    if find(bytes, member).is_some() {
+        return false;
+    }
+    let (count, end) = (blob::count(bytes), bytes.len());
+    editor.splice(end..end, &[Prefix::of(member.len()).bytes(), member], count + 1);
+    if count + 1 > BLOB_ELEMENTS_MAX {
+        box_up(editor);
+    }
+    true
+}
+
+fn add_integer(editor: &mut Editor<'_, '_>, value: i64) -> bool {
+    let bytes = editor.blob();
+    let Err(index) = integers::find(bytes, value) else { return false };
+    let count = integers::len(bytes);
+    if integers::fits(bytes, value) {
+        let (at, width) = integers::place(bytes, index);
+        editor.splice_bytes(at..at, &[&value.to_le_bytes()[..width]]);
+    } else {
+        let mut values: Vec<i64> = integers::iter(bytes).collect();
+        values.insert(index, value);
+        let bytes = integers::encode(values.into_iter(), value);
+        editor.store(Encoding::Integers, &bytes);
+    }
+    if count + 1 > INTEGERS_MAX {
+        box_up(editor);
+    }
+    true
+}
+
+/// Removes a member; whether it was there.
+pub(crate) fn remove(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
+    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Fields(fields) => fields.remove(means, member),
+        _ => false,
+    };
+    if let Some(was_there) = editor.boxed(remove) {
+        if was_there {
+            editor.touch();
+        }
+        return was_there;
+    }
+    match editor.view::<Set<'_>>() {
+        Some(Set::Integers(bytes)) => {
+            let index = parse_integer(member).map(|value| integers::find(bytes, value));
+            let Some(Ok(index)) = index else { return false };
+            let (at, width) = integers::place(bytes, index);
+            editor.splice_bytes(at..at + width, &[]);
+            true
+        }
+        Some(Set::Blob(bytes)) => {
+            let count = blob::count(bytes);
+            let Some(range) = find(bytes, member) else { return false };
+            editor.splice(range, &[], count - 1);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Gives up storing integers as such, though all members are.
+pub(crate) fn widen(editor: &mut Editor<'_, '_>) {
+    let Some(set @ Set::Integers(_)) = editor.view::<Set<'_>>() else { return };
+    if set.len() > BLOB_ELEMENTS_MAX {
+        return box_up(editor);
+    }
+    let mut bytes = blob::header(set.len()).to_vec();
+    set.visit(|member| {
+        member.with_text(|text| {
+            bytes.extend_from_slice(Prefix::of(text.len()).bytes());
+            bytes.extend_from_slice(text);
+        });
+    });
+    editor.store(Encoding::SetBlob, &bytes);
+}
+
+/// Makes the set a table of members, if it is none.
+fn box_up(editor: &mut Editor<'_, '_>) {
+    if editor.is_boxed() {
+        return;
+    }
+    let means = editor.means();
+    let mut fields = Fields::new();
+    if let Some(set) = editor.view::<Set<'_>>() {
+        set.visit(|member| {
+            member.with_text(|text| fields.set(means, text, b""));
+        });
+    }
+    editor.store_boxed(Encoding::SetBoxed, Boxed::Fields(fields));
+}

@@ -1,0 +1,255 @@
+use super::{Entry, Facts};
+use crate::collections::{Boxed, Means, WrongType, blob};
+use crate::item::{Encoding, Item, Kind, Meta, Owned};
+use keyway_base::KeyspaceEvents;
+use std::ops::Range;
+
+/// A type of collection, borrowed to be read.
+pub(crate) trait View<'a>: Sized {
+    const KIND: Kind;
+
+    /// The collection that `item`, which is of this kind, holds.
+    fn of(item: Item<'a>, means: Means<'a>) -> Self;
+}
+
+/// The class of events about values of a kind.
+fn class_of(kind: Kind) -> KeyspaceEvents {
+    match kind {
+        Kind::Text => KeyspaceEvents::STRING,
+        Kind::Hash => KeyspaceEvents::HASH,
+        Kind::List => KeyspaceEvents::LIST,
+        Kind::Set => KeyspaceEvents::SET,
+        Kind::Sorted => KeyspaceEvents::SORTED,
+    }
+}
+
+fn is_empty(item: &Item<'_>) -> bool {
+    match (item.boxed(), item.encoding()) {
+        (Some(boxed), _) => boxed.len() == 0,
+        (None, Encoding::Integers) => item.value().len() <= 1,
+        (None, _) => blob::count(item.value()) == 0,
+    }
+}
+
+impl<'a> Entry<'a> {
+    #[inline]
+    fn means(&self) -> Means<'a> {
+        Means { store: self.store, arena: self.store.arena_of(self.shard_index) }
+    }
+
+    /// The collection to read: counts a hit or a miss, and a use.
+    #[inline]
+    pub(crate) fn read_as<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
+        self.read();
+        self.look_at()
+    }
+
+    /// The collection, without counting anything.
+    #[inline]
+    pub(crate) fn look_at<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
+        let means = self.means();
+        match self.any_item() {
+            None => Ok(None),
+            Some(item) if item.encoding().kind() == V::KIND => Ok(Some(V::of(item, means))),
+            Some(_) => Err(WrongType),
+        }
+    }
+
+    /// Lets `work` change the collection of a kind that the key holds, or make
+    /// one. Whatever it changes becomes `event`; a collection left without
+    /// elements is removed.
+    pub(crate) fn edit<R>(
+        &mut self,
+        kind: Kind,
+        event: &'static str,
+        work: impl FnOnce(&mut Editor<'_, 'a>) -> R,
+    ) -> Result<R, WrongType> {
+        if self.item().is_some_and(|item| item.kind() != kind) {
+            return Err(WrongType);
+        }
+        let mut editor = Editor { entry: self, changed: false };
+        let result = work(&mut editor);
+        let changed = editor.changed;
+        if changed {
+            self.notify(class_of(kind), event);
+        }
+        match self.any_item() {
+            Some(item) if is_empty(&item) => {
+                self.remove();
+                self.notify(KeyspaceEvents::GENERIC, "del");
+            }
+            Some(_) => {
+                if let Some(position) = self.position {
+                    self.note_use(position);
+                }
+            }
+            None => {}
+        }
+        Ok(result)
+    }
+
+    /// As [`Entry::edit`], with a new collection in the place of whatever the
+    /// key holds. If it stays empty, the key is only removed.
+    pub(crate) fn replace<R>(
+        &mut self,
+        kind: Kind,
+        event: &'static str,
+        work: impl FnOnce(&mut Editor<'_, 'a>) -> R,
+    ) -> R {
+        let was_there = self.remove();
+        let mut editor = Editor { entry: self, changed: false };
+        let result = work(&mut editor);
+        if self.exists() {
+            self.notify(class_of(kind), event);
+        } else if was_there {
+            self.notify(KeyspaceEvents::GENERIC, "del");
+        }
+        result
+    }
+
+    /// A copy of the item, under another key.
+    pub(crate) fn duplicate(&mut self, key: &[u8]) -> Option<Owned> {
+        let (means, access) = (self.means(), self.turn.access());
+        let item = self.any_item()?;
+        let (meta, value, memory) = (item.meta(), item.value(), means.memory());
+        Some(match item.boxed() {
+            None => {
+                let value = (value, value.len());
+                Owned::create(memory.heap, memory.arena, &meta, access, key, value)
+            }
+            Some(boxed) => {
+                let copy = Box::new(boxed.duplicate(means));
+                Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, copy)
+            }
+        })
+    }
+
+    /// Takes the item out, under another key.
+    pub(crate) fn take_as(&mut self, key: &[u8]) -> Option<Owned> {
+        let (means, access) = (self.means(), self.turn.access());
+        let memory = means.memory();
+        self.take().map(|item| item.rekey(memory.heap, memory.arena, access, key))
+    }
+
+    /// What is there, whatever its type.
+    #[inline]
+    pub(crate) fn item(&mut self) -> Option<Facts<'_>> {
+        self.any_item().map(Facts)
+    }
+}
+
+/// A key whose collection is being changed, if it has one yet: memory is
+/// accounted for with every step.
+pub(crate) struct Editor<'e, 'a> {
+    entry: &'e mut Entry<'a>,
+    changed: bool,
+}
+
+impl<'e, 'a> Editor<'e, 'a> {
+    pub(crate) fn exists(&self) -> bool {
+        self.entry.exists()
+    }
+
+    #[inline]
+    pub(crate) fn means(&self) -> Means<'a> {
+        self.entry.means()
+    }
+
+    /// The item as it is now.
+    #[inline]
+    pub(crate) fn item(&mut self) -> Option<Item<'_>> {
+        self.entry.any_item()
+    }
+
+    /// The collection as it is now, empty when there is none.
+    #[inline]
+    pub(crate) fn view<'s, V: View<'s>>(&'s mut self) -> Option<V> {
+        let means = self.means();
+        self.item().map(|item| V::of(item, means))
+    }
+
+    /// The bytes of the blob; none when there is no item, or it is boxed.
+    #[inline]
+    pub(crate) fn blob(&mut self) -> &[u8] {
+        match self.entry.any_item() {
+            Some(item) if item.boxed().is_none() => item.value(),
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn is_boxed(&mut self) -> bool {
+        self.item().is_some_and(|item| item.boxed().is_some())
+    }
+
+    /// Counts as a change, though nothing was.
+    pub(crate) fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    fn meta(&mut self, encoding: Encoding) -> Meta {
+        match self.item() {
+            Some(item) => Meta { encoding, ..item.meta() },
+            None => Meta::new(encoding, None),
+        }
+    }
+
+    /// Makes the collection a blob of these bytes.
+    pub(crate) fn store(&mut self, encoding: Encoding, blob: &[u8]) {
+        self.changed = true;
+        let meta = self.meta(encoding);
+        self.entry.set_with(blob, &meta);
+    }
+
+    /// Makes the collection a structure, the same one as far as clients can
+    /// see.
+    pub(crate) fn store_boxed(&mut self, encoding: Encoding, boxed: Boxed) {
+        let (meta, access, memory) =
+            (self.meta(encoding), self.entry.turn.access(), self.means().memory());
+        let (key, boxed) = (self.entry.key, Box::new(boxed));
+        let item = Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, boxed);
+        self.entry.adopt(item);
+    }
+
+    /// Puts `parts` in the place of a range of the blob's bytes, which then has
+    /// `count` elements.
+    pub(crate) fn splice(&mut self, range: Range<usize>, parts: &[&[u8]], count: usize) {
+        self.splice_bytes(range, parts);
+        self.write(0, &blob::header(count));
+    }
+
+    /// As [`Editor::splice`], of a blob without a count.
+    pub(crate) fn splice_bytes(&mut self, range: Range<usize>, parts: &[&[u8]]) {
+        let Some(position) = self.entry.position else { return };
+        self.changed = true;
+        let memory = self.means().memory();
+        let table = &mut self.entry.space().table;
+        let change = table
+            .with_item(position, |item| item.splice((memory.heap, memory.arena), range, parts));
+        self.entry.charge(change);
+    }
+
+    /// Overwrites bytes of the blob.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        let Some(position) = self.entry.position else { return };
+        self.changed = true;
+        let table = &mut self.entry.space().table;
+        table.with_item(position, |item| {
+            item.value_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        });
+    }
+
+    /// Lets `work` change the structure, if the collection is one.
+    pub(crate) fn boxed<R>(&mut self, work: impl FnOnce(&mut Boxed, Means<'a>) -> R) -> Option<R> {
+        let position = self.entry.position?;
+        let means = self.means();
+        let table = &mut self.entry.space().table;
+        let (result, change) = table.with_item(position, |item| {
+            let boxed = item.boxed_mut()?;
+            let before = boxed.bytes() as i64;
+            let result = work(boxed, means);
+            Some((result, boxed.bytes() as i64 - before))
+        })?;
+        self.entry.charge(change);
+        Some(result)
+    }
+}
