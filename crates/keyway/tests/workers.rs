@@ -34,8 +34,23 @@ fn places(operator: &mut Client, prefix: &str) -> (BTreeSet<String>, usize) {
     (lines.iter().filter_map(worker).collect(), lines.len())
 }
 
+/// Waits until both workers take clients: on a busy machine one may start late.
+fn wait_for_both(keyway: &Keyway, pool: usize) {
+    let mut operator = keyway.client(pool);
+    wait_until("clients on both workers", SOON, || {
+        let _probes = connect_named(keyway, pool, "probe", 16);
+        places(&mut operator, "probe:").0 == both()
+    });
+    wait_until("no probe is left", SOON, || places(&mut operator, "probe:").1 == 0);
+}
+
 /// Clients of a pool, named `<prefix>:<nth>`, enough to be on both workers.
 fn named_clients(keyway: &Keyway, pool: usize, prefix: &str, count: usize) -> Vec<Client> {
+    wait_for_both(keyway, pool);
+    connect_named(keyway, pool, prefix, count)
+}
+
+fn connect_named(keyway: &Keyway, pool: usize, prefix: &str, count: usize) -> Vec<Client> {
     let connect = |nth: usize| {
         let mut client = keyway.client(pool);
         let named = client.command(&["CLIENT", "SETNAME", &format!("{prefix}:{nth}")]);
@@ -260,7 +275,7 @@ fn a_worker_added_under_load_takes_over_clients_that_notice_nothing() {
     let long = vec![0xA5_u8; 4 << 20];
     assert_eq!(operators[0].command(&[&b"SET"[..], b"long", &long]), Value::simple("OK"));
     // At rest, each with a state of its own to be handed over with it.
-    let mut resting = POOLS.map(|pool| named_clients(&keyway, pool, "rest", CLIENTS));
+    let mut resting = POOLS.map(|pool| connect_named(&keyway, pool, "rest", CLIENTS));
     for client in resting.iter_mut().flatten() {
         assert_eq!(client.words("SELECT 3"), Value::simple("OK"));
         assert_eq!(client.words("SET where three"), Value::simple("OK"));
@@ -273,7 +288,7 @@ fn a_worker_added_under_load_takes_over_clients_that_notice_nothing() {
             scope.spawn(|| burn(client, &stop));
         }
         let playing = POOLS.map(|pool| {
-            let clients = named_clients(&keyway, pool, "play", CLIENTS);
+            let clients = connect_named(&keyway, pool, "play", CLIENTS);
             let (stop, rounds) = (&stop, &rounds);
             scope.spawn(move || play(clients, pool, stop, rounds))
         });
