@@ -34,9 +34,11 @@ mod shard;
 mod space;
 mod store;
 mod table;
+mod transaction;
 
 pub use ahead::KeyHint;
 pub use events::{KeyEvent, NO_WORKER};
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};
+pub use transaction::{Footprint, Held, OutOfMemory};

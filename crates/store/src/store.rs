@@ -5,7 +5,7 @@ use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_expired};
 use crate::lines::Memory;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Holder, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
 use keyway_base::{Clock, KeyspaceEvents};
@@ -203,11 +203,10 @@ impl Store {
     /// Executes `request` to completion and appends its reply, exactly one
     /// element of the client's protocol, to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
-        if context.database >= self.config.databases {
-            return reply::error(out, "ERR DB index is out of range");
+        if !self.has_database(context, out) {
+            return;
         }
-        let Context { database, clock, protocol, worker } = context;
-        let turn = Turn { database, now_millis: clock.unix_millis(), protocol, worker };
+        let turn = Turn::of(context);
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, out);
         }
@@ -218,6 +217,17 @@ impl Store {
         commands::execute(self, request, turn, out);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
+    }
+
+    /// Whether there is the database that a client has selected; if not, says
+    /// so.
+    #[inline]
+    pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {
+        let is_there = context.database < self.config.databases;
+        if !is_there {
+            reply::error(out, "ERR DB index is out of range");
+        }
+        is_there
     }
 
     /// Upkeep, in bounded time: frees items that expired and memory of flushed
@@ -322,7 +332,21 @@ impl Store {
 
     #[inline]
     pub(crate) fn shard(&self, index: usize) -> Guard<'_, Shard> {
-        self.shards[index].0.lock()
+        let lock = &self.shards[index].0;
+        #[cfg(debug_assertions)]
+        assert!(!Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
+        lock.lock()
+    }
+
+    /// A shard to evict from. Who holds others must not wait for one more.
+    fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
+        let lock = &self.shards[index].0;
+        if Holder::is_holding() { lock.try_lock_or_held() } else { Some(lock.lock()) }
+    }
+
+    /// A shard's lock, to be held for several requests.
+    pub(crate) fn lock_of(&self, index: usize) -> &Lock<Shard> {
+        &self.shards[index].0
     }
 
     /// A shard, if nobody uses it now.
@@ -440,7 +464,8 @@ impl Store {
     }
 
     /// Evicts until `extra` bytes fit below the bound on memory; whether they
-    /// do. No shard may be locked by the caller.
+    /// do. No shard may be locked by the caller; those that it holds are as
+    /// good as others.
     pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
         if self.config.memory_max == 0 {
             return true;
@@ -483,7 +508,10 @@ impl Store {
                 fruitless += 1;
                 continue;
             }
-            let mut shard = self.shard(index);
+            let Some(mut shard) = self.shard_to_evict(index) else {
+                fruitless += 1;
+                continue;
+            };
             let gone = |place: usize, key: &[u8]| {
                 self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
             };

@@ -19,6 +19,7 @@
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
+//! | `store_transactions` | transactions on the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -39,6 +40,7 @@ mod slow;
 mod split;
 mod stateful;
 mod store_tracking;
+mod store_transactions;
 mod tracking;
 mod wait;
 

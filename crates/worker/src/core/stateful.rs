@@ -1,4 +1,5 @@
-//! Transactions and blocking commands.
+//! Transactions and blocking commands of sharded pools; what they have in
+//! common with those of the embedded store.
 //!
 //! A transaction is held in the session until `EXEC` and goes out whole, on
 //! the shared link of its server, or on the private link that watches its
@@ -68,7 +69,6 @@ impl Plane {
 
     fn try_queue(&mut self, asked: &mut Asked) -> Result<(), String> {
         let server = self.server_in_transaction(asked)?;
-        let len_max = self.plan.limits.link_output_len_max as usize / 2;
         let ring = self.ring_number(asked.session.pool);
         let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
         let Some(transaction) = transaction else { return Ok(()) };
@@ -83,6 +83,18 @@ impl Plane {
         };
         transaction.calls_functions |=
             matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        self.keep_queued(asked, script)
+    }
+
+    /// Keeps a command for `EXEC`, with the script that it calls by its digest.
+    pub(super) fn keep_queued(
+        &mut self,
+        asked: &mut Asked,
+        script: Option<Digest>,
+    ) -> Result<(), String> {
+        let len_max = self.plan.limits.link_output_len_max as usize / 2;
+        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let Some(transaction) = transaction else { return Ok(()) };
         let queued = transaction.queue(asked.request.args.buf(), script, len_max);
         queued.map_err(|fault| match fault {
             QueueFault::TooLong => format!(
@@ -560,7 +572,7 @@ impl Plane {
         self.refuse_route(asked.session, asked.busy, pool, asked.request, route);
     }
 
-    fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
+    pub(super) fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
         if let Some(stateful) = &mut asked.session.stateful {
             stateful.refuse();
         }
