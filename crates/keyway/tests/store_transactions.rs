@@ -1,7 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH on the embedded store: what a bare
 //! redis-server answers, to the byte; atomic for everybody, on any worker.
 
-use std::time::Duration;
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
+
+use std::time::{Duration, Instant};
 
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, RedisServer, Value, wait_until, watchdog,
@@ -77,6 +79,119 @@ fn transactions_answer_what_a_bare_server_does() {
         &["MULTI", "ZUNIONSTORE d 0 a", "LMPOP x a LEFT", "SINTERCARD 9 a", "EXEC"],
         &["MULTI", "QUIT"],
     ]);
+}
+
+#[test]
+fn what_is_watched_answers_what_a_bare_server_does() {
+    let _watch = watchdog(Duration::from_secs(60), "scripts");
+    compare(&[
+        &["UNWATCH"],
+        &["WATCH"],
+        &["MULTI", "WATCH b", "SET b 3", "EXEC"],
+        &["WATCH w", "SET w 1", "MULTI", "SET w 2", "EXEC", "GET w"],
+        &["WATCH w", "GET w", "MULTI", "SET w 3", "EXEC", "GET w"],
+        &["WATCH w", "SET w 1", "UNWATCH", "MULTI", "SET w 4", "EXEC"],
+        &["WATCH w", "SET w 1", "MULTI", "DISCARD", "MULTI", "SET w 5", "EXEC"],
+        &["WATCH w v", "WATCH u w", "MULTI", "EXEC"],
+        &["WATCH w", "SET w 9", "MULTI", "UNWATCH", "EXEC"],
+        &["WATCH w", "SET w 9", "MULTI", "NOSUCH", "EXEC"],
+        &["WATCH w", "SET w 9", "RESET", "MULTI", "SET w 10", "EXEC"],
+        &["WATCH w", "DEL w", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "DEL w", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SET w 1", "MULTI", "PING", "EXEC"],
+        &["SADD s a", "WATCH s", "SADD s a", "MULTI", "PING", "EXEC"],
+        &["SADD s a", "WATCH s", "SREM s a", "SADD s a", "MULTI", "PING", "EXEC"],
+        &["ZADD z 1 a", "WATCH z", "ZADD z 1 a", "MULTI", "PING", "EXEC"],
+        &["HSET h f v", "WATCH h", "HSET h f v", "MULTI", "PING", "EXEC"],
+        &["SETBIT b 1 1", "WATCH b", "SETBIT b 1 1", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "EXPIRE w 100", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "PERSIST w", "GETEX w", "TOUCH w", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "RENAME w v", "MULTI", "PING", "EXEC"],
+        &["SET v 1", "WATCH w", "RENAME v w", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "RENAME w w", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "MOVE w 1", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "COPY w w DB 1", "MULTI", "PING", "EXEC"],
+        &["WATCH w", "SELECT 1", "SET w 1", "MULTI", "PING", "EXEC"],
+        &["WATCH w", "SELECT 1", "SET w 1", "SELECT 0", "SWAPDB 0 1", "MULTI", "PING", "EXEC"],
+        &["WATCH w", "SWAPDB 0 1", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SWAPDB 1 0", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SWAPDB 0 0", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SWAPDB 2 3", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "FLUSHDB", "MULTI", "PING", "EXEC"],
+        &["SET v 1", "WATCH w", "FLUSHDB", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SELECT 1", "FLUSHDB", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "SELECT 1", "FLUSHALL", "MULTI", "PING", "EXEC"],
+        &["SET w 1", "WATCH w", "MULTI", "SET w 2", "EXEC", "MULTI", "SET w 3", "EXEC"],
+    ]);
+}
+
+#[test]
+fn a_watched_key_that_expires_fails_exec_and_one_that_had_expired_does_not() {
+    let _watch = watchdog(Duration::from_secs(60), "expiry");
+    let bare = RedisServer::start();
+    let keyway = store("2");
+    for mut client in [bare.client(), keyway.client(0)] {
+        // Unless it has expired before it is watched.
+        wait_until("a change by expiry, seen by a read", BOUND, || {
+            run(&mut client, &["PSETEX w 50 x", "WATCH w"]);
+            wait_until("expired", BOUND, || client.words("EXISTS w") == Value::Integer(0));
+            run(&mut client, &["MULTI", "EXEC"])[1] == Value::NilArray
+        });
+        wait_until("a change by expiry, seen by nobody", BOUND, || {
+            run(&mut client, &["PSETEX w 50 x", "WATCH w"]);
+            let start = Instant::now();
+            wait_until("its time is over", BOUND, || start.elapsed() > Duration::from_millis(60));
+            run(&mut client, &["MULTI", "EXEC"])[1] == Value::NilArray
+        });
+        client.words("PSETEX w 1 x");
+        let start = Instant::now();
+        wait_until("its time is over", BOUND, || start.elapsed() > Duration::from_millis(5));
+        let replies = run(&mut client, &["WATCH w", "EXISTS w", "MULTI", "EXEC"]);
+        assert_eq!(replies[3], Value::Array(vec![]));
+    }
+}
+
+#[test]
+fn counters_under_watch_lose_no_increment_on_any_worker() {
+    let _watch = watchdog(Duration::from_secs(120), "optimistic counters");
+    const CLIENTS: usize = 8;
+    const EACH: usize = 200;
+    let keyway = store("3");
+    keyway.client(0).words("SET counter 0");
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut client = keyway.client(0);
+                let mut done = 0;
+                while done < EACH {
+                    client.words("WATCH counter other");
+                    let value: i64 = client.words("GET counter").text().parse().expect("a number");
+                    let next = format!("SET counter {}", value + 1);
+                    let replies = client.pipeline(&["MULTI", &next, "EXEC"]);
+                    done += usize::from(replies[2] != Value::NilArray);
+                }
+            });
+        }
+    });
+    let total = Value::bulk((CLIENTS * EACH).to_string());
+    assert_eq!(keyway.client(0).words("GET counter"), total);
+}
+
+#[test]
+fn a_watch_is_shown_and_ends_with_its_client() {
+    let _watch = watchdog(Duration::from_secs(60), "shown");
+    let keyway = store("2");
+    let (mut client, mut other) = (keyway.client(0), keyway.client(0));
+    client.words("WATCH a b");
+    client.words("SET a 1");
+    client.words("PING");
+    assert!(client.words("CLIENT INFO").text().contains(" flags=d "), "it is dirty");
+    drop(client);
+    wait_until("it has left", BOUND, || {
+        other.words("INFO clients").text().contains("connected_clients:1\r")
+    });
+    let replies = run(&mut other, &["WATCH a", "SET b 1", "MULTI", "SET a 2", "EXEC"]);
+    assert_eq!(replies[4], Value::Array(vec![Value::simple("OK")]));
 }
 
 #[test]
@@ -161,13 +276,11 @@ fn a_transaction_tells_of_its_changes_in_their_order_behind_its_reply() {
         // What it is told of its own changes, before what is asked next.
         all.extend((0..2).map(|_| client.reply()));
         client.words("SET end 1");
-        let is_end = |value: &Value| format!("{value:?}").contains("__keyevent@0__:set\", \"end");
         let mut heard = Vec::new();
         while heard.last().is_none_or(|value| !format!("{value:?}").contains("end")) {
             heard.push(hearer.reply());
             assert!(heard.len() < 100);
         }
-        let _ = is_end;
         (all, heard)
     });
     let told: Vec<_> = told.collect();

@@ -110,11 +110,12 @@ impl Store {
                 && slot.with_item(|item| item.overwrite(&meta, turn.access(), value))
             {
                 turn.note_use(self, &mut slot);
-                return;
+                return self.note_event(turn, KeyspaceEvents::STRING, "set", key);
             }
         }
         let place = Place { shard: (shard, index), database, hash };
         Entry::at(self, place, turn, key, found).set(value, Encoding::Text, None);
+        self.note_event(turn, KeyspaceEvents::STRING, "set", key);
     }
 }
 

@@ -2,15 +2,16 @@
 //! copies.
 //!
 //! Every path by which a key changes notes it here, within the class that
-//! Redis's keyspace events give it. A class that nobody asks for costs one
-//! branch. Events are kept until the worker that made them takes them, right
-//! after the request.
+//! Redis's keyspace events give it, with the key's shard locked. A class that
+//! nobody asks for costs one branch. Events are kept until the worker that made
+//! them takes them, right after the request; keys that are watched are marked
+//! at once ([`crate::watches`]).
 
 use crate::entry::Turn;
 use crate::lock::Lock;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 /// Something that became of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +36,54 @@ const LISTS: usize = 64;
 
 /// Events nobody took yet, and which are noted.
 pub(crate) struct Events {
-    /// Classes that are noted: the configured ones, or all while changes are
-    /// watched.
+    /// Classes that are noted: those kept, or all while somebody observes keys.
     noted: AtomicU16,
+    /// Classes of which events are kept: the configured ones, or all while every
+    /// change is.
+    kept: AtomicU16,
+    /// Keys that are watched for transactions.
+    watched: AtomicUsize,
+    /// Held while what is noted changes.
+    order: Lock<()>,
     lists: Box<[Lock<Vec<KeyEvent>>]>,
 }
 
 impl Events {
     pub(crate) fn new(classes: KeyspaceEvents) -> Self {
         let lists = (0..LISTS).map(|_| Lock::new(Vec::new())).collect();
-        Self { noted: AtomicU16::new(classes.bits()), lists }
+        Self {
+            noted: AtomicU16::new(classes.bits()),
+            kept: AtomicU16::new(classes.bits()),
+            watched: AtomicUsize::new(0),
+            order: Lock::new(()),
+            lists,
+        }
+    }
+
+    /// Changes who wants to know of events, and so which are noted. The loads
+    /// elsewhere are relaxed: see [`Events::noted`].
+    fn observe(&self, change: impl FnOnce()) {
+        let _order = self.order.lock();
+        change();
+        let is_observed = self.watched.load(Ordering::Relaxed) > 0;
+        let noted = match is_observed {
+            true => KeyspaceEvents::ALL.bits(),
+            false => self.kept.load(Ordering::Relaxed),
+        };
+        self.noted.store(noted, Ordering::Relaxed);
+    }
+
+    /// Counts keys that are watched from now on, or with `-1` no more.
+    pub(crate) fn count_watched(&self, change: isize) {
+        self.observe(|| {
+            let watched = self.watched.load(Ordering::Relaxed);
+            self.watched.store(watched.saturating_add_signed(change), Ordering::Relaxed);
+        });
+    }
+
+    /// Whether any key is watched.
+    pub(crate) fn has_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -65,17 +104,17 @@ impl Events {
 }
 
 impl Store {
-    /// Whether there ever are events, as things stand.
+    /// Whether there ever is something to take, as things stand.
     #[inline]
     pub fn notifies(&self) -> bool {
-        self.events.noted() != KeyspaceEvents::NONE
+        self.events.kept.load(Ordering::Relaxed) != 0
     }
 
-    /// Begins or ends noting every change of a key, whatever the configured
+    /// Begins or ends keeping every change of a key, whatever the configured
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
         let classes = if all { KeyspaceEvents::ALL } else { self.published() };
-        self.events.noted.store(classes.bits(), Ordering::Relaxed);
+        self.events.observe(|| self.events.kept.store(classes.bits(), Ordering::Relaxed));
     }
 
     /// The classes that are to be published.
@@ -131,6 +170,14 @@ impl Store {
         name: &'static str,
         key: &[u8],
     ) {
+        let (_, shard) = self.locate(key);
+        debug_assert!(self.lock_of(shard).is_guarded(), "{name} is noted with the shard locked");
+        if self.events.has_watched() {
+            self.watches.mark(database, key);
+        }
+        if !KeyspaceEvents::from_bits(self.events.kept.load(Ordering::Relaxed)).contains(class) {
+            return;
+        }
         let event = KeyEvent { database, class, name, key: key.into(), worker: turn.worker };
         self.events.list(turn.worker).lock().push(event);
     }

@@ -35,6 +35,7 @@ mod space;
 mod store;
 mod table;
 mod transaction;
+mod watches;
 
 pub use ahead::KeyHint;
 pub use events::{KeyEvent, NO_WORKER};
@@ -42,3 +43,4 @@ pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};
 pub use transaction::{Footprint, Held, OutOfMemory};
+pub use watches::Mark;

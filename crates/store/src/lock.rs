@@ -86,6 +86,11 @@ impl<T> Lock<T> {
         self.word.store(FREE, Ordering::Release);
     }
 
+    /// Whether there is a guard.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & GUARDED != 0
+    }
+
     /// Whether this thread holds the lock.
     #[cfg(debug_assertions)]
     pub(crate) fn is_held(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
+use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
@@ -148,6 +149,8 @@ pub struct Store {
     evict_turn: AtomicUsize,
     /// What became of keys.
     pub(crate) events: Events,
+    /// Which keys are watched for transactions.
+    pub(crate) watches: Watches,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -183,6 +186,7 @@ impl Store {
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
             events: Events::new(KeyspaceEvents::NONE),
+            watches: Watches::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
         store.watch_changes(false);
@@ -192,7 +196,7 @@ impl Store {
 
     fn own_bytes(&self) -> i64 {
         let shards = self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>());
-        (size_of::<Self>() + shards + self.events.bytes()) as i64
+        (size_of::<Self>() + shards + self.events.bytes() + self.watches.bytes()) as i64
     }
 
     /// Whether the store executes `verb`.
@@ -554,6 +558,24 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
+    /// Whether a key of a locked shard is there; with `now_millis`, and has not
+    /// expired.
+    pub(crate) fn contains(&self, database: u32, key: &[u8], now_millis: Option<u64>) -> bool {
+        let (hash, index) = self.store.locate(key);
+        let Ok(at) = self.indices.binary_search(&(index as u32)) else { return false };
+        let space = self.guards[at].space_to_read(self.store.place_of(database));
+        let is_live = |space: &crate::space::Space| {
+            let position = space.table.find(hash, |item, _| item.key() == key)?;
+            let item = space.table.item(position);
+            Some(!now_millis.is_some_and(|now| is_expired(&item, now)))
+        };
+        space.and_then(is_live).unwrap_or(false)
+    }
+
     /// One of the keys that were locked.
     ///
     /// # Panics

@@ -132,6 +132,10 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
     /// Executes a request that was added to the footprint, and appends its
     /// reply to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {

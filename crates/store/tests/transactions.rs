@@ -7,7 +7,8 @@ use common::{Random, Reply, clock_at, run};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
-use keyway_store::{Context, EvictionPolicy, Footprint, OutOfMemory, Store, StoreConfig};
+use keyway_store::{Context, EvictionPolicy, Footprint, Mark, OutOfMemory, Store, StoreConfig};
+use std::sync::atomic::Ordering;
 
 const START: u64 = 1_700_000_000_000;
 
@@ -159,4 +160,36 @@ fn without_room_nothing_of_it_is_executed() {
     let huge = format!("SET huge {}", "x".repeat(2 << 20));
     assert_eq!(transact(&store, 0, &[huge, "SET small 1".to_owned()]), Err(OutOfMemory));
     assert_eq!(run(&store, START, "EXISTS huge small").integer(), 0);
+}
+
+#[test]
+fn a_watch_sees_every_change_of_its_keys_and_leaves_nothing() {
+    let store = Store::new(StoreConfig { shards: Some(8), ..StoreConfig::default() });
+    run(&store, START, "SET a 1");
+    let watch = |keys: &[&str]| {
+        let mark = Mark::default();
+        keys.iter().for_each(|key| store.watch(key.as_bytes(), context(0), &mark));
+        mark
+    };
+    let has_changed = |mark: &Mark| mark.load(Ordering::Relaxed);
+    let (first, second) = (watch(&["a", "b"]), watch(&["b"]));
+    run(&store, START, "GET a");
+    run(&store, START, "SET c 1");
+    assert!(!has_changed(&first) && !has_changed(&second));
+    run(&store, START, "SET a 1");
+    assert!(has_changed(&first) && !has_changed(&second));
+    assert!(!store.notifies(), "nothing is kept for anybody");
+    run(&store, START, "FLUSHALL");
+    assert!(!has_changed(&second), "there was no such key");
+    run(&store, START, "PSETEX b 10 x");
+    assert!(has_changed(&second));
+    for (mark, keys) in [(&first, &["a", "b"][..]), (&second, &["b"])] {
+        keys.iter().for_each(|key| store.unwatch(0, key.as_bytes(), mark));
+    }
+    // It expires by itself.
+    let third = watch(&["b"]);
+    (0..10).for_each(|_| while store.tick(clock_at(START + 5_000)) {});
+    assert!(has_changed(&third));
+    store.unwatch(0, b"b", &third);
+    assert_eq!(store.watched_len(), 0);
 }

@@ -13,6 +13,7 @@ mod live;
 mod reply_size;
 mod stateful;
 mod transaction;
+mod watched;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
@@ -20,6 +21,7 @@ pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Watch};
 pub use transaction::{QueueBudget, QueueFault, Transaction};
+pub use watched::WatchedKeys;
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
@@ -165,14 +167,16 @@ impl Session {
         let stateful = self.stateful.as_ref();
         let transaction = stateful.and_then(|stateful| stateful.transaction.as_ref());
         let watch = stateful.and_then(|stateful| stateful.watch);
+        let watched = stateful.and_then(|stateful| stateful.watched.as_deref());
         let subscriptions = self.subscriptions.as_ref();
         let count = |kind| subscriptions.map_or(0, |them| them.names(kind).len() as u32);
         use SubscriptionKind::{Channel, Pattern, Shard};
         ClientState {
             subscriptions: [Channel, Pattern, Shard].map(count),
             multi: transaction.map(|transaction| transaction.queued().into()),
-            is_watching: watch.is_some(),
-            is_dirty: watch.is_some_and(|watch| watch.link.is_none()),
+            is_watching: watch.is_some() || watched.is_some(),
+            is_dirty: watch.is_some_and(|watch| watch.link.is_none())
+                || watched.is_some_and(|watched| watched.has_changed()),
             is_monitor: self.is_monitor,
         }
     }

@@ -33,7 +33,7 @@ pub enum QueueFault {
 
 /// A share of the budget, given back when it is dropped.
 #[derive(Debug)]
-struct Share {
+pub(crate) struct Share {
     budget: Arc<QueueBudget>,
     len: u64,
 }
@@ -78,7 +78,13 @@ impl QueueBudget {
 }
 
 impl Share {
-    fn grow(&mut self, len: usize) -> bool {
+    /// Nothing of `budget` yet.
+    pub(crate) fn new(budget: &Arc<QueueBudget>) -> Self {
+        Self { budget: Arc::clone(budget), len: 0 }
+    }
+
+    /// Takes `len` bytes more; whether there are as many.
+    pub(crate) fn grow(&mut self, len: usize) -> bool {
         let has_room = self.budget.take(len as u64);
         if has_room {
             self.len += len as u64;
@@ -107,7 +113,7 @@ impl Transaction {
             scripts: Vec::new(),
             calls_functions: false,
             is_refused: false,
-            share: Share { budget: Arc::clone(budget), len: 0 },
+            share: Share::new(budget),
         }
     }
 

@@ -202,6 +202,10 @@ impl Plane {
     pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
+        if let Some(watched) = stateful.watched.take() {
+            self.unwatch_keys(session.pool, *watched);
+        }
+        let Some(stateful) = &mut session.stateful else { return };
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
             self.unwatch(links, index);
         }

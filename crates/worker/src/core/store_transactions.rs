@@ -5,6 +5,9 @@
 //!            keys are held, each command is executed, the shards are released
 //!        ──► the reply, and behind it what the client is told of its own changes
 //! ```
+//! WATCH enters keys in the store's table of whose marks a change sets; EXEC
+//! looks at the mark while it holds the keys' shards.
+//!
 //! A command that the store cannot run, or for which there is no room, is
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
@@ -12,11 +15,11 @@ use super::input::Step;
 use super::stateful::Asked;
 use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
-use crate::PoolPlan;
+use crate::{PoolKind, PoolPlan};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
-use keyway_proxy::Transaction;
 use keyway_proxy::pubsub::SubscriptionKind;
+use keyway_proxy::{Transaction, WatchedKeys};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 use keyway_store::{Context, Footprint, Held, OutOfMemory, Store};
 
@@ -79,7 +82,7 @@ impl Plane {
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
         let wrong = match (asked.request.command.verb, is_open) {
             (Verb::Exec, true) => {
-                self.exec_on_store(links, (pool, store), asked);
+                self.exec_on_store((pool, store), asked);
                 return Step::Started;
             }
             (Verb::Exec, false) => "ERR EXEC without MULTI",
@@ -87,8 +90,7 @@ impl Plane {
             (Verb::Multi, true) => "ERR MULTI calls can not be nested",
             (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
             (Verb::Watch, false) => {
-                let text = unserved("watch", Handling::Transaction);
-                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                self.watch_on_store(store, asked);
                 return Step::Started;
             }
             (Verb::Multi, false) => {
@@ -107,21 +109,79 @@ impl Plane {
         Step::Started
     }
 
-    /// Executes the queued commands as one.
-    fn exec_on_store(
+    /// Watches the keys of a request.
+    fn watch_on_store(&mut self, store: &Store, asked: &mut Asked) {
+        let context = self.context_of(asked);
+        let stateful = asked.session.stateful.get_or_insert_default();
+        let watched = stateful
+            .watched
+            .get_or_insert_with(|| Box::new(WatchedKeys::new(&self.plan.transactions)));
+        for key in asked.request.args.from(1) {
+            // Once one has changed, EXEC fails whatever becomes of others.
+            if watched.has_changed() {
+                break;
+            }
+            match watched.add(context.database, key) {
+                Some(true) => store.watch(key, context, &watched.mark),
+                Some(false) => {}
+                None => {
+                    let text = format!(
+                        "OOM the keys that clients watch, with what waits for EXEC, would take more \
+                         than transactions_len_max ({} bytes); watch fewer, or ask again when others \
+                         have ended",
+                        self.plan.transactions.len_max()
+                    );
+                    return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                }
+            }
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+    }
+
+    /// Watches keys no more.
+    pub(super) fn unwatch_keys(&mut self, pool: u16, watched: WatchedKeys) {
+        let PoolKind::Store(store) = &self.plan.pools[usize::from(pool)].kind else { return };
+        watched.keys().for_each(|(database, key)| store.unwatch(database, key, &watched.mark));
+    }
+
+    /// Executes the queued commands as one, unless a watched key has changed.
+    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut Asked) {
+        let Some(stateful) = asked.session.stateful.as_mut() else { return };
+        let Some(transaction) = stateful.transaction.take() else { return };
+        let watched = stateful.watched.take();
+        asked.session.tidy();
+        let executed = match transaction.is_refused() {
+            true => Err(" previous errors.".to_owned()),
+            false => self.execute_queued((pool, store), asked, &transaction, watched.as_deref()),
+        };
+        if let Some(watched) = watched {
+            self.unwatch_keys(asked.session.pool, *watched);
+        }
+        match executed {
+            Err(reason) => {
+                let text = format!("EXECABORT Transaction discarded because of{reason}");
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            }
+            Ok(Executed { replies, settlements }) => {
+                self.answer_locally(asked, |out| out.extend_from_slice(&replies));
+                for settlement in settlements {
+                    self.tell_changes(asked.session, asked.busy, settlement);
+                }
+            }
+        }
+        if let Some(tracking) = asked.session.tracking.as_deref_mut() {
+            tracking.take_caching();
+        }
+    }
+
+    /// Does so; or says why not, in the end of an error's text.
+    fn execute_queued(
         &mut self,
-        links: &mut [LinkSlot],
         (pool, store): (&PoolPlan, &Store),
         asked: &mut Asked,
-    ) {
-        let stateful = asked.session.stateful.as_mut();
-        let Some(transaction) = stateful.and_then(|it| it.transaction.take()) else { return };
-        let aborted = |reason: &str| format!("EXECABORT Transaction discarded because of{reason}");
-        if transaction.is_refused() {
-            self.end_transaction(links, asked.session);
-            let text = aborted(" previous errors.");
-            return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
-        }
+        transaction: &Transaction,
+        watched: Option<&WatchedKeys>,
+    ) -> Result<Executed, String> {
         let context = self.context_of(asked);
         let limits = ParseLimits::of(&self.plan.limits);
         let mut footprint = Footprint::default();
@@ -133,28 +193,28 @@ impl Plane {
                 false => {}
             }
         });
-        let held = match store.hold(footprint, context) {
-            Ok(held) => held,
-            Err(OutOfMemory) => {
-                self.end_transaction(links, asked.session);
-                let text = aborted(&format!(": {}", OutOfMemory::TEXT));
-                return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
-            }
-        };
-        self.end_transaction(links, asked.session);
+        let watched_keys = || watched.into_iter().flat_map(WatchedKeys::keys);
+        watched_keys().for_each(|(_, key)| footprint.add_key(store, key));
+        let held = store
+            .hold(footprint, context)
+            .map_err(|OutOfMemory| format!(": {}", OutOfMemory::TEXT))?;
         let mut executed = Executed::default();
+        for (database, key) in watched_keys() {
+            held.expire(key, Context { database, ..context });
+        }
+        if watched.is_some_and(WatchedKeys::has_changed) {
+            asked.session.identity.protocol.null_array(&mut executed.replies);
+            if store.notifies() {
+                let gathered = self.gather(asked.session.pool, (store, asked.request), true);
+                executed.settlements.push(gathered);
+            }
+            return Ok(executed);
+        }
         reply::array(&mut executed.replies, usize::from(transaction.queued()));
         each_request(transaction.requests(), &limits, |request| {
             self.run_queued((pool, store), &held, asked, request, &mut executed);
         });
-        drop(held);
-        self.answer_locally(asked, |out| out.extend_from_slice(&executed.replies));
-        for settlement in executed.settlements {
-            self.tell_changes(asked.session, asked.busy, settlement);
-        }
-        if let Some(tracking) = asked.session.tracking.as_deref_mut() {
-            tracking.take_caching();
-        }
+        Ok(executed)
     }
 
     /// Executes one command of a transaction.

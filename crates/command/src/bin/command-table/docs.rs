@@ -171,11 +171,8 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 }
 
 fn in_store(command: &Command) -> &'static str {
-    let serves = match command.handling {
-        Handling::PubSub | Handling::Tracking => true,
-        Handling::Transaction => command.verb != Verb::Watch,
-        _ => false,
-    };
+    let serves =
+        matches!(command.handling, Handling::PubSub | Handling::Tracking | Handling::Transaction);
     if serves || store_serves(command.verb) {
         "yes"
     } else if command.handling == Handling::Local {
