@@ -127,6 +127,7 @@ pub fn plan(
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
         channels: keyway_worker::Channels::default(),
+        handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),

@@ -41,6 +41,6 @@ pub use session::{
     Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
 };
 pub use session::{
-    PrivateLink, QueueBudget, QueueFault, Stateful, Transaction, Watch, WatchedKeys,
+    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Transaction, Watch, WatchedKeys,
 };
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

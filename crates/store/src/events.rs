@@ -5,13 +5,15 @@
 //! Redis's keyspace events give it, with the key's shard locked. A class that
 //! nobody asks for costs one branch. Events are kept until the worker that made
 //! them takes them, right after the request; keys that are watched are marked
-//! at once ([`crate::watches`]).
+//! at once ([`crate::watches`]), those that somebody waits for are noted as ready
+//! ([`crate::waiters`]).
 
 use crate::entry::Turn;
 use crate::lock::Lock;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 /// Something that became of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +36,24 @@ pub const NO_WORKER: u16 = u16::MAX;
 /// Lists of events. Workers beyond share one, and wait for each other's lock.
 const LISTS: usize = 64;
 
+/// Bits of `Events::kept` that are classes.
+const KEPT_BITS: u32 = 16;
+const KEPT_MASK: u64 = (1 << KEPT_BITS) - 1;
+
+/// The worker that is to see to a key, its database, and the key.
+type Ready = (u16, u32, Box<[u8]>);
+
 /// Events nobody took yet, and which are noted.
 pub(crate) struct Events {
     /// Classes that are noted: those kept, or all while somebody observes keys.
     noted: AtomicU16,
-    /// Classes of which events are kept: the configured ones, or all while every
-    /// change is.
-    kept: AtomicU16,
+    /// In the low 16 bits, classes of which events are kept: the configured
+    /// ones, or all while every change is. Above, how many keys are ready.
+    kept: AtomicU64,
+    /// Commands that wait for keys.
+    waiting: AtomicUsize,
+    /// Keys that somebody waits for and that may have something now.
+    ready: Lock<VecDeque<Ready>>,
     /// Keys that are watched for transactions.
     watched: AtomicUsize,
     /// Held while what is noted changes.
@@ -53,7 +66,9 @@ impl Events {
         let lists = (0..LISTS).map(|_| Lock::new(Vec::new())).collect();
         Self {
             noted: AtomicU16::new(classes.bits()),
-            kept: AtomicU16::new(classes.bits()),
+            kept: AtomicU64::new(u64::from(classes.bits())),
+            waiting: AtomicUsize::new(0),
+            ready: Lock::new(VecDeque::new()),
             watched: AtomicUsize::new(0),
             order: Lock::new(()),
             lists,
@@ -65,10 +80,10 @@ impl Events {
     fn observe(&self, change: impl FnOnce()) {
         let _order = self.order.lock();
         change();
-        let is_observed = self.watched.load(Ordering::Relaxed) > 0;
+        let is_observed = self.has_watched() || self.waiting() > 0;
         let noted = match is_observed {
             true => KeyspaceEvents::ALL.bits(),
-            false => self.kept.load(Ordering::Relaxed),
+            false => self.kept().bits(),
         };
         self.noted.store(noted, Ordering::Relaxed);
     }
@@ -79,6 +94,42 @@ impl Events {
             let watched = self.watched.load(Ordering::Relaxed);
             self.watched.store(watched.saturating_add_signed(change), Ordering::Relaxed);
         });
+    }
+
+    /// Counts a command that waits from now on, or with `-1` no more.
+    pub(crate) fn count_waiting(&self, change: isize) {
+        self.observe(|| {
+            let waiting = self.waiting.load(Ordering::Relaxed);
+            self.waiting.store(waiting.saturating_add_signed(change), Ordering::Relaxed);
+        });
+    }
+
+    /// How many commands wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn kept(&self) -> KeyspaceEvents {
+        KeyspaceEvents::from_bits(self.kept.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Notes that a key may have something for who waits for it.
+    pub(crate) fn note_ready(&self, worker: u16, database: u32, key: &[u8]) {
+        let mut ready = self.ready.lock();
+        ready.push_back((worker, database, key.into()));
+        self.kept.fetch_add(1 << KEPT_BITS, Ordering::Relaxed);
+    }
+
+    /// A key that a worker's requests have made ready.
+    pub(crate) fn take_ready(&self, worker: u16) -> Option<(u32, Box<[u8]>)> {
+        if self.kept.load(Ordering::Relaxed) >> KEPT_BITS == 0 {
+            return None;
+        }
+        let mut ready = self.ready.lock();
+        let at = ready.iter().position(|(one, ..)| *one == worker)?;
+        let (_, database, key) = ready.remove(at)?;
+        self.kept.fetch_sub(1 << KEPT_BITS, Ordering::Relaxed);
+        Some((database, key))
     }
 
     /// Whether any key is watched.
@@ -114,7 +165,10 @@ impl Store {
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
         let classes = if all { KeyspaceEvents::ALL } else { self.published() };
-        self.events.observe(|| self.events.kept.store(classes.bits(), Ordering::Relaxed));
+        self.events.observe(|| {
+            let ready = |kept: u64| Some(kept & !KEPT_MASK | u64::from(classes.bits()));
+            let _ = self.events.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ready);
+        });
     }
 
     /// The classes that are to be published.
@@ -161,6 +215,15 @@ impl Store {
         }
     }
 
+    /// Notes that keys of a database may all have something for who waits for
+    /// them.
+    pub(crate) fn note_all_ready(&self, turn: Turn, database: u32) {
+        if self.events.waiting() > 0 {
+            let keys = self.waiters.keys_of(database);
+            keys.iter().for_each(|key| self.events.note_ready(turn.worker, database, key));
+        }
+    }
+
     #[cold]
     fn keep_event(
         &self,
@@ -175,7 +238,11 @@ impl Store {
         if self.events.has_watched() {
             self.watches.mark(database, key);
         }
-        if !KeyspaceEvents::from_bits(self.events.kept.load(Ordering::Relaxed)).contains(class) {
+        let may_give = class != KeyspaceEvents::EXPIRED && class != KeyspaceEvents::EVICTED;
+        if may_give && self.events.waiting() > 0 && self.waiters.has(database, key) {
+            self.events.note_ready(turn.worker, database, key);
+        }
+        if !self.events.kept().contains(class) {
             return;
         }
         let event = KeyEvent { database, class, name, key: key.into(), worker: turn.worker };

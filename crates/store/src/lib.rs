@@ -35,6 +35,7 @@ mod space;
 mod store;
 mod table;
 mod transaction;
+mod waiters;
 mod watches;
 
 pub use ahead::KeyHint;
@@ -43,4 +44,5 @@ pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};
 pub use transaction::{Footprint, Held, OutOfMemory};
+pub use waiters::{Patience, Waited, Waiter, Who};
 pub use watches::Mark;

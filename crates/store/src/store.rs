@@ -8,6 +8,7 @@ use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
+use crate::waiters::Waiters;
 use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
@@ -151,6 +152,8 @@ pub struct Store {
     pub(crate) events: Events,
     /// Which keys are watched for transactions.
     pub(crate) watches: Watches,
+    /// Who waits for elements.
+    pub(crate) waiters: Waiters,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -187,6 +190,7 @@ impl Store {
             evict_turn: AtomicUsize::new(0),
             events: Events::new(KeyspaceEvents::NONE),
             watches: Watches::new(),
+            waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
         store.watch_changes(false);
@@ -196,7 +200,8 @@ impl Store {
 
     fn own_bytes(&self) -> i64 {
         let shards = self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>());
-        (size_of::<Self>() + shards + self.events.bytes() + self.watches.bytes()) as i64
+        let tables = self.events.bytes() + self.watches.bytes() + self.waiters.bytes();
+        (size_of::<Self>() + shards + tables) as i64
     }
 
     /// Whether the store executes `verb`.

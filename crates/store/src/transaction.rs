@@ -92,6 +92,11 @@ fn args_len(request: &Request<'_>) -> u64 {
 }
 
 impl Store {
+    /// Whether there is room for what a request would write.
+    pub(crate) fn may_execute(&self, request: &Request<'_>, context: Context) -> bool {
+        !request.command.flags.contains(Flags::DENYOOM) || self.has_room_for(request, context)
+    }
+
     /// Whether there is room for a request that is to be executed later:
     /// evicts for it as if it were executed now.
     pub fn has_room_for(&self, request: &Request<'_>, context: Context) -> bool {

@@ -20,7 +20,7 @@ pub use identity::{Identity, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Watch};
-pub use transaction::{QueueBudget, QueueFault, Transaction};
+pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};
@@ -147,9 +147,11 @@ impl Session {
         self.stateful.is_some() | self.tracking.is_some()
     }
 
-    /// Whether a blocking command waits on a private link.
+    /// Whether a blocking command waits, on private links or on the embedded
+    /// store.
     pub fn is_blocked(&self) -> bool {
-        self.stateful.as_ref().is_some_and(|stateful| !stateful.blocked_on.is_empty())
+        let is_waiting = |it: &Stateful| it.waits_on_store || !it.blocked_on.is_empty();
+        self.stateful.as_deref().is_some_and(is_waiting)
     }
 
     /// Brings what `CLIENT LIST` tells of it up to date.

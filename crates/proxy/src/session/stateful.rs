@@ -18,6 +18,8 @@ pub struct Stateful {
     /// The private links on which a blocking command waits: one, or of WAIT one
     /// for each server that has not answered.
     pub blocked_on: Vec<PrivateLink>,
+    /// A blocking command waits on the embedded store.
+    pub waits_on_store: bool,
 }
 
 /// Keys watched on one server.
@@ -39,6 +41,7 @@ impl Stateful {
             && self.watch.is_none()
             && self.watched.is_none()
             && self.blocked_on.is_empty()
+            && !self.waits_on_store
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.

@@ -66,6 +66,9 @@ pub(super) fn swapdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         locked.mark_emptied(one, Some(other), call.turn);
         locked.mark_emptied(other, Some(one), call.turn);
         call.store.swap_databases(&locked, one, other);
+        for database in [one, other] {
+            call.store.note_all_ready(call.turn, database);
+        }
     }
     reply::simple(out, "OK");
     Ok(())

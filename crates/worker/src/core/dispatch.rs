@@ -94,6 +94,7 @@ impl Plane {
                     self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
                 }
                 Handling::Tracking => self.track_on_store(store, asked),
+                Handling::Block => self.block_on_store(store, asked),
                 Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
                 _ if command.verb == Verb::Monitor => self.start_monitor(asked),
                 _ => {

@@ -138,6 +138,9 @@ impl Plane {
         if let Some(watched) = stateful.watched {
             self.unwatch_keys(session.pool, *watched);
         }
+        if stateful.waits_on_store {
+            self.forget_waiting(session);
+        }
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
             self.unwatch(links, index);
         }

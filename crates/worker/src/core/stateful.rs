@@ -608,6 +608,10 @@ impl Core {
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get(key) else { return false };
         let stateful = session.stateful.as_ref();
+        if stateful.is_some_and(|stateful| stateful.waits_on_store) {
+            self.unblock_on_store(unblock.id, unblock.reason);
+            return true;
+        }
         let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
         for index in waiting {
             let slot = &mut self.links[index];

@@ -23,7 +23,7 @@ use keyway_proxy::tracking::{
 };
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
-use keyway_store::{KeyEvent, NO_WORKER, Store};
+use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -203,6 +203,7 @@ impl Plane {
     ) {
         let settlement = self.gather(session.pool, (store, request), is_refused);
         self.tell_changes(session, busy, settlement);
+        self.serve_waiters(session.pool, store);
     }
 
     /// Publishes what a request has changed, and takes what remains to be told
@@ -272,6 +273,25 @@ impl Plane {
         for event in events.drain(..) {
             self.note_changed(pool, &table, &event, None);
             let readers = table.take(&event.key, None);
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        self.store_tracking.events = events;
+    }
+
+    /// Tells of what serving a command that waited has changed.
+    pub(super) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(pool, store, &events);
+        let table = Arc::clone(self.table(pool));
+        for event in events.drain(..) {
+            let is_own = changed_by_client(&event);
+            let client = waiter.who.client;
+            self.note_changed(pool, &table, &event, is_own.then_some(client));
+            let mut readers = table.take(&event.key, None);
+            if is_own && waiter.who.is_noloop {
+                readers.remove(client);
+            }
             self.tell_readers(&table, &readers, &event.key);
         }
         self.store_tracking.events = events;

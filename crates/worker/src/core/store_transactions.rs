@@ -167,6 +167,9 @@ impl Plane {
                 for settlement in settlements {
                     self.tell_changes(asked.session, asked.busy, settlement);
                 }
+                if store.notifies() {
+                    self.serve_waiters(asked.session.pool, store);
+                }
             }
         }
         if let Some(tracking) = asked.session.tracking.as_deref_mut() {
@@ -186,7 +189,7 @@ impl Plane {
         let limits = ParseLimits::of(&self.plan.limits);
         let mut footprint = Footprint::default();
         each_request(transaction.requests(), &limits, |request| {
-            match store_serves(request.command.verb) {
+            match is_executed(request) {
                 true => footprint.add(store, request),
                 // It looks at every shard, one after the other.
                 false if request.command.verb == Verb::Info => footprint.add_all(),
@@ -229,7 +232,7 @@ impl Plane {
         let out = &mut executed.replies;
         let start = out.len();
         let verb = request.command.verb;
-        if store_serves(verb) {
+        if is_executed(request) {
             if asked.session.tracking.is_some() {
                 self.enter_reads(asked.session, request);
             }
@@ -279,6 +282,12 @@ impl Plane {
     }
 }
 
+/// Whether the store executes a command of a transaction: what may wait
+/// otherwise does not.
+fn is_executed(request: &Request) -> bool {
+    store_serves(request.command.verb) || request.command.handling == Handling::Block
+}
+
 /// Calls `each` with the requests whose wire forms `frames` are.
 fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Request)) {
     let (mut ranges, mut inline): (Vec<ByteRange>, Vec<u8>) = (Vec::new(), Vec::new());
@@ -304,7 +313,7 @@ fn check_queued(request: &Request) -> Result<(), String> {
         return Err("ERR Command not allowed inside a transaction".to_owned());
     }
     match (command.handling, command.verb) {
-        _ if store_serves(command.verb) => Ok(()),
+        _ if is_executed(request) => Ok(()),
         (Handling::PubSub, Verb::Publish | Verb::Spublish) => Ok(()),
         (Handling::PubSub | Handling::Tracking, _) | (_, Verb::ClientReply) => Err(format!(
             "ERR '{name}' is refused inside MULTI: it changes or tells what the client is sent; \
