@@ -13,6 +13,7 @@ mod laws;
 pub mod link_ops;
 pub mod resp_reply;
 pub mod resp_request;
+pub mod restore;
 pub mod session_ops;
 pub mod store_ops;
 pub mod translation;
@@ -24,13 +25,14 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
     ("link_ops", link_ops::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
+    ("restore", restore::run),
     ("session_ops", session_ops::run),
     ("store_ops", store_ops::run),
     ("translation", translation::run),

@@ -37,6 +37,8 @@ impl KeyspaceEvents {
     pub const EXPIRED: Self = Self(1 << 6);
     /// `e`: a key was removed to make room.
     pub const EVICTED: Self = Self(1 << 7);
+    /// `t`: commands on streams.
+    pub const STREAM: Self = Self(1 << 8);
     /// `K`: published in `__keyspace@db__:key`.
     pub const KEYSPACE: Self = Self(1 << 10);
     /// `E`: published in `__keyevent@db__:event`.

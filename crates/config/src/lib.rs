@@ -21,6 +21,7 @@ mod schema;
 mod syntax;
 mod toml_text;
 mod value;
+mod warnings;
 
 pub use address::ListenAddr;
 pub use describe::{MemoryBound, describe};

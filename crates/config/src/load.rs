@@ -1,8 +1,9 @@
 use crate::address::{ListenAddr, parse_typed};
-use crate::error::{ConfigError, Report};
+use crate::error::{ConfigError, Problem, Report};
 use crate::model::Config;
 use crate::reader;
 use crate::resolve::{ReadFile, resolve};
+use crate::warnings;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -66,6 +67,12 @@ impl Config {
         config.server.admin = None;
         if let ListenAddr::Unix(_) = bind {
             config.listeners[0].tcp_keepalive = None;
+        }
+        if warnings::is_open(&bind) {
+            let Problem { what, hint } = warnings::open_listener(&bind);
+            let hint = format!("{hint}, in a configuration file");
+            let path = "--bind".to_owned();
+            config.warnings.push(ConfigError { path, line: 0, column: 0, what, hint });
         }
         config.listeners[0].bind = bind;
         Ok(config)
@@ -149,6 +156,18 @@ mod tests {
             Config::default_store_at("foo").unwrap_err().to_string(),
             "--bind: \"foo\" has no port; write HOST:PORT, such as 127.0.0.1:6380 or [::1]:6380"
         );
+    }
+
+    #[test]
+    fn an_address_that_other_machines_reach_draws_a_warning() {
+        let warnings = |address| Config::default_store_at(address).unwrap().warnings;
+        for address in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:///run/keyway.sock"]
+        {
+            assert_eq!(warnings(address), [], "{address}");
+        }
+        for address in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1"] {
+            assert_eq!(warnings(address).len(), 1, "{address}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::model::{
     Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::reader::{NamedPool, Section, Value, check_password};
+use crate::warnings;
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ pub(crate) fn resolve(
         sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
     refuse_clashes(root, sections, report);
     refuse_own_listeners(named, sections, report);
-    warn_of_unused(named, sections, report);
+    warnings::warn(root, named, sections, report);
     Config { server, limits, listeners, pools, warnings: Vec::new() }
 }
 
@@ -138,6 +139,11 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         "session_output_len_hard",
         "session_output_len_soft",
         "clients would be cut off before they are slowed",
+    );
+    at_least(
+        "pubsub_output_len_hard",
+        "pubsub_output_len_soft",
+        "subscribers would be cut off before they get the time of pubsub_output_soft_for",
     );
     limits
 }
@@ -417,16 +423,6 @@ fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut
             );
             let hint = "write the address of the Redis server, or give the listener another port";
             report.consequence(*at, Problem::new(what, hint));
-        }
-    }
-}
-
-fn warn_of_unused(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
-    for pool in named {
-        if listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
-            let what = format!("no listener uses pool {}", quoted(&pool.name));
-            let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
-            report.warning(pool.at, Problem::new(what, hint));
         }
     }
 }

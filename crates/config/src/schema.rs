@@ -235,7 +235,7 @@ pub(crate) static LIMITS: Table = Table {
             "reply_len_max",
             Size { min: KIB, max: 3 * GIB },
             Is("\"1GiB\""),
-            "Longest reply taken from a backend; a longer one closes that connection.",
+            "Longest reply taken from a backend; a longer one closes that connection. Below 64KiB replies to INFO, KEYS and SCAN may not fit.",
         ),
         key(
             "reply_depth_max",
@@ -612,7 +612,7 @@ pub(crate) static EJECTION: Table = Table {
             "rejoin",
             Rejoin,
             Is("\"serve\""),
-            "What happens to what the server held before, which may be stale by now: `\"serve\"` gives it to clients as it is; `\"flush\"` empties the server's database first; `\"quarantine 10m\"` keeps the server out that much longer, so that what has a shorter expiry is gone; `\"quarantine\"` keeps it out until an operator restores it or Keyway restarts.",
+            "What happens to what the server held before, which may be stale by now: `\"serve\"` gives it to clients as it is; `\"flush\"` empties the server's database first, and that server's alone: what the others took over meanwhile stays with them, and is served again, old, at its next ejection unless it has expired by then; `\"quarantine 10m\"` keeps the server out that much longer, so that what has a shorter expiry is gone; `\"quarantine\"` keeps it out until an operator restores it or Keyway restarts.",
         ),
     ],
 };

@@ -1,5 +1,6 @@
 //! What can be typed after `keyway`.
 
+use crate::memory;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
@@ -90,7 +91,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 
 fn serve(arguments: &Serve) -> Result<ExitCode> {
     let config = match &arguments.file {
-        Some(file) => match Config::load(file) {
+        Some(file) => match load(file) {
             Ok(config) => config,
             Err(errors) => return Ok(report(&errors, "not started")),
         },
@@ -102,6 +103,14 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
     crate::serve::serve(config, arguments.log_format, arguments.file.as_deref())
 }
 
+/// Reads a file, and holds it against the machine it is to be used on.
+fn load(file: &Path) -> Result<Config, Vec<ConfigError>> {
+    let mut config = Config::load(file)?;
+    let path = file.display().to_string();
+    config.warnings.extend(memory::warnings(&config, &path, memory::available()));
+    Ok(config)
+}
+
 fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     match bind {
         Some(bind) => Config::default_store_at(bind).map_err(|error| vec![error]),
@@ -110,7 +119,7 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 fn check(file: &Path) -> ExitCode {
-    match Config::load(file) {
+    match load(file) {
         Ok(config) => {
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");

@@ -16,9 +16,10 @@ use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
 use keyway_proxy::local::{ClientRegistry, Facts, REDIS_VERSION};
+use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
-use keyway_worker::{PoolKind, PoolPlan};
+use keyway_worker::{Channels, PoolKind, PoolPlan};
 use rate::Rates;
 use std::cell::OnceCell;
 use std::fmt::{Display, Write};
@@ -78,6 +79,7 @@ pub struct ProcessFacts {
     pools: Vec<PoolFacts>,
     registry: Arc<Registry>,
     clients: Arc<ClientRegistry>,
+    channels: Arc<Channels>,
 }
 
 impl ProcessFacts {
@@ -86,7 +88,8 @@ impl ProcessFacts {
         config: &Config,
         pools: &[PoolPlan],
         listeners: &[Listener],
-        (registry, clients): (&Arc<Registry>, &Arc<ClientRegistry>),
+        registry: &Arc<Registry>,
+        (clients, channels): (&Arc<ClientRegistry>, &Arc<Channels>),
         start: Clock,
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
@@ -122,6 +125,7 @@ impl ProcessFacts {
             pools: facts.collect(),
             registry: Arc::clone(registry),
             clients: Arc::clone(clients),
+            channels: Arc::clone(channels),
         }
     }
 }
@@ -318,17 +322,17 @@ impl Report<'_> {
             .put("tracking_clients", tracking);
     }
 
-    /// `used_memory` is what `maxmemory` bounds: the store's share. Without a
-    /// store it is the memory of the process.
+    /// `used_memory` is what `maxmemory` bounds: the store's share, of which
+    /// no peak is kept. Without a store it is the memory of the process.
     fn memory(&self, fields: &mut Fields) {
         let resident = memory::resident();
-        let peak = memory::resident_peak().max(resident);
         let used = self.store().map_or(resident, |stats| stats.memory_used);
         let max = self.store().map_or(0, |stats| stats.memory_max);
+        fields.put_size("used_memory", used).put_size("used_memory_rss", resident);
+        if self.store().is_none() {
+            fields.put_size("used_memory_peak", memory::resident_peak().max(resident));
+        }
         fields
-            .put_size("used_memory", used)
-            .put_size("used_memory_rss", resident)
-            .put_size("used_memory_peak", peak)
             .put("used_memory_dataset", self.store().map_or(0, |stats| stats.memory_used))
             .put_size("total_system_memory", memory::available())
             .put_size("maxmemory", max)
@@ -361,8 +365,12 @@ impl Report<'_> {
                 .put("evicted_keys", stats.evicted)
                 .put("keyspace_hits", stats.hits)
                 .put("keyspace_misses", stats.misses);
+            let count = |kind| self.process.channels.count(self.index as u16, kind);
+            fields
+                .put("pubsub_channels", count(SubscriptionKind::Channel))
+                .put("pubsub_patterns", count(SubscriptionKind::Pattern));
         }
-        fields.put("pubsub_channels", 0).put("pubsub_patterns", 0).put("latest_fork_usec", 0);
+        fields.put("latest_fork_usec", 0);
     }
 
     fn replication(&self, fields: &mut Fields) {

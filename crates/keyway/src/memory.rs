@@ -1,5 +1,6 @@
 //! How much memory there is.
 
+use keyway_config::{Config, ConfigError, PoolKindConfig};
 use std::fs;
 use std::path::{Component, Path};
 
@@ -92,6 +93,38 @@ pub fn default_store_bytes(stores: usize) -> u64 {
     available() / 2 / stores.max(1) as u64
 }
 
+/// Tells of stores that may grow beyond `available` bytes; `path` is the file
+/// they are configured in.
+pub fn warnings(config: &Config, path: &str, available: u64) -> Vec<ConfigError> {
+    let bounds = config.pools.iter().filter_map(|pool| match &pool.kind {
+        PoolKindConfig::Store(store) => Some((pool.name.as_str(), store.memory_max?)),
+        PoolKindConfig::Sharded(_) => None,
+    });
+    let bounds: Vec<(&str, u64)> = bounds.collect();
+    let sum = bounds.iter().map(|(_, bound)| *bound).fold(0, u64::saturating_add);
+    let tell = |which: &str, bound: u64| ConfigError {
+        path: path.to_owned(),
+        line: 0,
+        column: 0,
+        what: format!(
+            "memory_max of {which} is {}, and this machine or its control group has {}: the kernel \
+             would end Keyway before anything is evicted",
+            human(bound),
+            human(available)
+        ),
+        hint: "lower memory_max, or write \"auto\" for half of what there is".to_owned(),
+    };
+    let alone: Vec<ConfigError> = bounds
+        .iter()
+        .filter(|(_, bound)| *bound > available)
+        .map(|(name, bound)| tell(&format!("[pool.{name}]"), *bound))
+        .collect();
+    match alone.is_empty() && sum > available {
+        true => vec![tell("all stores together", sum)],
+        false => alone,
+    }
+}
+
 fn mem_total(text: &str) -> Option<u64> {
     kilobytes(text, "MemTotal:")
 }
@@ -128,6 +161,28 @@ mod tests {
         assert_eq!(human(1536), "1.5 KiB");
         assert!(available() > 0);
         assert!(default_store_bytes(3) <= available() / 6);
+    }
+
+    #[test]
+    fn stores_that_may_outgrow_the_machine_are_told_of() {
+        let text = |first: &str, second: &str| {
+            let pool = |name: &str, bound: &str| {
+                format!("[pool.{name}]\nkind = \"store\"\nmemory_max = \"{bound}\"\n")
+            };
+            let listener = "[[listener]]\nbind = \"tcp://127.0.0.1:1\"\npool = \"a\"\n";
+            [listener, &pool("a", first), &pool("b", second)].concat()
+        };
+        let told = |first, second| {
+            let config = Config::from_str(&text(first, second), "x").unwrap();
+            let warnings = warnings(&config, "x.toml", 4 << 30);
+            warnings.iter().map(|warning| warning.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(told("auto", "auto"), [""; 0]);
+        assert_eq!(told("4GiB", "auto"), [""; 0]);
+        let one = told("5GiB", "1GiB");
+        assert!(one.len() == 1 && one[0].starts_with("x.toml: memory_max of [pool.a] is 5.0 GiB"));
+        let all = told("3GiB", "2GiB");
+        assert!(all.len() == 1 && all[0].contains("all stores together is 5.0 GiB"), "{all:?}");
     }
 
     /// A made-up root of file systems with these files.

@@ -112,7 +112,9 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
         });
-    let facts = ProcessFacts::new(config, &pools, listeners, (registry, &clients), clock);
+    let channels = Arc::<keyway_worker::Channels>::default();
+    let facts =
+        ProcessFacts::new(config, &pools, listeners, registry, (&clients, &channels), clock);
     Arc::new(Plan {
         limits: config.limits,
         listeners: listener_plans.collect(),
@@ -126,7 +128,7 @@ pub fn plan(
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
-        channels: keyway_worker::Channels::default(),
+        channels,
         handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

@@ -164,7 +164,9 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Says what was started and what to type next.
+/// Says what was started and what to type next. A field has one type in every
+/// line that has it, and sizes are numbers of bytes: what is for people is in
+/// the message.
 fn announce(
     config: &Config,
     plan: &Plan,
@@ -191,12 +193,10 @@ fn announce(
             (&pool.kind, &settings.kind)
         {
             // As it was written; a share of the machine's memory is rarely round.
-            let bound = match settings.memory_max {
-                Some(bytes) => size_text(bytes),
-                None => memory::human(store.config().memory_max),
-            };
+            let memory_max = store.config().memory_max;
+            let bound = settings.memory_max.map_or_else(|| memory::human(memory_max), size_text);
             let eviction = settings.eviction.name();
-            tracing::info!(pool = pool.name, memory_max = bound, eviction, "store");
+            tracing::info!(pool = pool.name, memory_max, eviction, "store of at most {bound}");
         }
     }
     announce_memory(config, count_max);
@@ -204,12 +204,7 @@ fn announce(
         let addr = admin.local_addr();
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
     }
-    let threads = if count == count_max {
-        format!("{count}")
-    } else {
-        format!("{count}, up to {count_max} when busy")
-    };
-    tracing::info!(workers = threads, "ready");
+    tracing::info!(workers = count, workers_max = count_max, "ready");
     if let Some(command) = names.first().and_then(|name| next_command(name)) {
         tracing::info!("try: {command}");
     }
@@ -221,15 +216,17 @@ fn announce_memory(config: &Config, workers_max: usize) {
     if bound.links > 0 {
         let unsent = bound.link_bytes.saturating_mul(workers_max as u64);
         tracing::info!(
-            memory_max = memory::human(unsent),
-            "memory bound of requests not yet sent to servers, all together"
+            memory_max = unsent,
+            "memory bound of requests not yet sent to servers, all together: {}",
+            memory::human(unsent)
         );
     }
     tracing::info!(
-        memory_max = memory::human(bound.session_bytes),
-        request_max = size_text(config.limits.request_len_max.into()),
-        reply_max = size_text(config.limits.reply_len_max.into()),
-        "memory bound of each client, besides one request and one reply in the making"
+        memory_max = bound.session_bytes,
+        request_max = config.limits.request_len_max,
+        reply_max = config.limits.reply_len_max,
+        "memory bound of each client, besides one request and one reply in the making: {}",
+        memory::human(bound.session_bytes)
     );
 }
 

@@ -28,11 +28,15 @@ impl Systems {
     }
 
     fn store(&self) -> Target {
-        Target::new("store", self.keyway.address(0), &["keyless", "databases", "keyway"])
+        Target::new("store", self.keyway.address(0), &["types", "keyless", "databases", "keyway"])
     }
 
     fn sharded(&self) -> Target {
-        Target::new("sharded pool", self.keyway.address(1), &["types", "scripts", "keyway"])
+        Target::new(
+            "sharded pool",
+            self.keyway.address(1),
+            &["types", "streams", "scripts", "keyway"],
+        )
     }
 
     fn bare(&self) -> Target {

@@ -175,3 +175,40 @@ fn clients_that_wait_and_clients_that_track_are_counted() {
     drop((waiting, tracking));
     wait_until("both to have left", SECONDS, || counts() == (0, 0));
 }
+
+#[test]
+fn channels_and_patterns_that_clients_have_subscribed_to_are_counted() {
+    let _watch = watchdog(Duration::from_secs(60), "channels in INFO");
+    let servers = RedisServer::start_many(2);
+    let pools = vec![Pool::over("main", &servers), Pool::store("cache")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    for pool in 0..2 {
+        let mut client = keyway.client(pool);
+        let mut counts = || {
+            let text = client.words("INFO stats").text();
+            (number(&text, "pubsub_channels"), number(&text, "pubsub_patterns"))
+        };
+        assert_eq!(counts(), (0, 0));
+        let mut subscribers = [keyway.client(pool), keyway.client(pool)];
+        for subscriber in &mut subscribers {
+            subscriber.send(&encode_words("SUBSCRIBE a b c d"));
+            subscriber.send(&encode_words("PSUBSCRIBE p* q*"));
+            subscriber.replies(6);
+        }
+        assert_eq!(counts(), (4, 2));
+        drop(subscribers);
+        wait_until("both to have left", Duration::from_secs(10), || counts() == (0, 0));
+    }
+}
+
+#[test]
+fn the_store_tells_of_no_peak_it_does_not_keep() {
+    let _watch = watchdog(Duration::from_secs(60), "memory of the store");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
+    let mut client = keyway.client(0);
+    let text = client.words("INFO memory").text();
+    assert!(number(&text, "used_memory") < number(&text, "used_memory_rss"), "{text}");
+    assert!(!text.contains("used_memory_peak"), "{text}");
+    let stats = format!("{:?}", client.words("MEMORY STATS"));
+    assert!(stats.contains("total.allocated") && !stats.contains("peak.allocated"), "{stats}");
+}

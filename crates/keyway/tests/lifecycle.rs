@@ -358,7 +358,81 @@ fn the_memory_that_the_limits_allow_is_printed_at_start() {
         let has = |what: &str, field: &str| {
             log.lines().any(|line| line.contains(what) && line.contains(field))
         };
-        has("memory bound of requests not yet sent", "memory_max=\"12.0 MiB\"")
-            && has("memory bound of each client", "request_max=\"576MiB\"")
+        has("memory bound of requests not yet sent", "all together: 12.0 MiB memory_max=12582912")
+            && has("memory bound of each client", "request_max=603979776")
     });
+}
+
+/// Whoever stores JSON lines has one type for each name.
+#[test]
+fn a_field_has_one_type_in_every_line_of_the_log() {
+    let _watch = watchdog(Duration::from_secs(60), "types in the log");
+    let store = Pool::store("local").with("memory_max", "\"4MiB\"");
+    let dead = format!("{}:1", free_address());
+    let pools = vec![store.with("eviction", "\"noeviction\""), Pool::sharded("main", &[dead])];
+    let config = KeywayConfig::new(pools).with_server("log", "{ format = \"json\" }");
+    let keyway = Keyway::start(KEYWAY, config);
+    let value = "x".repeat(100_000);
+    let mut client = keyway.client(0);
+    (0..100).for_each(|nth| drop(client.command(&["SET", &format!("key:{nth}"), &value])));
+    assert!(keyway.client(1).words("GET k").is_error());
+    wait_until("the log tells", SOON, || {
+        let log = keyway.process().log();
+        log.contains("store is full") && log.contains("cannot connect")
+    });
+    let mut types = std::collections::BTreeMap::new();
+    for line in keyway.process().log().lines().filter(|line| line.starts_with('{')) {
+        let fields: serde_json::Map<_, _> = serde_json::from_str(line).expect("an object");
+        for (name, value) in fields {
+            let kind = std::mem::discriminant(&value);
+            let known = *types.entry(name.clone()).or_insert(kind);
+            assert_eq!(known, kind, "{name} in {line}");
+        }
+    }
+    assert!(types.len() > 10 && types.contains_key("memory_max"), "{types:?}");
+}
+
+#[test]
+fn check_warns_of_what_is_seldom_meant() {
+    let directory = TempDir::new();
+    let text = "\
+[server]
+admin = \"tcp://0.0.0.0:9380\"
+[limits]
+reply_len_max = \"1KiB\"
+[[listener]]
+bind = \"tcp://0.0.0.0:7000\"
+pool = \"main\"
+[[listener]]
+bind = \"tcp://127.0.0.1:7001\"
+pool = \"cache\"
+[pool.main]
+kind = \"sharded\"
+servers = [\"127.0.0.1:6379:1 a\", \"127.0.0.1:6379:1 b\"]
+databases = 2
+ejection = { rejoin = \"flush\" }
+[pool.cache]
+kind = \"store\"
+memory_max = \"64TiB\"
+";
+    let file = directory.write("odd.toml", text);
+    let output = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
+    let said = output.expect_success("check of an odd file").text;
+    for wanted in [
+        "odd.toml:2: admin tcp://0.0.0.0:9380 can be reached from other machines",
+        "odd.toml:4: reply_len_max in [limits] is below 64KiB",
+        "odd.toml:6: tcp://0.0.0.0:7000 can be reached from other machines and asks for no password",
+        "odd.toml:13: servers in [pool.main]: 127.0.0.1:6379 is there as a and as b",
+        "odd.toml:15: [pool.main] has rejoin = \"flush\" and several databases",
+        "odd.toml: memory_max of [pool.cache] is 64.0 TiB",
+        "no errors, 6 warnings",
+    ] {
+        assert!(said.contains(wanted), "{wanted:?} is missing in:\n{said}");
+    }
+    let text = text.replace("reply_len_max = \"1KiB\"", "pubsub_output_len_soft = \"33MiB\"");
+    let file = directory.write("contradiction.toml", text);
+    let output = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
+    assert!(!output.status.success(), "{}", output.text);
+    let wanted = "contradiction.toml:4: pubsub_output_len_hard in [limits] is below";
+    assert!(output.text.contains(wanted), "{}", output.text);
 }

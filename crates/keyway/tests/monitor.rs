@@ -48,6 +48,19 @@ fn requests_are_shown_as_by_redis() {
         &[b"PING"],
         &[b"ECHO", b""],
         &[b"CLIENT", b"LIST"],
+        &[b"EVAL", b"return 1", b"1", b"k"],
+        &[b"EVAL", b"return 1"],
+        &[b"EVAL_RO", b"return 1", b"0"],
+        &[b"EVALSHA", b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", b"1", b"k"],
+        &[b"EVALSHA_RO", b"0000000000000000000000000000000000000000", b"1", b"k"],
+        &[b"FCALL", b"nonesuch", b"1", b"k"],
+        &[b"FCALL_RO", b"nonesuch", b"1", b"k", b"argument"],
+        &[b"MULTI"],
+        &[b"EVAL", b"return 2", b"1", b"k"],
+        &[b"EVALSHA", b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", b"1", b"k"],
+        &[b"FCALL", b"nonesuch", b"1", b"k"],
+        &[b"GET", b"k"],
+        &[b"EXEC"],
         &[b"GET", b"the end"],
     ];
     let shown = |mut watching: Client, mut client: Client| -> Vec<String> {
@@ -230,4 +243,34 @@ fn client_list_tells_what_clients_of_all_workers_have_begun() {
     assert_eq!(asking.words("CLIENT KILL TYPE pubsub"), Value::Integer(1));
     assert_eq!(asking.words("CLIENT KILL TYPE master"), Value::Integer(0));
     others[0].expect_closed();
+}
+
+#[test]
+fn client_list_tells_what_clients_of_all_workers_asked_last() {
+    let _watch = watchdog(Duration::from_secs(60), "last commands");
+    let servers = RedisServer::start_many(2);
+    let keyway = Keyway::start(KEYWAY, pools(&servers).with_server("workers", "2"));
+    for pool in 0..2 {
+        let mut asking = keyway.client(pool);
+        let line =
+            |asking: &mut Client, id: i64| asking.words(&format!("CLIENT LIST ID {id}")).text();
+        for _ in 0..4 {
+            let mut other = keyway.client(pool);
+            let id = other.words("CLIENT ID").integer();
+            wait_until("its first", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" cmd=client|id ")
+            });
+            other.pipeline(&["SET k v", "MGET k a b", "GET k"]);
+            wait_until("its last", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" cmd=get ")
+            });
+            wait_until("it to be idle", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" idle=1 ")
+            });
+            other.words("GET k");
+            wait_until("it to be busy", Duration::from_secs(20), || {
+                line(&mut asking, id).contains(" idle=0 ")
+            });
+        }
+    }
 }

@@ -331,9 +331,10 @@ fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
     let _watch = watchdog(Duration::from_secs(90), "slow subscriber");
     let servers = RedisServer::start_many(1);
     let pools = vec![Pool::store("local"), Pool::over("main", &servers)];
-    let config = KeywayConfig::new(pools)
-        .with_server("workers", "2")
-        .with_tables("[limits]\npubsub_output_len_hard = \"1MiB\"");
+    let config = KeywayConfig::new(pools).with_server("workers", "2").with_tables(
+        "[limits]\npubsub_output_len_hard = \"1MiB\"\n\
+             pubsub_output_len_soft = \"1MiB\"",
+    );
     let keyway = Keyway::start(KEYWAY, config);
     for (pool, name) in [(STORE, "local"), (POOL, "main")] {
         let mut slow = keyway.client(pool);

@@ -77,6 +77,12 @@ fn transactions_answer_what_a_bare_server_does() {
         &["MULTI", "HSET h f 1", "SADD s a", "ZADD z 1 m", "HGETALL h", "ZSCORE z m", "EXEC"],
         &["MULTI", "RENAME none x", "COPY a b", "MOVE a 1", "SMOVE s t a", "EXEC"],
         &["MULTI", "ZUNIONSTORE d 0 a", "LMPOP x a LEFT", "SINTERCARD 9 a", "EXEC"],
+        &["MULTI", "XADD x 1-1 f v", "XREAD STREAMS x 0", "XREAD BLOCK 0 STREAMS x 1-1", "EXEC"],
+        &["MULTI", "SORT l", "RPUSH l 2 1", "SORT l STORE d", "LRANGE d 0 -1", "EXEC"],
+        &["MULTI", "RPUSH l 2 1", "SET w2 0", "SORT l BY w* GET w* GET #", "EXEC"],
+        &["MULTI", "GEOADD g 1 1 a", "GEORADIUS g 1 1 9 km STORE o STORE p", "ZCARD p", "EXEC"],
+        &["MULTI", "PFADD p a b", "PFCOUNT p q", "PFMERGE r p", "PFCOUNT r", "EXEC"],
+        &["MULTI", "SET a 1", "DUMP a", "RESTORE b 0 bad", "EXEC"],
         &["MULTI", "QUIT"],
     ]);
 }

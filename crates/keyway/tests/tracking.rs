@@ -476,9 +476,10 @@ fn an_invalidation_overtakes_no_reply_that_waits_for_an_earlier_one() {
     let mut writer = keyway.client(0);
     let (slow, fast) = (key_on(&mut writer, &servers[0]), key_on(&mut writer, &servers[1]));
     let mut tracked = resp3(keyway.client(0));
-    ok(&mut tracked, "CLIENT TRACKING ON");
-    tracked.words(&format!("MGET {slow} {fast}"));
-    for _ in 0..3 {
+    let itself = format!(" REDIRECT {}", id_of(&mut tracked));
+    for redirect in ["", "", "", &itself, &itself] {
+        ok(&mut tracked, &format!("CLIENT TRACKING ON{redirect}"));
+        tracked.words(&format!("MGET {slow} {fast}"));
         // The fast server has answered all, and told of the change, long before
         // the slow one answers.
         ok(&mut servers[0].client(), "CLIENT PAUSE 300 ALL");
@@ -522,10 +523,119 @@ fn servers_that_know_too_little_are_named_in_an_error() {
     let mut client = resp3(keyway.client(0));
     let text = client.words("CLIENT TRACKING ON BCAST").error_text();
     assert!(text.contains("CLIENT TRACKING") && text.contains("unknown command"), "{text}");
+    // It is told on another link, which is refused.
+    let id = id_of(&mut client);
+    let mut told_by_another = keyway.client(0);
+    let line = format!("CLIENT TRACKING ON BCAST REDIRECT {id}");
+    let text = told_by_another.words(&line).error_text();
+    assert!(text.contains("CLIENT TRACKING") && text.contains("unknown command"), "{text}");
     ok(&mut client, "SET a 1");
     ok(&mut client, "CLIENT TRACKING ON");
     let text = client.words("GET a").error_text();
     assert!(text.contains("HELLO 3"), "{text}");
     ok(&mut client, "CLIENT TRACKING OFF");
     assert_eq!(client.words("GET a").text(), "1");
+}
+
+#[test]
+fn what_is_watched_while_tracking_ends_guards_its_transaction() {
+    let _watch = watchdog(Duration::from_secs(60), "WATCH and CLIENT TRACKING OFF");
+    let systems = systems();
+    let mut other = systems.keyway.client(1);
+    for (nth, end) in ["CLIENT TRACKING OFF", "HELLO 2", "RESET"].into_iter().enumerate() {
+        let mut client = resp3(systems.keyway.client(1));
+        let key = format!("guarded:{nth}");
+        ok(&mut client, "CLIENT TRACKING ON");
+        ok(&mut client, &format!("WATCH {key}"));
+        client.words(end);
+        ok(&mut other, &format!("SET {key} theirs"));
+        ok(&mut client, "MULTI");
+        client.words(&format!("SET {key} mine"));
+        client.words("EXEC");
+        let expected = if end == "RESET" { "mine" } else { "theirs" };
+        assert_eq!(other.words(&format!("GET {key}")).text(), expected, "{end}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_tracked_clients_serves_the_others() {
+    let _watch = watchdog(Duration::from_secs(60), "refused and not ejected");
+    let (old, guarded) =
+        (RedisServer::start_with(&["--rename-command", "HELLO", ""]), RedisServer::start());
+    ok(&mut guarded.client(), "ACL SETUSER default -client|tracking");
+    for server in [old, guarded] {
+        let ejection = "{ after_failures = 1, for = \"60s\", rejoin = \"serve\" }";
+        let pool = Pool::over("main", std::slice::from_ref(&server)).with("ejection", ejection);
+        let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+        let (mut tracked, mut other) = (resp3(keyway.client(0)), keyway.client(0));
+        for mode in ["", " OPTIN", " BCAST"] {
+            let said = tracked.words(&format!("CLIENT TRACKING ON{mode}"));
+            assert_eq!(said.is_error(), mode == " BCAST", "{said:?}");
+            for _ in 0..20 {
+                // Refused by the server, or at once because it has refused.
+                assert_eq!(tracked.words("GET a").is_error(), mode != " BCAST");
+                ok(&mut other, "SET a 1");
+            }
+            ok(&mut tracked, "CLIENT TRACKING OFF");
+        }
+    }
+}
+
+/// How often a server has executed `SET`.
+fn sets(server: &RedisServer) -> usize {
+    let text = server.client().words("INFO commandstats").text();
+    let calls = text.lines().find_map(|line| line.strip_prefix("cmdstat_set:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn requests_without_a_reply_are_executed_in_their_order_and_to_the_last() {
+    let _watch = watchdog(Duration::from_secs(60), "CLIENT REPLY OFF");
+    let server = RedisServer::start();
+    let pools = vec![Pool::over("main", std::slice::from_ref(&server))];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut other = keyway.client(0);
+    let id = id_of(&mut other);
+    let pipeline = |lines: &[&str]| {
+        let mut client = keyway.client(0);
+        let words = lines.iter().map(|line| keyway_testkit::encode_words(line));
+        client.send(&words.collect::<Vec<_>>().concat());
+        client
+    };
+    let redirected = format!("CLIENT TRACKING ON REDIRECT {id}");
+    let modes = [["HELLO 3", "CLIENT TRACKING ON"], ["PING", &redirected]];
+    let ends: [&[&str]; 2] = [&["CLIENT TRACKING OFF"], &["CLIENT TRACKING ON BCAST", "HELLO 3"]];
+    let mut count = 0;
+    for mode in modes {
+        for end in ends {
+            let silent = [&mode[..], &["CLIENT REPLY OFF", "SET a 1"], end, &["SET a 2"]].concat();
+            let client = pipeline(&silent);
+            count += 2;
+            wait_until("both are executed", SOON, || sets(&server) == count);
+            assert_eq!(other.words("GET a").text(), "2", "{silent:?}");
+            drop(client);
+        }
+        drop(pipeline(&[&mode[..], &["CLIENT REPLY OFF", "SET a 3"]].concat()));
+        count += 1;
+        wait_until("it is executed", SOON, || sets(&server) == count);
+        assert_eq!(other.words("GET a").text(), "3", "{mode:?}");
+    }
+}
+
+#[test]
+fn flushing_a_pool_is_told_once_by_each_server_that_was_read_from() {
+    let _watch = watchdog(Duration::from_secs(60), "FLUSHALL");
+    let (keyway, servers) = pool_of_four(|pool| pool.with("allow_flush", "true"));
+    let mut other = keyway.client(0);
+    let keys: Vec<String> = (0..200).map(|nth| format!("{}{nth}", nth * 7919)).collect();
+    keys.iter().for_each(|key| ok(&mut other, &format!("SET {key} v")));
+    let has_keys = |server: &RedisServer| server.client().words("DBSIZE") != Value::Integer(0);
+    assert!(servers.iter().all(has_keys), "every server has some of the keys");
+    let mut client = resp3(keyway.client(0));
+    ok(&mut client, "CLIENT TRACKING ON");
+    keys.iter().for_each(|key| assert_eq!(client.words(&format!("GET {key}")), Value::bulk("v")));
+    ok(&mut other, "FLUSHALL");
+    servers.iter().for_each(|_| assert_eq!(raw(&mut client), EVERYTHING));
+    client.send(&keyway_testkit::encode(&["GET", &keys[0]]));
+    assert_eq!(raw(&mut client), "_\r\n", "and no more often");
 }

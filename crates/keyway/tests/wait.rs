@@ -184,10 +184,35 @@ fn inside_a_transaction_and_on_the_store_nobody_waits() {
 }
 
 #[test]
+fn a_server_that_forbids_the_channel_makes_it_an_error() {
+    let _watch = watchdog(Duration::from_secs(60), "WAIT without its channel");
+    let setup = Setup::start(2);
+    let mut client = setup.client();
+    let acl = |line: &str| {
+        assert_eq!(setup.servers[0].client().words(line), Value::simple("OK"), "{line}");
+    };
+    assert_eq!(client.words("WAIT 1 5000"), Value::Integer(1));
+    acl("ACL SETUSER default resetchannels");
+    for _ in 0..2 {
+        let text = client.words("WAIT 1 5000").error_text();
+        assert!(text.starts_with("NOPERM WAIT failed on 1 of 2 servers: "), "{text}");
+    }
+    // What else waits on the same connection is none the worse.
+    for nth in 0..10 {
+        client.words(&format!("RPUSH list{nth} v"));
+        assert!(!client.words(&format!("BLPOP list{nth} 5")).is_error());
+    }
+    acl("ACL SETUSER default allchannels");
+    assert_eq!(client.words("WAIT 1 5000"), Value::Integer(1));
+}
+
+#[test]
 fn how_long_a_client_waits_is_no_latency_of_the_servers() {
     let _watch = watchdog(Duration::from_secs(60), "latency");
     let setup = Setup::start(1);
     let mut client = setup.client();
+    // A replica in step has not said so yet.
+    assert_eq!(client.words("WAIT 1 10000"), Value::Integer(1));
     for _ in 0..4 {
         // There is one replica.
         assert_eq!(client.pipeline(&["SET k v", "WAIT 2 500"])[1], Value::Integer(1));

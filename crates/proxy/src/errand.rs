@@ -16,8 +16,10 @@ use keyway_route::ServersInUse;
 /// A request under way in several steps.
 #[derive(Debug)]
 pub struct Errand {
-    /// Who asked; [`Key::NONE`] when no reply is wanted.
+    /// Who asked.
     pub session: Key<Session>,
+    /// No reply is wanted.
+    pub is_unheard: bool,
     /// Place of the reply in the session's order.
     pub sequence: u32,
     /// When the request was parsed.
@@ -152,6 +154,7 @@ mod tests {
     fn errand(work: Work) -> Errand {
         Errand {
             session: Key::NONE,
+            is_unheard: false,
             sequence: 0,
             started: Time(0),
             class: 0,

@@ -11,7 +11,10 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
         Fault::Client => "ERR Protocol error".to_owned(),
         Fault::Denied => "ERR not allowed here".to_owned(),
         Fault::Unrouted => {
-            format!("ERR no server of {backend} may be used now: all are ejected; see /metrics")
+            format!(
+                "ERR no server of {backend} may be used now: all are ejected; see /backends on the \
+                 admin address"
+            )
         }
         Fault::Backend { fault, sent } => {
             let what = match fault {

@@ -112,6 +112,8 @@ fn database_line(line: &str) -> Option<(u32, [u64; 3])> {
 enum Rule {
     /// Their sum.
     Sum,
+    /// The largest: each has nearly the same.
+    Max,
     /// Their sum, and once more for people under `name_human`.
     Size,
     /// A sum of bounds, which is none if any of them has none.
@@ -154,6 +156,9 @@ const RULES: [(&str, &[(&str, Rule)]); 3] = [
             ("evicted_keys", Rule::Sum),
             ("keyspace_hits", Rule::Sum),
             ("keyspace_misses", Rule::Sum),
+            // A channel is subscribed on one server, a pattern on all.
+            ("pubsub_channels", Rule::Sum),
+            ("pubsub_patterns", Rule::Max),
         ],
     ),
     ("Replication", &[("connected_slaves", Rule::Sum)]),
@@ -173,6 +178,7 @@ impl Rule {
             Rule::Hide => Ok(()),
             _ if !has_any() => Ok(()),
             Rule::Sum => write!(out, "{name}:{sum}\r\n"),
+            Rule::Max => write!(out, "{name}:{}\r\n", numbers().max().unwrap_or(0)),
             Rule::Size => write_size(name, sum, out),
             Rule::Bound if numbers().any(|bound| bound == 0) => write_size(name, 0, out),
             Rule::Bound => write_size(name, sum, out),
@@ -373,10 +379,12 @@ mod tests {
 
     const ALPHA: &str = "# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nused_memory:1024\r\n\
                          used_memory_rss:2048\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n\
-                         # Stats\r\nkeyspace_hits:3\r\n\r\n# Keyspace\r\n\
+                         # Stats\r\nkeyspace_hits:3\r\npubsub_channels:2\r\n\
+                         pubsub_patterns:3\r\n\r\n# Keyspace\r\n\
                          db2:keys=3,expires=1,avg_ttl=100\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n";
     const BETA: &str = "used_memory:512\r\nused_memory_rss:512\r\nmaxmemory:99\r\n\
                         maxmemory_policy:allkeys-lru\r\nkeyspace_hits:4\r\n\
+                        pubsub_channels:1\r\npubsub_patterns:4\r\n\
                         db2:keys=5,expires=3,avg_ttl=500\r\ndb9:keys=7,expires=0,avg_ttl=0\r\n";
     const OWN: &str = "# Server\r\nredis_version:7.0.15\r\nused_memory:1\r\n\r\n# Memory\r\n\
                        used_memory:9\r\nused_memory_human:9B\r\nown:1\r\n\r\n# Stats\r\n\
@@ -407,7 +415,8 @@ mod tests {
             "# Server\r\nredis_version:7.0.15\r\nused_memory:1\r\n\r\n# Memory\r\n\
              used_memory:1536\r\nused_memory_human:1.50K\r\nused_memory_rss:2560\r\n\
              used_memory_rss_human:2.50K\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\n\
-             maxmemory_policy:mixed\r\nown:1\r\n\r\n# Stats\r\nkeyspace_hits:7\r\n\r\n\
+             maxmemory_policy:mixed\r\nown:1\r\n\r\n# Stats\r\nkeyspace_hits:7\r\n\
+             pubsub_channels:3\r\npubsub_patterns:4\r\n\r\n\
              # Keyspace\r\ndb0:keys=8,expires=4,avg_ttl=400\r\ndb1:keys=1,expires=0,avg_ttl=0\r\n"
         );
     }

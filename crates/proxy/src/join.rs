@@ -47,6 +47,8 @@ pub enum NoAnswer<'a> {
 pub struct Join {
     /// Who asked.
     pub session: Key<Session>,
+    /// No reply is wanted.
+    pub is_unheard: bool,
     /// Place of the reply in the session's order.
     pub sequence: u32,
     /// When the request was parsed.
@@ -81,6 +83,7 @@ impl Default for Join {
     fn default() -> Self {
         Self {
             session: Key::NONE,
+            is_unheard: false,
             sequence: 0,
             started: Time(0),
             class: 0,
@@ -142,6 +145,7 @@ impl Join {
     pub fn restart(&mut self, rule: Rule) {
         self.rule = rule;
         self.is_whole = false;
+        self.is_unheard = false;
         self.waiting = 0;
         self.sum = 0;
         self.owners.clear();

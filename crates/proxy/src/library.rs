@@ -7,12 +7,10 @@
 //! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
 
 use crate::scripts::LIBRARIES_LEN_MAX;
+use keyway_base::rdb::{FOOTER_LEN, Reader, Text, unpack};
 
 /// What stands before each library.
 const LIBRARY: u8 = 245;
-
-/// Bytes of version and checksum.
-const FOOTER_LEN: usize = 10;
 
 /// The name in the first line of a library, `#!engine name=...`.
 pub fn library_name(code: &[u8]) -> Option<&[u8]> {
@@ -35,95 +33,31 @@ pub enum DumpFault {
 /// [`DumpFault`].
 pub fn dumped_libraries(payload: &[u8]) -> Result<Vec<Vec<u8>>, DumpFault> {
     let end = payload.len().checked_sub(FOOTER_LEN).ok_or(DumpFault::Unknown)?;
-    let mut rest = &payload[..end];
+    let mut reader = Reader::new(&payload[..end]);
     let (mut libraries, mut left) = (Vec::new(), LIBRARIES_LEN_MAX);
-    while let Some((&kind, string)) = rest.split_first() {
+    while let Some(kind) = reader.byte() {
         if kind != LIBRARY {
             return Err(DumpFault::Unknown);
         }
-        rest = string;
-        let code = take_string(&mut rest, left)?;
+        let code = take_string(&mut reader, left)?;
         left -= code.len();
         libraries.push(code);
     }
     Ok(libraries)
 }
 
-/// A length, or the number of a way to encode what follows.
-enum Head {
-    Len(usize),
-    Encoded(u8),
-}
-
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (taken, after) = rest.split_at_checked(len)?;
-    *rest = after;
-    Some(taken)
-}
-
-fn take_head(rest: &mut &[u8]) -> Option<Head> {
-    let first = take(rest, 1)?[0];
-    let number = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
-    let len = match (first >> 6, first) {
-        (0, _) => u64::from(first),
-        (1, _) => number(&[first & 0x3f, take(rest, 1)?[0]]),
-        (2, 0x80) => number(take(rest, 4)?),
-        (2, 0x81) => number(take(rest, 8)?),
-        (2, _) => return None,
-        _ => return Some(Head::Encoded(first & 0x3f)),
-    };
-    Some(Head::Len(usize::try_from(len).ok()?))
-}
-
-fn take_len(rest: &mut &[u8]) -> Option<usize> {
-    match take_head(rest)? {
-        Head::Len(len) => Some(len),
-        Head::Encoded(_) => None,
-    }
-}
-
-fn take_string(rest: &mut &[u8], len_max: usize) -> Result<Vec<u8>, DumpFault> {
-    /// Compressed with LZF; the other encodings are of numbers.
-    const LZF: u8 = 3;
+fn take_string(reader: &mut Reader<'_>, len_max: usize) -> Result<Vec<u8>, DumpFault> {
     let unknown = DumpFault::Unknown;
-    let packed_len = match take_head(rest).ok_or(unknown)? {
-        Head::Len(len) => {
-            let string = take(rest, len).ok_or(unknown)?;
-            return if len <= len_max { Ok(string.to_vec()) } else { Err(DumpFault::TooLong) };
+    match reader.read_text().ok_or(unknown)? {
+        Text::Plain(string) if string.len() <= len_max => Ok(string.to_vec()),
+        Text::Packed { packed, len } if len <= len_max => {
+            let mut string = Vec::new();
+            unpack(packed, len, &mut string).ok_or(unknown)?;
+            Ok(string)
         }
-        Head::Encoded(LZF) => take_len(rest).ok_or(unknown)?,
-        Head::Encoded(_) => return Err(unknown),
-    };
-    let len = take_len(rest).ok_or(unknown)?;
-    let packed = take(rest, packed_len).ok_or(unknown)?;
-    if len <= len_max { unpack(packed, len).ok_or(unknown) } else { Err(DumpFault::TooLong) }
-}
-
-/// What LZF has packed: runs of bytes as they are, and references to bytes
-/// before.
-fn unpack(mut packed: &[u8], len: usize) -> Option<Vec<u8>> {
-    let mut out: Vec<u8> = Vec::new();
-    while let Some((&control, after)) = packed.split_first() {
-        packed = after;
-        if control < 32 {
-            let run = take(&mut packed, usize::from(control) + 1)?;
-            out.extend_from_slice(run);
-        } else {
-            let mut count = usize::from(control >> 5);
-            if count == 7 {
-                count += usize::from(take(&mut packed, 1)?[0]);
-            }
-            let low = usize::from(take(&mut packed, 1)?[0]);
-            let back = (usize::from(control & 0x1f) << 8 | low) + 1;
-            let start = out.len().checked_sub(back)?;
-            // What is referred to may be what is being written.
-            (start..start + count + 2).for_each(|at| out.push(out[at]));
-        }
-        if out.len() > len {
-            return None;
-        }
+        Text::Plain(_) | Text::Packed { .. } => Err(DumpFault::TooLong),
+        Text::Integer(_) => Err(unknown),
     }
-    (out.len() == len).then_some(out)
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use keyway_resp::parse_integer;
 use std::io::Write;
 
 /// Whether MONITOR shows such a request: not those that administer the server.
+/// The scripts and functions that a server flags as skipped it shows by itself,
+/// before what they call.
 pub fn is_shown(request: &Request) -> bool {
-    let flags = request.command.flags;
-    !flags.contains(Flags::ADMIN) && !flags.contains(Flags::SKIP_MONITOR)
+    !request.command.flags.contains(Flags::ADMIN)
 }
 
 /// Appends the line for a request of the client at `addr` on `database`.
@@ -186,6 +187,10 @@ mod tests {
         for words in ["CONFIG SET requirepass x", "ACL SETUSER u >x", "CONFIG SET masterauth x"] {
             let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
             assert!(!with(&words, is_shown));
+        }
+        for words in ["EVAL s 0", "EVALSHA_RO s 0", "FCALL f 0", "GET k"] {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            assert!(with(&words, is_shown));
         }
     }
 

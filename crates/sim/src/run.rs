@@ -611,7 +611,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
-        channels: keyway_worker::Channels::default(),
+        channels: Arc::default(),
         handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),

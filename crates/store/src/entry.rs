@@ -274,6 +274,20 @@ impl<'a> Entry<'a> {
         self.space().table.marks(position).frequency
     }
 
+    /// Sets how often the item was used lately; more than 3 times is 3.
+    pub(crate) fn set_frequency(&mut self, frequency: u8) {
+        let Some(position) = self.position else { return };
+        let mut slot = self.space().table.slot_mut(position);
+        let marks = slot.marks();
+        slot.set_marks(Marks { frequency, ..marks });
+    }
+
+    /// Sets the second of the item's last access.
+    pub(crate) fn set_access(&mut self, second: u32) {
+        let Some(position) = self.position else { return };
+        self.space().table.with_item(position, |item| item.set_access(second));
+    }
+
     /// Sets the key to a string of no other kind.
     pub(crate) fn set(&mut self, value: &[u8], encoding: Encoding, expiry: Option<u64>) {
         self.set_with(value, &Meta::new(encoding, expiry));

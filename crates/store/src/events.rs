@@ -33,6 +33,10 @@ pub struct KeyEvent {
 /// Who makes the events of [`Store::tick`].
 pub const NO_WORKER: u16 = u16::MAX;
 
+/// Of changes that Redis publishes no event of, but which end what clients keep
+/// of a key: noted only while changes are watched.
+pub(crate) const SILENT: KeyspaceEvents = KeyspaceEvents::from_bits(1 << 15);
+
 /// Lists of events. Workers beyond share one, and wait for each other's lock.
 const LISTS: usize = 64;
 
@@ -82,7 +86,7 @@ impl Events {
         change();
         let is_observed = self.has_watched() || self.waiting() > 0;
         let noted = match is_observed {
-            true => KeyspaceEvents::ALL.bits(),
+            true => KeyspaceEvents::ALL.bits() | SILENT.bits(),
             false => self.kept().bits(),
         };
         self.noted.store(noted, Ordering::Relaxed);
@@ -164,9 +168,10 @@ impl Store {
     /// Begins or ends keeping every change of a key, whatever the configured
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
-        let classes = if all { KeyspaceEvents::ALL } else { self.published() };
+        let all_classes = KeyspaceEvents::ALL.bits() | SILENT.bits();
+        let classes = if all { all_classes } else { self.published().bits() };
         self.events.observe(|| {
-            let ready = |kept: u64| Some(kept & !KEPT_MASK | u64::from(classes.bits()));
+            let ready = |kept: u64| Some(kept & !KEPT_MASK | u64::from(classes));
             let _ = self.events.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ready);
         });
     }

@@ -34,6 +34,21 @@ pub(crate) enum Fault {
 impl Extended {
     const ZERO: Self = Self { negative: false, mantissa: 0, exponent: 0 };
 
+    /// The same number, which is finite.
+    pub(crate) fn of(number: f64) -> Self {
+        const FRACTION_BITS: i32 = 52;
+        let (bits, negative) = (number.to_bits(), number.is_sign_negative());
+        let fraction = bits & ((1 << FRACTION_BITS) - 1);
+        let mantissa = match (bits >> FRACTION_BITS & 0x7ff) as i32 {
+            0 => Self::round(fraction.into(), -1022 - FRACTION_BITS, false),
+            biased => {
+                let mantissa = u128::from(fraction | 1 << FRACTION_BITS);
+                Self::round(mantissa, biased - 1023 - FRACTION_BITS, false)
+            }
+        };
+        Self { negative, ..mantissa.unwrap_or(Self::ZERO) }
+    }
+
     /// The number nearest to what `text` says, in the syntax of C's `strtold`.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, Fault> {
         if text.len() > TEXT_LEN_MAX {
@@ -437,6 +452,24 @@ mod tests {
         let (one, other) = (Extended::parse(one.as_bytes()), Extended::parse(other.as_bytes()));
         let text = one.unwrap().add(other.unwrap()).unwrap().format();
         String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn floats_print_with_17_decimals_at_most() {
+        for (number, expected) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (-180.0, "-180"),
+            (13.361_389_338_970_184, "13.36138933897018433"),
+            (38.115_556_395_496_3, "38.11555639549629859"),
+            (5e-324, "0"),
+            // Half of the last decimal.
+            (0.000_003_814_697_265_625, "0.00000381469726562"),
+            (0.000_011_444_091_796_875, "0.00001144409179688"),
+        ] {
+            let text = String::from_utf8(Extended::of(number).format()).unwrap();
+            assert_eq!(text, expected, "{number}");
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) enum Kind {
     List,
     Set,
     Sorted,
+    Stream,
 }
 
 impl Kind {
@@ -49,6 +50,7 @@ impl Kind {
             Kind::List => "list",
             Kind::Set => "set",
             Kind::Sorted => "zset",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -74,10 +76,11 @@ pub(crate) enum Encoding {
     SetBoxed = 9,
     SortedBlob = 10,
     SortedBoxed = 11,
+    StreamBoxed = 12,
 }
 
 impl Encoding {
-    const ALL: [Encoding; 12] = [
+    const ALL: [Encoding; 13] = [
         Self::Text,
         Self::Plain,
         Self::Raw,
@@ -90,6 +93,7 @@ impl Encoding {
         Self::SetBoxed,
         Self::SortedBlob,
         Self::SortedBoxed,
+        Self::StreamBoxed,
     ];
 
     pub(crate) fn kind(self) -> Kind {
@@ -99,6 +103,7 @@ impl Encoding {
             Self::ListBlob | Self::ListBoxed => Kind::List,
             Self::Integers | Self::SetBlob | Self::SetBoxed => Kind::Set,
             Self::SortedBlob | Self::SortedBoxed => Kind::Sorted,
+            Self::StreamBoxed => Kind::Stream,
         }
     }
 
@@ -110,7 +115,14 @@ impl Encoding {
     /// Whether the value is the address of a structure.
     #[inline]
     fn is_boxed(self) -> bool {
-        matches!(self, Self::HashBoxed | Self::ListBoxed | Self::SetBoxed | Self::SortedBoxed)
+        matches!(
+            self,
+            Self::HashBoxed
+                | Self::ListBoxed
+                | Self::SetBoxed
+                | Self::SortedBoxed
+                | Self::StreamBoxed
+        )
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use crate::commands;
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_expired};
+use crate::item::Item;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
 use crate::shard::Shard;
@@ -600,22 +601,30 @@ impl Locked<'_> {
         turn: Turn,
         key: &[u8],
     ) -> Result<Option<V>, WrongType> {
+        match self.item(turn, key) {
+            None => Ok(None),
+            Some((item, means)) if item.encoding().kind() == V::KIND => {
+                Ok(Some(V::of(item, means)))
+            }
+            Some(_) => Err(WrongType),
+        }
+    }
+
+    /// As [`Locked::look_at`], of a string; none if it is no string.
+    pub(crate) fn text(&self, turn: Turn, key: &[u8]) -> Option<&[u8]> {
+        let (item, _) = self.item(turn, key)?;
+        item.encoding().is_text().then(|| item.value())
+    }
+
+    fn item(&self, turn: Turn, key: &[u8]) -> Option<(Item<'_>, Means<'_>)> {
         let (hash, index) = self.store.locate(key);
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
         let means = Means { store: self.store, arena: self.store.arena_of(index) };
-        let Some(space) = shard.space_to_read(self.store.place_of(turn.database)) else {
-            return Ok(None);
-        };
-        let Some(position) = space.table.find(hash, |item, _| item.key() == key) else {
-            return Ok(None);
-        };
+        let space = shard.space_to_read(self.store.place_of(turn.database))?;
+        let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
-        match () {
-            () if is_expired(&item, turn.now_millis) => Ok(None),
-            () if item.encoding().kind() == V::KIND => Ok(Some(V::of(item, means))),
-            () => Err(WrongType),
-        }
+        (!is_expired(&item, turn.now_millis)).then_some((item, means))
     }
 
     /// Hints to the processor which cache lines the keys' items are in.

@@ -13,6 +13,25 @@ const START: u64 = 1_700_000_000_000;
 const WORKER: u16 = 7;
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
+/// A command on a HyperLogLog, or on positions.
+fn sketch_line(random: &mut Random, key: &str, other: &str, number: usize) -> String {
+    let many = |word: &str| -> String {
+        (0..130).map(|nth| format!(" {}", word.replace('N', &(number + nth).to_string()))).collect()
+    };
+    match random.below(9) {
+        0 => format!("PFADD {key} {number} {}", number % 7),
+        1 => format!("PFADD {key}{}", many("N")),
+        2 => format!("PFCOUNT {key}"),
+        3 => format!("PFMERGE {key} {other}"),
+        // About half of the registers are missing.
+        4 => format!("SET {key} HYLL\u{1}{}_\u{7f}", "\0".repeat(11)),
+        5 => format!("GEOADD {key} {number} {} m{number}", number % 5),
+        6 => format!("GEOADD {key}{}", many("1 2 mN")),
+        7 => format!("GEOSEARCHSTORE {key} {other} FROMLONLAT 5 2 BYRADIUS {number}00 km"),
+        _ => format!("GEORADIUS {other} 5 2 {number}00 km STOREDIST {key}"),
+    }
+}
+
 /// A command line on random keys.
 fn any_line(random: &mut Random) -> String {
     let key = KEYS[random.below(KEYS.len())];
@@ -22,6 +41,12 @@ fn any_line(random: &mut Random) -> String {
     let option = options[random.below(options.len())];
     let times = ["", " PERSIST", " PX 30", " EXAT 1"];
     let time = times[random.below(times.len())];
+    if random.once_in(4) {
+        return stream_line(random, key, number);
+    }
+    if random.once_in(9) {
+        return sketch_line(random, key, other, number);
+    }
     if random.once_in(2) {
         return collection_line(random, key, other, number);
     }
@@ -65,7 +90,7 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
             .map(|nth| format!(" {}", word.replace('N', &nth.to_string())))
             .collect()
     };
-    match random.below(34) {
+    match random.below(35) {
         0 => format!("HSET {key} f{number} {number}"),
         1 => format!("HSET {key}{}", many("fN N")),
         2 => format!("HSETNX {key} f{number} 1"),
@@ -99,7 +124,32 @@ fn collection_line(random: &mut Random, key: &str, other: &str, number: usize) -
         30 => format!("ZPOPMAX {key} {number}"),
         31 => format!("ZREMRANGEBYSCORE {key} {number} {}", number + 3),
         32 => format!("ZRANGESTORE {key} {other} 0 {number}"),
+        33 => format!("SORT {key} ALPHA GET # GET {other}* LIMIT 0 {number} STORE {other}"),
         _ => format!("ZUNIONSTORE {key} 2 {other} {key}"),
+    }
+}
+
+/// A command on a stream.
+fn stream_line(random: &mut Random, key: &str, number: usize) -> String {
+    let group = ["g", "h"][number % 2];
+    match random.below(18) {
+        0 | 1 => format!("XADD {key} * f{number} {number}"),
+        2 => format!("XADD {key} MAXLEN {number} * f {number}"),
+        3 => format!("XADD {key} {number}-* f {number}"),
+        4 => format!("XADD {key} NOMKSTREAM MINID {} * f {number}", START + number as u64),
+        5 => format!("XDEL {key} {number} {number}-1 {}", START + number as u64),
+        6 => format!("XTRIM {key} MAXLEN ~ {number}"),
+        7 => format!("XTRIM {key} MAXLEN {}", number / 4),
+        8 => format!("XTRIM {key} MINID {}", START + number as u64),
+        9 => format!("XSETID {key} {} ENTRIESADDED 1000", START * 2),
+        10 => format!("XGROUP CREATE {key} {group} 0 MKSTREAM"),
+        11 => format!("XGROUP DESTROY {key} {group}"),
+        12 => format!("XGROUP SETID {key} {group} {number}"),
+        13 => format!("XGROUP CREATECONSUMER {key} {group} {number}"),
+        14 => format!("XREADGROUP GROUP {group} {number} COUNT 2 STREAMS {key} >"),
+        15 => format!("XACK {key} {group} {number} {}", START + number as u64),
+        16 => format!("XCLAIM {key} {group} alice 0 {} FORCE", START + number as u64),
+        _ => format!("XAUTOCLAIM {key} {group} bob 0 0"),
     }
 }
 
@@ -124,17 +174,24 @@ fn contents(store: &Store, millis: u64) -> Contents {
     for database in 0..2 {
         for key in KEYS {
             let place = (database, millis, WORKER);
-            let command = match &ask(store, place, &format!("TYPE {key}")) {
+            let kind = ask(store, place, &format!("TYPE {key}"));
+            let command = match &kind {
                 Reply::Simple(kind) => match kind.as_str() {
                     "hash" => format!("HGETALL {key}"),
                     "list" => format!("LRANGE {key} 0 -1"),
                     "set" => format!("SMEMBERS {key}"),
                     "zset" => format!("ZRANGE {key} 0 -1 WITHSCORES"),
+                    "stream" => format!("XRANGE {key} - +"),
                     _ => format!("GET {key}"),
                 },
                 other => panic!("{other:?}"),
             };
-            let value = ask(store, place, &command);
+            let mut value = ask(store, place, &command);
+            if kind == Reply::Simple("stream".into()) {
+                // What is delivered to whom is no change of it, as in Redis.
+                let about = ask(store, place, &format!("XINFO STREAM {key}"));
+                value = Reply::Array(Some(vec![value, about]));
+            }
             let expiry = ask(store, place, &format!("PEXPIRETIME {key}"));
             contents.insert((database, key), (value, expiry));
         }

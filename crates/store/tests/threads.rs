@@ -91,3 +91,28 @@ fn under_eviction_expiry_and_flushes_a_value_is_always_one_that_was_set() {
     let keys = run(&store, START + 3_000_000, "keys *").strings().len();
     assert!(keys as u64 <= store.stats().databases[0].items);
 }
+
+#[test]
+fn sorting_by_other_keys_sees_all_of_them_at_one_moment() {
+    let store = Store::new(StoreConfig { shards: Some(8), ..StoreConfig::default() });
+    run(&store, START, "rpush list 1 2 3");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let weights = match (thread + round) % 2 {
+                        0 => "mset w1 1 w2 2 w3 3",
+                        _ => "mset w1 3 w2 2 w3 1",
+                    };
+                    run(store, START, weights);
+                    let sorted = run(store, START, "sort list by w* get # get w*").strings();
+                    let line = sorted.join(&b' ');
+                    assert!(line == b"1 1 2 2 3 3" || line == b"3 1 2 2 1 3", "{sorted:?}");
+                    let count = run(store, START, "sort list by w* desc store sorted").integer();
+                    assert_eq!(count, 3);
+                }
+            });
+        }
+    });
+}

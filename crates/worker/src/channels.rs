@@ -223,6 +223,12 @@ impl Channels {
         names.filter(fits).cloned().collect()
     }
 
+    /// How many names of a kind somebody has subscribed to.
+    pub fn count(&self, pool: u16, kind: SubscriptionKind) -> usize {
+        let shared = self.shared.read();
+        shared.pools.get(usize::from(pool)).map_or(0, |table| table.names[kind as usize].len())
+    }
+
     /// How many have subscribed to exactly this.
     pub(crate) fn subscribers(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> u64 {
         let shared = self.shared.read();

@@ -103,7 +103,7 @@ mod tests {
         assert!(!holds(&pause, "get k", 10) && !holds(&pause, "client unpause", 5));
         pause.stop();
         pause.extend(Time(10), true, Time(4));
-        for line in ["set k v", "publish c m", "eval s 1 k", "exec", "pfcount k"] {
+        for line in ["set k v", "publish c m", "eval s 1 k", "exec", "pfcount k", "script load s"] {
             assert!(holds(&pause, line, 5), "{line}");
         }
         for line in ["get k", "ping", "eval_ro s 1 k", "multi"] {

@@ -38,7 +38,7 @@ pub struct Plan {
     /// What the commands may take that wait for `EXEC`.
     pub transactions: Arc<QueueBudget>,
     /// Who listens to the channels of the embedded stores.
-    pub channels: Channels,
+    pub channels: Arc<Channels>,
     /// Who is to be told when keys of the embedded stores change.
     pub invalidations: Invalidations,
     /// What is answered clients that waited on an embedded store.

@@ -519,7 +519,7 @@ impl<I: Io> Worker<I> {
     /// to forget everything.
     #[cold]
     fn settle_tracking(&mut self) {
-        while let Some((index, fault)) = self.core.plane.tracking.losses.pop() {
+        while let Some((index, fault)) = self.core.next_loss() {
             self.lose_link(index, fault);
         }
         self.core.deliver_redirected();

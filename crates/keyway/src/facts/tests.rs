@@ -65,6 +65,7 @@ fn facts() -> ProcessFacts {
         pools: vec![pool("cache", Some(store), 6380), pool("sessions", None, 6381)],
         registry,
         clients: Arc::default(),
+        channels: Arc::default(),
     }
 }
 
@@ -146,6 +147,8 @@ fn a_store_tells_of_its_memory_and_keys() {
         assert_eq!(field(&text, name), value, "{name}");
     }
     assert!(!text.contains("db1:"));
+    assert!(!text.contains("used_memory_peak"), "no peak of the store is kept");
+    assert!(info(&facts, 1, &["memory"]).contains("used_memory_peak:"));
     let id = field(&text, "run_id");
     assert!(id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert!(field(&text, "used_memory_rss").parse::<u64>().expect("a number") > 100 << 10);

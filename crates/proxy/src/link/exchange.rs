@@ -44,8 +44,9 @@ pub enum Owner {
     Errand(Key<Box<Errand>>),
     /// The worker itself.
     Internal(Internal),
-    /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`).
-    Unheard,
+    /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that
+    /// there was one counts. [`Key::NONE`] when that counts for nobody.
+    Unheard(Key<Session>),
     /// Nobody any more: the reply is late, and skipped.
     None,
 }

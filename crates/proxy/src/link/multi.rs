@@ -47,6 +47,8 @@ impl Link {
             if kind == Kind::Error {
                 self.on_multi_refused(&reply[1..reply.len() - 2]);
             }
+        } else if kind == Kind::Error && self.is_blocking {
+            self.on_refused_before(reply);
         }
     }
 

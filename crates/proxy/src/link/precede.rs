@@ -1,4 +1,4 @@
-use super::{Internal, Link, Owner};
+use super::{Internal, Link, Owner, REFUSAL_LEN_MAX};
 
 impl Link {
     /// Puts one more request in front of the one that was enqueued last, to go
@@ -18,6 +18,20 @@ impl Link {
         last.len += request.len() as u32;
         last.replies_before += 1;
     }
+
+    /// A server has refused a request that goes before one that blocks: that is
+    /// WAIT, whose count would be of something else. A command that the server
+    /// does not know is one that it needs not.
+    #[cold]
+    pub(super) fn on_refused_before(&mut self, reply: &[u8]) {
+        if !self.refusal.is_empty() || reply.starts_with(b"-ERR unknown command") {
+            return;
+        }
+        let line = reply.trim_ascii_end();
+        self.refusal.extend_from_slice(&line[..line.len().min(REFUSAL_LEN_MAX)]);
+        self.refusal.extend_from_slice(b" (said to what must be sent before the command)\r\n");
+        self.refuses_once = true;
+    }
 }
 
 #[cfg(test)]
@@ -25,6 +39,45 @@ mod tests {
     use super::*;
     use crate::LinkState;
     use keyway_base::{Key, Limits, Time};
+
+    #[test]
+    fn what_is_refused_before_a_command_that_blocks_answers_it_and_no_other() {
+        let noperm = "-NOPERM this user has no permissions\r\n";
+        for (said, expected) in [(noperm, "-NOPERM"), ("-ERR unknown command 'SPUBLISH'\r\n", ":1")]
+        {
+            let mut link = Link { state: LinkState::Ready, is_blocking: true, ..Link::default() };
+            let mut got = Vec::new();
+            for replies in [format!("+PONG\r\n{said}:1\r\n"), "+PONG\r\n:0\r\n:2\r\n".to_owned()] {
+                link.request_buf().extend_from_slice(b"WAIT");
+                let owner = Owner::Session { session: Key::NONE, sequence: 0 };
+                link.enqueue_batch(owner, 0, (4, 2), Time(0));
+                link.handle_input(
+                    replies.as_bytes(),
+                    &Limits::default(),
+                    Time(0),
+                    |_, _, reply| {
+                        got.push(String::from_utf8(reply.to_vec()).unwrap());
+                    },
+                )
+                .unwrap();
+            }
+            assert!(got[0].starts_with(expected), "{got:?}");
+            assert_eq!(got[1], ":2\r\n");
+        }
+    }
+
+    #[test]
+    fn the_longest_transaction_may_be_preceded() {
+        let mut link = Link { state: LinkState::Ready, ..Link::default() };
+        let owner = Owner::Session { session: Key::NONE, sequence: 0 };
+        link.request_buf().extend_from_slice(b"EXEC");
+        link.enqueue_batch(owner, 0, (4, crate::session::QUEUED_MAX + 1), Time(0));
+        link.precede_last(b"FIRST");
+        let replies = b"+OK\r\n".repeat(usize::from(u16::MAX) + 1);
+        let mut got = 0;
+        link.handle_input(&replies, &Limits::default(), Time(0), |_, _, _| got += 1).unwrap();
+        assert_eq!((got, link.in_flight()), (1, 0));
+    }
 
     #[test]
     fn what_precedes_a_request_is_sent_in_front_of_it_and_its_reply_is_skipped() {

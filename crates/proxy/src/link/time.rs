@@ -2,7 +2,7 @@
 //! gives up then.
 
 use super::{Exchange, Internal, Link, LinkOptions, LinkState, Owner, TRANSFER_LEN};
-use keyway_base::{BackendFault, Time};
+use keyway_base::{BackendFault, Key, Time};
 use std::time::Duration;
 
 /// How old the oldest outstanding request may grow before the connection counts
@@ -37,6 +37,22 @@ impl Link {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Since when the server owes the oldest reply, if it owes any.
+    pub fn owes_since(&self) -> Option<Time> {
+        self.fifo.front().map(|oldest| self.since(oldest))
+    }
+
+    /// Whether somebody but the worker waits for a reply, or for its request to
+    /// be over.
+    pub fn is_waited_for(&self) -> bool {
+        let is_nobodys = |owner| match owner {
+            Owner::None | Owner::Internal(_) => true,
+            Owner::Unheard(session) => session == Key::NONE,
+            _ => false,
+        };
+        !self.fifo.iter().all(|exchange| is_nobodys(exchange.owner))
     }
 
     /// When bytes of a large request or reply last moved, if one is under way:
@@ -100,10 +116,11 @@ impl Link {
                         break;
                     }
                     expired(exchange);
-                    // What it says still matters to the requests behind it.
+                    // What these say still matters, to the requests behind them or
+                    // for as long as the connection stands.
                     let is_heard = matches!(
                         exchange.owner,
-                        Owner::Internal(Internal::Select | Internal::Load)
+                        Owner::Internal(Internal::Select | Internal::Load | Internal::ClientId)
                     );
                     if !is_heard {
                         exchange.owner = Owner::None;

@@ -157,11 +157,9 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     context.identity.protocol.text(out, text.as_bytes());
 }
 
-/// One client as a line of `field=value`. What only its own worker knows
-/// (idle time, last command) is told of the asking client alone; -1 and NULL
-/// stand for unknown. Sizes of buffers are left out: they belong to workers
-/// while in use, and a client at rest has none. `watch` says only whether keys
-/// are watched.
+/// One client as a line of `field=value`; the command is NULL before its first.
+/// Sizes of buffers are left out: they belong to workers while in use, and a
+/// client at rest has none. `watch` says only whether keys are watched.
 fn write_line(
     id: u64,
     entry: &ClientEntry,
@@ -170,8 +168,16 @@ fn write_line(
     text: &mut String,
 ) {
     let is_self = id == context.identity.id;
-    let age = (context.clock.unix_micros / 1_000_000).saturating_sub(entry.connected_unix);
-    let (idle, command) = if is_self { (0, own_command) } else { (-1, "NULL") };
+    let now_unix = context.clock.unix_micros / 1_000_000;
+    let age = now_unix.saturating_sub(entry.connected_unix);
+    let (idle, command) = match is_self {
+        true => (0, own_command),
+        false => {
+            let last_unix = entry.live.last_unix().max(entry.connected_unix);
+            let command = entry.live.last_command().map_or("NULL", |command| command.name);
+            (now_unix.saturating_sub(last_unix), command)
+        }
+    };
     let state = entry.live.get();
     let (tracking, redirect) = tracking_fields(entry);
     let letter = |is_set: bool, letter: char| is_set.then_some(letter);
@@ -323,6 +329,19 @@ mod tests {
         let (empty, _) = bench.ask_args(&[b"CLIENT", b"SETNAME", b""]);
         assert_eq!(empty, "+OK\r\n");
         assert_eq!(bench.ask("CLIENT GETNAME"), "$-1\r\n");
+    }
+
+    #[test]
+    fn others_are_told_of_with_their_last_command_and_idle_time() {
+        let mut bench = Bench::new();
+        bench.clock.unix_micros = 1_100_000_000;
+        bench.add_client(8, 0, "10.0.0.8:8");
+        let line = bench.ask("CLIENT LIST ID 8");
+        assert!(line.contains(" age=100 idle=100 ") && line.contains(" cmd=NULL "), "{line}");
+        let live = bench.clients.get(8).expect("the client").live;
+        live.note_request(Some(keyway_command::Verb::ConfigGet), 1_093);
+        let line = bench.ask("CLIENT LIST ID 8");
+        assert!(line.contains(" age=100 idle=7 ") && line.contains(" cmd=config|get "), "{line}");
     }
 
     #[test]

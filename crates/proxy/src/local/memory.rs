@@ -25,15 +25,15 @@ fn stats(context: &LocalContext, out: &mut Vec<u8>) {
     let used = info::number(&memory, "used_memory").unwrap_or(0);
     let dataset = info::number(&memory, "used_memory_dataset").unwrap_or(used);
     let keys = info::key_count(&keyspace);
+    let peak = info::number(&memory, "used_memory_peak").map(|peak| ("peak.allocated", peak));
     let fields = [
-        ("peak.allocated", info::number(&memory, "used_memory_peak").unwrap_or(used)),
         ("total.allocated", used),
         ("keys.count", keys),
         ("keys.bytes-per-key", dataset.checked_div(keys).unwrap_or(0)),
         ("dataset.bytes", dataset),
     ];
-    context.identity.protocol.map(out, fields.len());
-    for (name, value) in fields {
+    context.identity.protocol.map(out, fields.len() + usize::from(peak.is_some()));
+    for (name, value) in peak.into_iter().chain(fields) {
         reply::bulk(out, name.as_bytes());
         reply::integer(out, value);
     }

@@ -28,7 +28,7 @@ pub struct ClientEntry {
     pub database: u32,
     /// What it speaks.
     pub protocol: Protocol,
-    /// What it has begun.
+    /// What it asked last and has begun.
     pub live: Arc<ClientLive>,
     /// What there is to tell of its tracking, if it has any.
     pub tracking: Option<TrackingEntry>,

@@ -35,12 +35,10 @@ pub struct Identity {
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH ON`.
     pub no_touch: bool,
-    /// What it has begun, for other clients to see.
+    /// What it asked last and has begun, for other clients to see.
     pub live: Arc<ClientLive>,
     /// When it connected.
     pub connected: Time,
-    /// When its last request came.
-    pub last_request: Time,
 }
 
 impl Identity {
@@ -57,7 +55,6 @@ impl Identity {
             no_touch: false,
             live: Arc::default(),
             connected: now,
-            last_request: now,
         }
     }
 }

@@ -1,7 +1,8 @@
+use keyway_command::{COMMANDS, Command, Verb};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What a client has begun and not ended, for `CLIENT LIST` of any worker:
-/// written by its own worker, read without a lock.
+/// What a client asked last, and what it has begun and not ended, for `CLIENT
+/// LIST` of any worker: written by its own worker, read without a lock.
 #[derive(Debug, Default)]
 pub struct ClientLive {
     /// Channels, patterns and shard channels it has subscribed to.
@@ -10,6 +11,10 @@ pub struct ClientLive {
     multi: AtomicU32,
     /// Bits of [`ClientState`].
     flags: AtomicU32,
+    /// One more than the [`Verb`] of its last request; 0 before the first.
+    last_verb: AtomicU32,
+    /// Unix time of its last bytes, in seconds; 0 before the first.
+    last_unix: AtomicU32,
 }
 
 /// The same at one moment.
@@ -46,6 +51,29 @@ impl ClientLive {
         self.flags.store(bits.sum(), Relaxed);
     }
 
+    /// Notes that the client sent something at this Unix time, in seconds, and
+    /// the last whole request among it.
+    #[inline]
+    pub fn note_request(&self, verb: Option<Verb>, now_unix: u64) {
+        if let Some(verb) = verb {
+            self.last_verb.store(verb as u32 + 1, Relaxed);
+        }
+        self.last_unix.store(now_unix as u32, Relaxed);
+    }
+
+    /// Its last request; `None` before the first.
+    pub fn last_command(&self) -> Option<&'static Command> {
+        let verb = self.last_verb.load(Relaxed).checked_sub(1)?;
+        let mut all =
+            COMMANDS.iter().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+        all.find(|command| command.verb as u32 == verb)
+    }
+
+    /// Unix time of its last bytes, in seconds; 0 before the first.
+    pub fn last_unix(&self) -> u64 {
+        self.last_unix.load(Relaxed).into()
+    }
+
     /// What the client has begun, as it was noted last.
     pub fn get(&self) -> ClientState {
         let flags = self.flags.load(Relaxed);
@@ -78,5 +106,18 @@ mod tests {
         live.set(&state);
         assert_eq!(live.get(), state);
         assert!(state.is_subscriber());
+    }
+
+    #[test]
+    fn the_last_request_is_told_by_its_whole_name() {
+        let live = ClientLive::default();
+        let name = |live: &ClientLive| live.last_command().map(|command| command.name);
+        assert_eq!((name(&live), live.last_unix()), (None, 0));
+        live.note_request(Some(Verb::Acl), 7);
+        assert_eq!((name(&live), live.last_unix()), (Some("acl"), 7));
+        live.note_request(Some(Verb::ClientList), 8);
+        assert_eq!((name(&live), live.last_unix()), (Some("client|list"), 8));
+        live.note_request(None, 9);
+        assert_eq!((name(&live), live.last_unix()), (Some("client|list"), 9));
     }
 }

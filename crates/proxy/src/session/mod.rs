@@ -20,6 +20,8 @@ pub use identity::{Identity, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Watch};
+#[cfg(test)]
+pub(crate) use transaction::QUEUED_MAX;
 pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
@@ -67,6 +69,9 @@ pub struct Session {
     /// No request is started before every reply to those before it is here:
     /// the one just started has another way to its server than they had.
     pub barrier: bool,
+    /// Requests on their way whose reply the client does not want: they have no
+    /// place in the order, and are waited for at a barrier like the others.
+    pub unheard: u32,
     /// The client's side of the connection is known to be closed.
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
@@ -106,6 +111,7 @@ impl Session {
             is_held_back: false,
             is_dirty: false,
             barrier: false,
+            unheard: 0,
             hung_up: false,
             stateful: None,
             is_monitor: false,
@@ -145,6 +151,12 @@ impl Session {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.stateful.is_some() | self.tracking.is_some()
+    }
+
+    /// Whether every request is over, one without a reply as well.
+    #[inline]
+    pub fn is_quiet(&self, busy: &Busy) -> bool {
+        busy.order.is_empty() && self.unheard == 0
     }
 
     /// Whether a blocking command waits, on private links or on the embedded
@@ -203,7 +215,7 @@ impl Session {
 
     /// Whether a paused session has room of its own again.
     pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
-        let is_held = |busy: &Busy| self.barrier && !busy.order.is_empty();
+        let is_held = |busy: &Busy| self.barrier && !self.is_quiet(busy);
         let may_go_on = |busy: &Busy| !is_held(busy) && busy.has_room(limits, self.reply_size);
         self.busy.as_ref().is_some_and(|busy| may_go_on(busy))
     }

@@ -6,8 +6,9 @@ use std::mem::size_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most commands of one transaction.
-const QUEUED_MAX: u16 = u16::MAX - 1;
+/// Most commands of one transaction: with `MULTI` and `CLIENT CACHING` before
+/// them, their replies are still counted in 16 bits.
+pub(crate) const QUEUED_MAX: u16 = u16::MAX - 2;
 
 /// Bytes that a transaction takes at first. More wastes memory on the many
 /// that are short; less makes them grow more than once.

@@ -49,15 +49,18 @@ impl Heap {
         if self.discarded.bytes() == 0 {
             return false;
         }
-        // Taken out, so that nobody waits for the lock meanwhile.
-        let taken = self.discarded.waiting.lock().pop();
-        let Some(mut boxed) = taken else { return false };
-        let before = boxed.bytes() as i64;
-        let done = boxed.free_some(self.memory(), steps);
-        let freed = if done { before } else { before - boxed.bytes() as i64 };
-        self.discarded.bytes.fetch_sub(freed, Ordering::Relaxed);
-        if !done {
-            self.discarded.waiting.lock().push(boxed);
+        while *steps > 0 {
+            // Taken out, so that nobody waits for the lock meanwhile.
+            let taken = self.discarded.waiting.lock().pop();
+            let Some(mut boxed) = taken else { break };
+            *steps -= 1;
+            let before = boxed.bytes() as i64;
+            let done = boxed.free_some(self.memory(), steps);
+            let freed = if done { before } else { before - boxed.bytes() as i64 };
+            self.discarded.bytes.fetch_sub(freed, Ordering::Relaxed);
+            if !done {
+                self.discarded.waiting.lock().push(boxed);
+            }
         }
         self.discarded.bytes() != 0
     }

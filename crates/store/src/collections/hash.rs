@@ -2,11 +2,14 @@
 
 use super::blob::{self, HEADER_LEN, Prefix, Strings, string_at};
 use super::fields::Fields;
-use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
+use super::{BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
 use smallvec::SmallVec;
 use std::ops::Range;
+
+/// Most fields of a hash in a blob, Redis's `hash-max-listpack-entries`.
+const BLOB_FIELDS_MAX: usize = 512;
 
 /// A hash to read.
 #[derive(Clone, Copy)]
@@ -150,7 +153,7 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> bo
         None => {
             let parts = [field_prefix.bytes(), field, value_prefix.bytes(), value];
             editor.splice(end..end, &parts, count + 1);
-            if count + 1 > BLOB_ELEMENTS_MAX {
+            if count + 1 > BLOB_FIELDS_MAX {
                 box_up(editor);
             }
             return true;

@@ -1,4 +1,4 @@
-//! Hashes, lists, sets and sorted sets: what they are stored as.
+//! Hashes, lists, sets, sorted sets and streams: what they are stored as.
 //!
 //! ```text
 //!  small: a blob, the item's own bytes          large: boxed, owned by the item
@@ -7,6 +7,7 @@
 //!  set       count, then members; or integers   Fields: a table of members
 //!  sorted    count, then member score ...       Scores: a table of member -> score,
 //!                                                       and a tree in order
+//!  stream                                       Stream: a tree of blocks of entries
 //! ```
 //! A collection is boxed when it grows beyond what Redis keeps in one block,
 //! and stays so. The tables are those of the key space: no request ever pays
@@ -24,15 +25,17 @@ pub(crate) mod ranks;
 pub(crate) mod score;
 pub(crate) mod set;
 pub(crate) mod sorted;
+pub(crate) mod stream;
 
 use crate::lines::Memory;
 use crate::store::Store;
 use chunks::Chunks;
 use fields::Fields;
 use sorted::Scores;
+use stream::Stream;
 
-/// Most elements of a hash, a set or a sorted set in a blob, and the longest of
-/// their strings: Redis's defaults, so that OBJECT ENCODING says the same.
+/// Most elements of a set or a sorted set in a blob, and the longest string of
+/// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
 pub(crate) const BLOB_ELEMENTS_MAX: usize = 128;
 pub(crate) const BLOB_STRING_LEN_MAX: usize = 64;
 
@@ -66,6 +69,7 @@ pub(crate) enum Boxed {
     Fields(Fields),
     List(Chunks),
     Sorted(Scores),
+    Stream(Box<Stream>),
 }
 
 impl Boxed {
@@ -75,6 +79,7 @@ impl Boxed {
             Boxed::Fields(fields) => fields.bytes(),
             Boxed::List(chunks) => chunks.bytes(),
             Boxed::Sorted(scores) => scores.bytes(),
+            Boxed::Stream(stream) => stream.bytes(),
         };
         size_of::<Self>() + inner
     }
@@ -85,6 +90,7 @@ impl Boxed {
             Boxed::Fields(fields) => fields.len(),
             Boxed::List(chunks) => chunks.len(),
             Boxed::Sorted(scores) => scores.len(),
+            Boxed::Stream(stream) => stream.log().len() as usize,
         }
     }
 
@@ -94,6 +100,7 @@ impl Boxed {
             Boxed::Fields(fields) => Boxed::Fields(fields.duplicate(means)),
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
+            Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
         }
     }
 
@@ -104,6 +111,7 @@ impl Boxed {
             Boxed::Fields(fields) => fields.free_some(memory, steps),
             Boxed::List(chunks) => chunks.free_some(steps),
             Boxed::Sorted(scores) => scores.free_some(memory, steps),
+            Boxed::Stream(stream) => stream.free_some(steps),
         }
     }
 }

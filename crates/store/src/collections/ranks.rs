@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 
 const LEAF_MAX: usize = 64;
 const CHILDREN_MAX: usize = 32;
+/// Entries that a tree has room for at first; the only leaf then doubles.
+const FIRST_ROOM: usize = 4;
 /// Nodes of which one is this empty become one with their neighbour, if that
 /// leaves some room.
 const SPARSE: usize = 4;
@@ -55,6 +57,9 @@ impl<T: Copy> Ranks<T> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
+        if let Node::Leaf(entries) = &self.root {
+            return entries.capacity() * size_of::<T>();
+        }
         self.leaves * LEAF_MAX * size_of::<T>() + self.inner * CHILDREN_MAX * size_of::<Child<T>>()
     }
 
@@ -141,6 +146,24 @@ impl<T: Copy> Ranks<T> {
     /// The entry of a rank.
     pub(crate) fn get(&self, rank: usize) -> Option<&T> {
         self.leaf(rank).map(|(entries, start)| &entries[rank - start])
+    }
+
+    /// The entry of a rank, to be changed in what its place does not depend on.
+    pub(crate) fn get_mut(&mut self, mut rank: usize) -> Option<&mut T> {
+        let mut node = &mut self.root;
+        loop {
+            match node {
+                Node::Leaf(entries) => return entries.get_mut(rank),
+                Node::Inner(children) => {
+                    let child = children.iter_mut().find(|child| {
+                        let is_here = rank < child.len;
+                        rank -= if is_here { 0 } else { child.len };
+                        is_here
+                    })?;
+                    node = &mut child.node;
+                }
+            }
+        }
     }
 
     /// Visits the entries of the ranks from `from` up to `to`, the last one
@@ -236,8 +259,10 @@ impl<T: Copy> Node<T> {
             Node::Leaf(entries) => {
                 let at = entries.partition_point(before);
                 if entries.len() < LEAF_MAX {
-                    if entries.capacity() == 0 {
-                        entries.reserve_exact(LEAF_MAX);
+                    let len = entries.len();
+                    if len == entries.capacity() {
+                        // The only leaf: others come with all their room.
+                        entries.reserve_exact(len.max(FIRST_ROOM).min(LEAF_MAX - len));
                     }
                     entries.insert(at, entry);
                     return None;

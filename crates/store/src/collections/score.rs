@@ -2,6 +2,7 @@
 
 use crate::number::{INTEGER_LEN_MAX, format_integer};
 use std::ffi::CString;
+use std::num::FpCategory;
 
 /// Integers below this are exact, and have no more than 17 digits.
 const INTEGERS_BELOW: f64 = 1e17;
@@ -26,6 +27,12 @@ fn is_plain(text: &[u8]) -> bool {
         && text.iter().any(u8::is_ascii_digit)
 }
 
+/// Whether a number that is not 0 stands in front of the exponent.
+fn has_digit(text: &[u8]) -> bool {
+    let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E' | b'p' | b'P'));
+    digits.into_iter().any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
 /// A score as clients give it.
 pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     if text.len() <= 15 && is_plain(text) {
@@ -36,13 +43,24 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     }
     let (value, len) = strtod(text);
     let names_infinity = || text.iter().any(|byte| matches!(byte, b'n' | b'N'));
-    let has_digit = |text: &[u8]| {
-        let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E' | b'p' | b'P'));
-        digits.into_iter().any(|byte| matches!(byte, b'1'..=b'9'))
-    };
     let out_of_range =
         (value.is_infinite() && !names_infinity()) || (value == 0.0 && has_digit(text));
     (len == text.len() && !value.is_nan() && !out_of_range).then_some(value)
+}
+
+/// What SORT compares by: blanks in front are allowed, and nothing is 0, but no
+/// number that a double has no exact or normal form for.
+pub(crate) fn parse_weight(text: &[u8]) -> Option<f64> {
+    let terminated = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    let (value, len) = strtod(text);
+    let names_infinity = text.iter().any(|byte| matches!(byte, b'n' | b'N'));
+    let is_in_range = match value.classify() {
+        FpCategory::Nan | FpCategory::Subnormal => false,
+        FpCategory::Infinite => names_infinity,
+        FpCategory::Zero => !has_digit(&text[..terminated]),
+        FpCategory::Normal => true,
+    };
+    (len == terminated && is_in_range).then_some(value)
 }
 
 /// One end of a range of scores.

@@ -4,8 +4,11 @@
 mod bit;
 mod bitfield;
 mod blocking;
+mod dump;
 mod expire;
+mod geo;
 mod hash;
+mod hyperloglog;
 mod key;
 mod lcs;
 mod list;
@@ -15,13 +18,16 @@ mod sample;
 mod scan;
 mod server;
 mod set;
+mod sort;
 mod sorted;
+mod stream;
 mod string;
 
 pub(crate) use blocking::{Found, How, is_blocking, waits_for_first};
 
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
+use crate::lock::Holder;
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
 use crate::waiters::Patience;
@@ -30,7 +36,7 @@ use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;
 
 /// Longest string, Redis's `proto-max-bulk-len`.
-const STRING_LEN_MAX: u64 = 512 << 20;
+pub(crate) const STRING_LEN_MAX: u64 = 512 << 20;
 
 const SYNTAX: Fault = Fault::Text("ERR syntax error");
 const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
@@ -49,8 +55,15 @@ enum Fault {
     ExpireTime,
     /// An option of EXPIRE that there is not.
     Option(Vec<u8>),
+    /// As it stands, with names that the client gave.
+    Line(Vec<u8>),
+    /// It is to wait for keys, which the store never does: see
+    /// `stream/read.rs`.
+    WouldBlock,
     /// Of a command that needs one; names the command.
     NoInputKey(String),
+    /// Composed for the occasion.
+    Message(String),
 }
 
 impl From<WrongType> for Fault {
@@ -132,7 +145,11 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
     let start = out.len();
     if let Err(fault) = dispatch(&call, request, out) {
         out.truncate(start);
-        write_fault(request, fault, out);
+        match fault {
+            // Nobody waits inside a transaction.
+            Fault::WouldBlock if Holder::is_holding() => turn.protocol.null_array(out),
+            fault => write_fault(request, fault, out),
+        }
     }
 }
 
@@ -158,6 +175,19 @@ pub(crate) fn attempt(
 fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {
     match fault {
         Fault::Text(text) => reply::error(out, text),
+        Fault::Line(line) => {
+            let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+            out.push(b'-');
+            out.extend(line.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }));
+            out.extend_from_slice(b"\r\n");
+        }
+        Fault::WouldBlock => {
+            let name = request.command.name;
+            reply::error(
+                out,
+                &format!("ERR waiting in '{name}' is not supported by the embedded store yet"),
+            );
+        }
         Fault::ExpireTime => {
             let name = request.command.name;
             reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
@@ -165,6 +195,7 @@ fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {
         Fault::NoInputKey(name) => {
             reply::error(out, &format!("ERR at least 1 input key is needed for '{name}' command"));
         }
+        Fault::Message(text) => reply::error(out, &text),
         Fault::Option(name) => {
             out.extend_from_slice(b"-ERR Unsupported option ");
             let printable = name.into_iter().take_while(|byte| *byte != 0);
@@ -242,6 +273,10 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
+        Verb::Dump => dump::dump(call, out),
+        Verb::Restore => dump::restore(call, out),
+        Verb::Sort => sort::sort_key(call, true, out),
+        Verb::SortRo => sort::sort_key(call, false, out),
         _ => dispatch_hashes(call, request, out),
     }
 }
@@ -311,6 +346,26 @@ fn dispatch_sets(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Sinterstore => set::store(call, Operation::Intersection, out),
         Verb::Sdiffstore => set::store(call, Operation::Difference, out),
         Verb::Sintercard => set::sintercard(call, out),
+        _ => dispatch_sketches(call, request, out),
+    }
+}
+
+fn dispatch_sketches(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use geo::search::{Form, search};
+    match request.command.verb {
+        Verb::Pfadd => hyperloglog::pfadd(call, out),
+        Verb::Pfcount => hyperloglog::pfcount(call, out),
+        Verb::Pfmerge => hyperloglog::pfmerge(call, out),
+        Verb::Geoadd => geo::geoadd(call, out),
+        Verb::Geodist => geo::geodist(call, out),
+        Verb::Geohash => geo::geohash(call, out),
+        Verb::Geopos => geo::geopos(call, out),
+        Verb::Geosearch => search(call, Form::Search, out),
+        Verb::Geosearchstore => search(call, Form::SearchStore, out),
+        Verb::Georadius => search(call, Form::Radius { stores: true }, out),
+        Verb::GeoradiusRo => search(call, Form::Radius { stores: false }, out),
+        Verb::Georadiusbymember => search(call, Form::RadiusByMember { stores: true }, out),
+        Verb::GeoradiusbymemberRo => search(call, Form::RadiusByMember { stores: false }, out),
         _ => dispatch_sorted(call, request, out),
     }
 }
@@ -362,6 +417,36 @@ fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
         Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
         verb if is_blocking(verb) => blocking::now(call, request, out),
+        _ => dispatch_streams(call, request, out),
+    }
+}
+
+fn dispatch_streams(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use stream::{claim, group, info, read};
+    match request.command.verb {
+        Verb::Xadd => stream::xadd(call, out),
+        Verb::Xlen => stream::xlen(call, out),
+        Verb::Xrange => stream::xrange(call, false, out),
+        Verb::Xrevrange => stream::xrange(call, true, out),
+        Verb::Xdel => stream::xdel(call, out),
+        Verb::Xtrim => stream::xtrim(call, out),
+        Verb::Xsetid => stream::xsetid(call, out),
+        Verb::Xread => read::xread(call, out),
+        Verb::Xreadgroup => read::xreadgroup(call, out),
+        Verb::Xack => group::xack(call, out),
+        Verb::Xpending => group::xpending(call, out),
+        Verb::Xclaim => claim::xclaim(call, out),
+        Verb::Xautoclaim => claim::xautoclaim(call, out),
+        Verb::XgroupCreate => group::create(call, out),
+        Verb::XgroupSetid => group::setid(call, out),
+        Verb::XgroupDestroy => group::destroy(call, out),
+        Verb::XgroupCreateconsumer => group::createconsumer(call, out),
+        Verb::XgroupDelconsumer => group::delconsumer(call, out),
+        Verb::XgroupHelp => group::help("xgroup", out),
+        Verb::XinfoStream => info::stream(call, out),
+        Verb::XinfoGroups => info::groups(call, out),
+        Verb::XinfoConsumers => info::consumers(call, out),
+        Verb::XinfoHelp => group::help("xinfo", out),
         _ => {
             let name = request.command.name;
             let text = format!("ERR command '{name}' is not supported by the embedded store yet");

@@ -33,6 +33,7 @@ fn encoding_name(entry: &mut Entry<'_>) -> Option<&'static str> {
         Encoding::Integers => "intset",
         Encoding::HashBoxed | Encoding::SetBlob | Encoding::SetBoxed => "hashtable",
         Encoding::SortedBoxed => "skiplist",
+        Encoding::StreamBoxed => "stream",
     })
 }
 

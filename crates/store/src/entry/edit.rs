@@ -20,11 +20,14 @@ fn class_of(kind: Kind) -> KeyspaceEvents {
         Kind::List => KeyspaceEvents::LIST,
         Kind::Set => KeyspaceEvents::SET,
         Kind::Sorted => KeyspaceEvents::SORTED,
+        Kind::Stream => KeyspaceEvents::STREAM,
     }
 }
 
+/// Whether nothing is left of a collection that is not there without elements.
 fn is_empty(item: &Item<'_>) -> bool {
     match (item.boxed(), item.encoding()) {
+        (_, Encoding::StreamBoxed) => false,
         (Some(boxed), _) => boxed.len() == 0,
         (None, Encoding::Integers) => item.value().len() <= 1,
         (None, _) => blob::count(item.value()) == 0,
@@ -96,15 +99,20 @@ impl<'a> Entry<'a> {
         event: &'static str,
         work: impl FnOnce(&mut Editor<'_, 'a>) -> R,
     ) -> R {
-        let was_there = self.remove();
-        let mut editor = Editor { entry: self, changed: false };
-        let result = work(&mut editor);
+        let was_there = self.exists();
+        let result = self.rebuild(work);
         if self.exists() {
             self.notify(class_of(kind), event);
         } else if was_there {
             self.notify(KeyspaceEvents::GENERIC, "del");
         }
         result
+    }
+
+    /// As [`Entry::replace`], of any kind and without an event.
+    pub(crate) fn rebuild<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
+        self.remove();
+        work(&mut Editor { entry: self, changed: false })
     }
 
     /// A copy of the item, under another key.
@@ -184,6 +192,11 @@ impl<'e, 'a> Editor<'e, 'a> {
     /// Counts as a change, though nothing was.
     pub(crate) fn touch(&mut self) {
         self.changed = true;
+    }
+
+    /// Frees what was taken out of the structure, in steps if it is large.
+    pub(crate) fn discard(&self, boxed: Boxed) {
+        self.entry.store.heap.discard(boxed);
     }
 
     fn meta(&mut self, encoding: Encoding) -> Meta {

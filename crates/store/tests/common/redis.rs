@@ -39,6 +39,8 @@ impl Redis {
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let mut process = Command::new("redis-server")
+            // SORT compares texts as the locale has it.
+            .env("LC_ALL", "C")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args([
                 "--save",
@@ -47,6 +49,8 @@ impl Redis {
                 "no",
                 "--notify-keyspace-events",
                 "AE",
+                "--rdbcompression",
+                "no",
                 "--databases",
                 &databases.to_string(),
             ])

@@ -263,7 +263,7 @@ mod tests {
         let target = Target::new(
             "redis",
             server.address(),
-            &["types", "keyless", "databases", "scripts", "redis"],
+            &["types", "streams", "keyless", "databases", "scripts", "redis"],
         );
         run(&target).assert_clean(&target);
         let target = target.in_resp3();

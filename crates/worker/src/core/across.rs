@@ -86,6 +86,7 @@ impl State {
         }
         Box::new(Errand {
             session: Key::NONE,
+            is_unheard: false,
             sequence: 0,
             started: Time(0),
             class: 0,
@@ -284,9 +285,10 @@ impl Plane {
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        let silent = Self::is_silent(session);
-        errand.session = if silent { Key::NONE } else { key };
-        errand.sequence = if silent { 0 } else { busy.order.reserve() };
+        errand.session = key;
+        errand.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(errand.is_unheard);
+        errand.sequence = if errand.is_unheard { 0 } else { busy.order.reserve() };
         errand.started = self.clock.now;
         errand.class = request.command.class as u8;
         errand.pool = session.pool;
@@ -311,9 +313,11 @@ impl Plane {
         work: Work,
     ) -> Owner {
         let mut errand = self.across.take(work);
-        (errand.session, errand.sequence) = match owner {
-            Owner::Session { session, sequence } => (session, sequence),
-            _ => (Key::NONE, 0),
+        errand.session = asked.key;
+        errand.is_unheard = matches!(owner, Owner::Unheard(_));
+        errand.sequence = match owner {
+            Owner::Session { sequence, .. } => sequence,
+            _ => 0,
         };
         errand.started = self.clock.now;
         errand.class = asked.request.command.class as u8;
@@ -395,7 +399,9 @@ impl Plane {
             class.error_replies.add(1);
         }
         class.latency.record(errand.started, self.clock.now);
-        if let Some(session) = sessions.get_mut(errand.session) {
+        if errand.is_unheard {
+            self.end_unheard(sessions, errand.session);
+        } else if let Some(session) = sessions.get_mut(errand.session) {
             self.complete(errand.session, session, errand.sequence, |out| match next {
                 Next::Pass | Next::Again => out.extend_from_slice(bytes),
                 Next::Error(text) => reply::error(out, text),
@@ -459,7 +465,9 @@ impl Plane {
         self.count_fault(pool, errand.class, fault);
         let class = self.cells.pool(pool as usize).class(errand.class as usize);
         class.latency.record(errand.started, self.clock.now);
-        if let Some(session) = sessions.get_mut(errand.session) {
+        if errand.is_unheard {
+            self.end_unheard(sessions, errand.session);
+        } else if let Some(session) = sessions.get_mut(errand.session) {
             let text = self.describe_backend(pool, backend);
             self.complete(errand.session, session, errand.sequence, |out| {
                 write_fault(fault, &text, out);

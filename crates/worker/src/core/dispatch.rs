@@ -42,7 +42,7 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                self.refuse_unresolved(links, (session, busy), args, refusal);
+                self.refuse_unresolved(links, key, (session, busy), args, refusal);
                 return Step::Started;
             }
         };
@@ -60,6 +60,7 @@ impl Plane {
             return Step::Wait;
         }
         self.batch += 1;
+        self.last_verb = Some(request.command.verb);
         let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
@@ -219,6 +220,7 @@ impl Plane {
     fn refuse_unresolved(
         &mut self,
         links: &mut [LinkSlot],
+        key: Key<Session>,
         (session, busy): (&mut Session, &mut Busy),
         args: Args,
         refusal: Refusal,
@@ -227,7 +229,7 @@ impl Plane {
         let is_open =
             session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
         if is_exec && is_open {
-            self.end_transaction(links, session);
+            self.end_transaction(links, key, session);
             let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
                         'exec' command";
             return self.refuse(session, busy, |out| reply::error(out, text));
@@ -292,7 +294,7 @@ impl Plane {
         slot.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Owner::Unheard,
+            true => Self::unheard(key, session),
         };
         Self::end_skip(session);
         slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
@@ -301,6 +303,13 @@ impl Plane {
         }
         self.note_unsent(index, slot);
         Step::Started
+    }
+
+    /// Who waits for the reply to a request of a client that wants none.
+    #[cold]
+    pub(super) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
+        session.unheard += 1;
+        Owner::Unheard(key)
     }
 
     /// Makes a link ready to take a request on `database`.

@@ -148,13 +148,13 @@ impl Plane {
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
         busy.input_needed = 0;
-        session.identity.last_request = self.clock.now;
+        self.last_verb = None;
         while pos < bytes.len() {
             if session.closing {
                 pos = bytes.len();
                 break;
             }
-            let is_held = session.barrier && !busy.order.is_empty();
+            let is_held = session.barrier && !session.is_quiet(busy);
             if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
                 session.paused = true;
                 break;
@@ -196,8 +196,10 @@ impl Plane {
                 }
             }
         }
+        let now_unix = self.clock.unix_micros / 1_000_000;
+        session.identity.live.note_request(self.last_verb, now_unix);
         // No use reading what cannot be started.
-        session.paused |= session.barrier && !busy.order.is_empty();
+        session.paused |= session.barrier && !session.is_quiet(busy);
         if session.paused && !was_paused {
             self.cells.pool(session.pool as usize).clients.pauses.add(1);
         }

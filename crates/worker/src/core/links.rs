@@ -3,7 +3,7 @@ use super::reply::{release_all, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, ReplyBound, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, ReplyBound, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -177,9 +177,14 @@ impl Core {
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (false, false);
             let ready = slot.link.state() == LinkState::Ready;
+            let is_own = slot.role.is_some();
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
-                    Owner::Internal(Internal::Select | Internal::Load | Internal::Multi) => return,
+                    Owner::Internal(
+                        Internal::Select | Internal::Load | Internal::Multi | Internal::ClientId,
+                    ) => return,
+                    // A sign of one connection, which ends without it.
+                    Owner::Unheard(key) if is_own && key == Key::NONE => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
                 }
@@ -246,7 +251,9 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        for (index, slot) in links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private) {
+        // The shared ones come first.
+        let shared = links.iter_mut().enumerate().take_while(|(_, slot)| !slot.is_private);
+        for (index, slot) in shared {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
@@ -261,20 +268,30 @@ impl Core {
     }
 
     /// Brings the gauges up to date, a few times a second.
-    pub fn publish_gauges(&self) {
+    pub fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
-        for pool in 0..self.plane.plan.pools.len() {
-            let backends = self.plane.plan.topology.pools()[pool].servers().len();
-            for backend in 0..backends {
-                let cells = self.plane.cells.pool(pool).backend(backend);
-                let id = self.plane.plan.topology.backend_id(pool, backend);
-                cells.set_health(health_level(self.plane.plan.health.state(id)));
-                let of = |slot: &&LinkSlot| slot.id == id;
-                let slots = || self.links.iter().filter(of);
-                cells.in_flight.set(slots().map(|slot| slot.link.live() as u64).sum());
-                cells.unsent_bytes.set(slots().map(|slot| slot.link.unsent_len() as u64).sum());
+        let Core { links, plane, .. } = self;
+        // In flight and unsent of each server. Private links are many, so all
+        // are looked at once.
+        let mut sums = std::mem::take(&mut plane.gauge_sums);
+        sums.clear();
+        sums.resize(plane.plan.topology.backend_count(), (0, 0));
+        for slot in links.iter().filter(|slot| !slot.is_free) {
+            let sum = &mut sums[slot.id.index()];
+            sum.0 += slot.link.live() as u64;
+            sum.1 += slot.link.unsent_len() as u64;
+        }
+        for pool in 0..plane.plan.pools.len() {
+            for backend in 0..plane.plan.topology.pools()[pool].servers().len() {
+                let cells = plane.cells.pool(pool).backend(backend);
+                let id = plane.plan.topology.backend_id(pool, backend);
+                cells.set_health(health_level(plane.plan.health.state(id)));
+                let (in_flight, unsent) = sums[id.index()];
+                cells.in_flight.set(in_flight);
+                cells.unsent_bytes.set(unsent);
             }
         }
+        plane.gauge_sums = sums;
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
@@ -400,7 +417,10 @@ impl Plane {
     pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         cells.errors.of(BackendFault::Connect).add(1);
-        self.note_failure(index, slot, FailureReason::Connect);
+        // A tracked client's own link may be down for what this client wants.
+        if slot.role.is_none() {
+            self.note_failure(index, slot, FailureReason::Connect);
+        }
     }
 
     /// A link takes no requests any more, if it did.

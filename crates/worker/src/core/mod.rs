@@ -51,7 +51,7 @@ pub(crate) use health_log::HealthLog;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
-use keyway_command::Class;
+use keyway_command::{Class, Verb};
 use keyway_metrics::{CloseReason, Latency, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
@@ -167,6 +167,8 @@ pub(crate) struct Plane {
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
     pub(crate) batch: u64,
+    /// The last request among the bytes that are being parsed.
+    last_verb: Option<Verb>,
     /// Requests of this turn that were answered without asking a server, by
     /// pool and class.
     served: Vec<u32>,
@@ -180,6 +182,8 @@ pub(crate) struct Plane {
     split: split::Scratch,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
+    /// Room for the sums that gauges are of, by server.
+    gauge_sums: Vec<(u64, u64)>,
     random: u64,
 }
 
@@ -219,6 +223,7 @@ impl Core {
             health_epoch: 0,
             next_deadline: None,
             batch: 0,
+            last_verb: None,
             served,
             has_served: false,
             args: Vec::new(),
@@ -229,6 +234,7 @@ impl Core {
             split: split::Scratch::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
+            gauge_sums: Vec::new(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -265,7 +271,7 @@ impl Core {
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
         }
-        self.plane.end_stateful(&mut self.links, &mut session);
+        self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);

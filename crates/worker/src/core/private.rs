@@ -26,6 +26,11 @@ const IDLE_MAX: usize = 32;
 /// more are asked for only by clients without bound.
 const PRIVATE_MAX: usize = 50_000;
 
+/// Of these, the ones that tracked sessions may have for good: a client that is
+/// tracked has some to every server, and must not leave none for those that
+/// watch keys or wait. Fewer refuse tracking to applications with many clients.
+const OWN_MAX: usize = PRIVATE_MAX / 2;
+
 /// The private links of a worker that nobody has.
 #[derive(Default)]
 pub(super) struct PrivateLinks {
@@ -33,6 +38,8 @@ pub(super) struct PrivateLinks {
     places: Vec<LinkIndex>,
     /// How many are in use or idle.
     count: usize,
+    /// Of these, the ones of tracked sessions.
+    pub(super) own: usize,
 }
 
 impl Plane {
@@ -71,12 +78,29 @@ impl Plane {
     }
 
     /// Whether there may be so many more private links.
-    pub(super) fn has_private(&self, count: usize) -> bool {
+    fn has_private(&self, count: usize) -> bool {
         self.private.count + count <= PRIVATE_MAX
     }
 
+    /// Whether tracked sessions may have so many more.
+    pub(super) fn has_own(&self, count: usize) -> bool {
+        self.private.own + count <= OWN_MAX && self.has_private(count)
+    }
+
+    /// A link that a session keeps as long as it is tracked.
+    pub(super) fn add_own(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        place: (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
+        self.private.own += 1;
+        self.add_private(links, session, place, protocol)
+    }
+
     /// Another link for `session` alone, that nothing was said on.
-    pub(super) fn add_private(
+    fn add_private(
         &mut self,
         links: &mut Vec<LinkSlot>,
         session: Key<Session>,
@@ -133,7 +157,12 @@ impl Plane {
     }
 
     /// Ends what a session has begun on its connection, as it leaves or resets.
-    pub(super) fn end_stateful(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_stateful(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let Some(stateful) = session.stateful.take() else { return };
         if let Some(watched) = stateful.watched {
             self.unwatch_keys(session.pool, *watched);
@@ -142,40 +171,49 @@ impl Plane {
             self.forget_waiting(session);
         }
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
         for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
-            links[index].lease = None;
-            self.discards.push(index);
+            if links[index].lease.take_if(|owner| *owner == key).is_some() {
+                self.discards.push(index);
+            }
         }
         if !stateful.blocked_on.is_empty() {
             self.plan.clients.set_blocked(session.identity.id, false);
         }
     }
 
-    /// Ends the watch on a link, and the lease.
-    pub(super) fn unwatch(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+    /// Ends the watch on a link, and the lease, if the session still has it.
+    pub(super) fn unwatch(&mut self, links: &mut [LinkSlot], key: Key<Session>, index: LinkIndex) {
         let slot = &mut links[index];
+        if slot.lease != Some(key) {
+            return;
+        }
         if slot.link.state() == LinkState::Ready {
             let out = slot.link.request_buf();
             let start = out.len();
             reply::array(out, 1);
             reply::bulk(out, b"UNWATCH");
             let len = out.len() - start;
-            slot.link.enqueue(Owner::Unheard, 0, len, self.clock.now);
+            slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
             self.mark_link_dirty(index, slot);
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         }
         self.release(links, index);
     }
 
-    /// Ends the watch of a session that changes its protocol, and so its links:
-    /// that counts as a change to the keys.
-    pub(super) fn lose_watch(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    /// Ends the watch of a session whose links become others: that counts as a
+    /// change to the keys.
+    pub(super) fn lose_watch(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
         if let Some(index) = watch.and_then(|watch| watch.link.take()) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
     }
 
@@ -234,6 +272,10 @@ impl Plane {
         slot: &mut LinkSlot,
     ) {
         if slot.role.is_some() {
+            let session = slot.lease.and_then(|key| sessions.get_mut(key));
+            if let Some(session) = session.filter(|_| slot.link.state() != LinkState::Ready) {
+                super::tracking::lose_watch_on(session, index);
+            }
             return self.discard_unused(slot, index);
         }
         if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
@@ -279,6 +321,11 @@ impl Core {
         let socket = slot.socket.take();
         slot.link = Link::default();
         slot.is_connecting = false;
+        if slot.role.take().is_some() {
+            plane.private.own -= 1;
+        }
+        slot.client_id = None;
+        slot.unblock = None;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
             state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }

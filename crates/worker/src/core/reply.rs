@@ -189,7 +189,10 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.on_errand_reply(sessions, errand, kind, reply);
             }
-            Owner::Unheard => cells.latency.record(exchange.started, self.clock.now),
+            Owner::Unheard(session) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.end_unheard(sessions, session);
+            }
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
@@ -246,6 +249,16 @@ impl Plane {
         }
     }
 
+    /// A request without a reply is over: its session may wait for that.
+    #[cold]
+    pub(super) fn end_unheard(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        session.unheard -= 1;
+        if session.unheard == 0 && session.paused && !session.waits_for_link {
+            self.mark_session_resuming(key, session);
+        }
+    }
+
     /// Answers an exchange that gets no reply from its backend.
     #[cold]
     pub(super) fn fail(
@@ -277,7 +290,8 @@ impl Plane {
             Owner::Errand(errand) => {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
-            Owner::Internal(_) | Owner::Unheard | Owner::None => {}
+            Owner::Unheard(session) => self.end_unheard(sessions, session),
+            Owner::Internal(_) | Owner::None => {}
         }
     }
 
@@ -285,7 +299,9 @@ impl Plane {
     fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
         self.learn(key, &join);
-        if let Some(session) = sessions.get_mut(join.session) {
+        if join.is_unheard {
+            self.end_unheard(sessions, join.session);
+        } else if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
             let plan = Arc::clone(&self.plan);
             let (owner, sequence) = (join.session, join.sequence);
@@ -298,12 +314,14 @@ impl Plane {
     pub(super) fn finish_join_now(
         &mut self,
         key: Key<Box<Join>>,
-        _session: &mut Session,
+        session: &mut Session,
         busy: &mut Busy,
     ) {
         let Some(mut join) = self.joins.remove(key) else { return };
         self.learn(key, &join);
-        if join.session != Key::NONE {
+        if join.is_unheard {
+            session.unheard -= 1;
+        } else {
             self.note_join(&join);
             let sequence = join.sequence;
             let plan = &self.plan;

@@ -111,7 +111,7 @@ impl Plane {
         asked: &mut Asked,
         what: Loaded,
     ) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             // What was loaded before is remembered once its reply is here, and
             // must not be after it was forgotten.
             asked.session.barrier = true;

@@ -182,9 +182,10 @@ impl Plane {
         let class = request.command.class as u8;
         let mut join = self.joins_free.take();
         join.restart(work.rule);
-        let silent = Self::is_silent(session);
-        join.session = if silent { Key::NONE } else { key };
-        join.sequence = if silent { 0 } else { busy.order.reserve() };
+        join.session = key;
+        join.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(join.is_unheard);
+        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
         join.started = self.clock.now;
         join.class = class;
         join.pool = session.pool;

@@ -45,7 +45,7 @@ impl Plane {
         let stateful = asked.session.stateful.as_ref()?;
         match asked.request.command.verb {
             Verb::Reset => {
-                self.end_stateful(links, asked.session);
+                self.end_stateful(links, asked.key, asked.session);
                 None
             }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
@@ -98,7 +98,7 @@ impl Plane {
         let queued = transaction.queue(asked.request.args.buf(), script, len_max);
         queued.map_err(|fault| match fault {
             QueueFault::TooLong => format!(
-                "ERR the transaction is too long: at most {len_max} bytes and 65,534 commands \
+                "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands \
                  wait for EXEC"
             ),
             QueueFault::NoBudget => format!(
@@ -189,7 +189,7 @@ impl Plane {
                 return Step::Started;
             }
             _ => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -199,7 +199,12 @@ impl Plane {
     }
 
     /// Drops the queued commands and the watch.
-    pub(super) fn end_transaction(&mut self, links: &mut [LinkSlot], session: &mut Session) {
+    pub(super) fn end_transaction(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
         if let Some(watched) = stateful.watched.take() {
@@ -207,7 +212,7 @@ impl Plane {
         }
         let Some(stateful) = &mut session.stateful else { return };
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
-            self.unwatch(links, index);
+            self.unwatch(links, key, index);
         }
         session.tidy();
     }
@@ -216,7 +221,7 @@ impl Plane {
     /// session, once those before it are answered.
     #[cold]
     pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -226,7 +231,7 @@ impl Plane {
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
         let has_changed = asked.session.identity.protocol != before;
         if has_changed {
-            self.lose_watch(links, asked.session);
+            self.lose_watch(links, asked.key, asked.session);
         }
         if has_changed || asked.request.command.verb == Verb::Reset {
             self.change_tracking(links, asked);
@@ -235,7 +240,7 @@ impl Plane {
     }
 
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -246,7 +251,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watch = Self::current_watch(links, asked);
         // The first ring counts: what came later may be about another.
         let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
         let index = match watch {
@@ -282,6 +287,14 @@ impl Plane {
         Step::Started
     }
 
+    /// What the session watches; nothing that a link guards which is not its own
+    /// any more.
+    fn current_watch(links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+        let watch = asked.session.stateful.as_ref()?.watch?;
+        let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
+        Some(Watch { link, ..watch })
+    }
+
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
@@ -304,26 +317,26 @@ impl Plane {
     fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
-        let watch = stateful.watch;
+        let watch = Self::current_watch(links, asked);
         if transaction.is_refused() {
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
         }
         match watch {
             Some(Watch { link: None, .. }) => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 let protocol = asked.session.identity.protocol;
                 self.answer_locally(asked, |out| protocol.null_array(out));
                 return Step::Started;
             }
-            Some(_) if !asked.busy.order.is_empty() => {
+            Some(_) if !asked.session.is_quiet(asked.busy) => {
                 asked.session.barrier = true;
                 return Step::Wait;
             }
             None if transaction.queued() == 0 => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::array(out, 0));
                 return Step::Started;
             }
@@ -334,7 +347,7 @@ impl Plane {
             return self.exec_elsewhere(links, asked, watch);
         }
         let Some((server, index)) = self.link_for_exec(asked, watch) else {
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             let plan = Arc::clone(&self.plan);
             let pool = &plan.pools[asked.session.pool as usize];
             self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
@@ -346,14 +359,14 @@ impl Plane {
         }
         if slot.link.is_down(self.clock.now) {
             self.note_refused(index, slot);
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             self.answer_down(asked, server);
             return Step::Started;
         }
         if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
             self.mark_link_dirty(index, slot);
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
-            self.end_transaction(links, asked.session);
+            self.end_transaction(links, asked.key, asked.session);
             self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;
         }
@@ -383,7 +396,7 @@ impl Plane {
         asked: &mut Asked,
         watch: Option<Watch>,
     ) -> Step {
-        self.end_transaction(links, asked.session);
+        self.end_transaction(links, asked.key, asked.session);
         if watch.is_some() {
             let protocol = asked.session.identity.protocol;
             self.answer_locally(asked, |out| protocol.null_array(out));
@@ -479,7 +492,7 @@ impl Plane {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Some(Step::Wait);
         }
@@ -549,7 +562,7 @@ impl Plane {
     /// Who waits for the reply to the request.
     fn owner(asked: &mut Asked) -> Owner {
         let owner = match Self::is_silent(asked.session) {
-            true => Owner::Unheard,
+            true => Self::unheard(asked.key, asked.session),
             false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
         };
         Self::end_skip(asked.session);
@@ -664,7 +677,7 @@ impl Core {
         };
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard, 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, plane.clock.now);
     }
 
     /// Clients that wait in a blocking command.

@@ -43,7 +43,7 @@ impl Plane {
         let stateful = asked.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
         match asked.request.command.verb {
-            Verb::Reset => self.end_stateful(links, asked.session),
+            Verb::Reset => self.end_stateful(links, asked.key, asked.session),
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => {}
             _ if is_open => {
                 self.queue_on_store(store, asked);
@@ -100,7 +100,7 @@ impl Plane {
                 return Step::Started;
             }
             _ => {
-                self.end_transaction(links, asked.session);
+                self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }

@@ -74,7 +74,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         transactions: Arc::new(keyway_proxy::QueueBudget::new(
             Limits::default().transactions_len_max,
         )),
-        channels: crate::Channels::default(),
+        channels: Arc::default(),
         handouts: crate::Handouts::default(),
         invalidations: crate::Invalidations::default(),
         monitors: crate::Monitors::default(),

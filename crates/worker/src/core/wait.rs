@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
 /// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
-/// wait for all that was written before the connection's last command: PING.
+/// wait for all that was written before the connection's last command: PING. A
+/// server that refuses it to this user answers WAIT with that.
 const MOVES_OFFSET: &[u8] =
     b"*1\r\n$4\r\nPING\r\n*3\r\n$8\r\nSPUBLISH\r\n$13\r\n__keyway_wait\r\n$0\r\n\r\n";
 

@@ -47,15 +47,21 @@ line for each server (health, role, version, memory, keys, operations a second, 
 **WAIT** on a sharded pool waits until the replicas of every server in use have what the client wrote, and
 answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
 server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
-moves a connection's place in the replication; nobody need listen there. A server that cannot be asked
-makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+moves a connection's place in the replication; nobody need listen there. A server that cannot be asked,
+or refuses that message (`NOPERM`), makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
 embedded store it answers 0 at once.
 
 **MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
-form: each request as it arrives, when it starts; commands of a transaction when they are queued. Secrets
+form: each request as it arrives, when it starts; commands of a transaction when they are queued. What a
+script calls is known to its server alone, whose own MONITOR shows it. Secrets
 of AUTH, HELLO and MIGRATE are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
 by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
 misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.
+
+**CLIENT LIST** shows each client of the listener's pool with its last command and the seconds since it last sent
+something. Sizes of buffers (`qbuf`, `omem`, `tot-mem` and the like) are left out, as is a descriptor: `fd` is -1.
+CLIENT NO-TOUCH and CLIENT NO-EVICT are answered with OK and shown as flags, and do nothing: what such a client
+reads counts as used, and Keyway never closes a client for the memory of others.
 
 **Client-side caching.** A client of a sharded pool that says CLIENT TRACKING ON gets connections to
 the servers for itself, on which the same is said, so every mode is as exact as the servers': the
@@ -136,6 +142,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
             "local, with sums over the servers".to_owned()
         }
         Handling::Tracking => "tracking".to_owned(),
+        Handling::Local if does_nothing(command.verb) => "local, does nothing".to_owned(),
         Handling::Local => "local".to_owned(),
         Handling::Refused(reason) => format!("refused ({})", number_of(reason, reasons)),
     };
@@ -160,6 +167,11 @@ fn in_words(across: Across) -> &'static str {
     }
 }
 
+/// Whether it is answered as if it were obeyed.
+fn does_nothing(verb: Verb) -> bool {
+    matches!(verb, Verb::ClientNoEvict | Verb::ClientNoTouch)
+}
+
 /// The number of `reason` in the list at the end of the page, from 1.
 fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     let known = reasons.iter().position(|known| *known == reason);
@@ -175,6 +187,8 @@ fn in_store(command: &Command) -> &'static str {
     let serves = matches!(command.handling, PubSub | Tracking | Transaction | Block);
     if serves || store_serves(command.verb) {
         "yes"
+    } else if does_nothing(command.verb) {
+        "local, does nothing"
     } else if command.handling == Handling::Local {
         "local"
     } else {

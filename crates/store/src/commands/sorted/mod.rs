@@ -14,10 +14,13 @@ use crate::item::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::ControlFlow;
 
-const NOT_A_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
+pub(super) const NOT_A_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
 const NAN: Fault = Fault::Text("ERR resulting score is not a number (NaN)");
 
-fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Sorted<'_>>) -> R) -> Result<R, Fault> {
+pub(super) fn read<R>(
+    call: &Call<'_>,
+    work: impl FnOnce(Option<Sorted<'_>>) -> R,
+) -> Result<R, Fault> {
     call.with_key(|mut entry| Ok(work(entry.read_as()?)))
 }
 
@@ -27,12 +30,12 @@ fn write_score(call: &Call<'_>, score: f64, out: &mut Vec<u8>) {
 
 /// Which scores ZADD is to change, and what it answers.
 #[derive(Clone, Copy, Default)]
-struct Options {
-    only_new: bool,
-    only_old: bool,
+pub(super) struct Options {
+    pub(super) only_new: bool,
+    pub(super) only_old: bool,
     only_greater: bool,
     only_less: bool,
-    counts_changes: bool,
+    pub(super) counts_changes: bool,
     increments: bool,
 }
 
@@ -113,16 +116,32 @@ fn add(
     Ok(Change::Updated(score))
 }
 
+/// Gives a member a score, whether it has one or not.
+pub(super) fn set_score(editor: &mut Editor<'_, '_>, member: &[u8], score: f64) {
+    let old = editor.view::<Sorted<'_>>().and_then(|set| set.score(member));
+    sorted::put(editor, member, score, old);
+}
+
 /// ZADD, and with `increments` ZINCRBY.
 pub(super) fn zadd(call: &Call<'_>, increments: bool, out: &mut Vec<u8>) -> Outcome {
     let (options, index) = Options::parse(call, increments)?;
     let scores: Option<Vec<f64>> = call.args_from(index, 2).map(score::parse).collect();
     let scores = scores.ok_or(NOT_A_FLOAT)?;
+    add_all(call, options, (scores, call.args_from(index + 1, 2)), out)
+}
+
+/// Adds scores with their members, and answers as ZADD does.
+pub(super) fn add_all<'a>(
+    call: &Call<'a>,
+    options: Options,
+    (scores, members): (Vec<f64>, impl Iterator<Item = &'a [u8]>),
+    out: &mut Vec<u8>,
+) -> Outcome {
     let event = if options.increments { "zincr" } else { "zadd" };
     let (mut added, mut updated, mut last) = (0, 0, None);
     call.with_key(|mut entry| {
         entry.edit(Kind::Sorted, event, |editor| {
-            for pair in scores.into_iter().zip(call.args_from(index + 1, 2)) {
+            for pair in scores.into_iter().zip(members) {
                 last = match add(editor, options, pair)? {
                     Change::Added(score) => {
                         added += 1;

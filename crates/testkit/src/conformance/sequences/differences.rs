@@ -360,7 +360,15 @@ const APART: &[(&str, &str, &str)] = &[
     (
         "CLIENT PAUSE",
         "store, pools",
-        "It holds up the clients of one pool, in one Keyway process; other pools and the servers go on.",
+        "It holds up the clients of one pool, in one Keyway process; other pools and the servers go on. \
+         With WRITE, transactions that only read and SCRIPT LOAD are held as well. CLIENT UNPAUSE is \
+         never held, where Redis holds it while everything is paused.",
+    ),
+    (
+        "FLUSHALL and CLIENT TRACKING",
+        "several servers",
+        "A client that is tracked is told to forget everything once by each server that it has read \
+         from; Redis tells it once.",
     ),
     (
         "a server leaves or comes back",

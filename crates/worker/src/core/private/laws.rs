@@ -222,3 +222,102 @@ fn a_transaction_open_for_an_hour_is_executed_and_leaves_nothing() {
     }
     assert_eq!(core.leases(), 0);
 }
+
+/// Says what a server does to the handshake of a tracked client's own link, and
+/// to `WATCH`.
+fn tracked_and_watching(core: &mut Core) -> Key<Session> {
+    let client = client(core);
+    core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\nWATCH k\r\n");
+    assert_eq!(connect_all(core), 1);
+    for (said, reply) in [("HELLO", "%1\r\n+proto\r\n:3\r\n"), ("TRACKING", OK), ("WATCH", OK)] {
+        assert!(sent(core, PRIVATE).contains(said));
+        core.on_backend_bytes(PRIVATE, reply.as_bytes()).unwrap();
+    }
+    settle(core);
+    client
+}
+
+const OK: &str = "+OK\r\n";
+
+#[test]
+fn what_was_watched_on_a_link_that_tracking_gives_up_counts_as_changed() {
+    let mut core = connected_core();
+    let watching = tracked_and_watching(&mut core);
+    core.on_client_bytes(watching, b"CLIENT TRACKING OFF\r\n");
+    if core.links[PRIVATE].link.in_flight() > 0 {
+        core.on_backend_bytes(PRIVATE, OK.as_bytes()).unwrap();
+    }
+    settle(&mut core);
+    assert_eq!(core.private_links(), 0);
+    // Another takes the place.
+    let other = client(&mut core);
+    core.on_client_bytes(other, b"BLPOP k 0\r\n");
+    assert_eq!((connect_all(&mut core), core.links[PRIVATE].lease), (1, Some(other)));
+    core.on_client_bytes(watching, b"MULTI\r\nSET k 1\r\nEXEC\r\n");
+    assert!(output(&core, watching).ends_with(r"+QUEUED\r\n_\r\n"));
+    assert!(!sent(&mut core, PRIVATE).contains("EXEC"));
+}
+
+#[test]
+fn no_transaction_goes_out_on_a_link_that_another_session_has() {
+    let mut core = connected_core();
+    let watching = tracked_and_watching(&mut core);
+    let other = client(&mut core);
+    core.links[PRIVATE].lease = Some(other);
+    core.on_client_bytes(watching, b"MULTI\r\nSET k 1\r\nEXEC\r\n");
+    assert!(output(&core, watching).ends_with(r"+QUEUED\r\n_\r\n"));
+    assert_eq!(sent(&mut core, PRIVATE), "", "neither EXEC nor UNWATCH");
+    assert_eq!(core.links[PRIVATE].lease, Some(other));
+}
+
+#[test]
+fn a_watch_of_a_tracked_client_that_expires_unsent_guards_nothing() {
+    let mut core = connected_core_with(short_timeouts);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\nWATCH k\r\n");
+    core.on_connecting(PRIVATE);
+    pass_to(&mut core, 100);
+    settle(&mut core);
+    core.on_client_bytes(client, b"MULTI\r\nSET k 1\r\nEXEC\r\n");
+    assert!(output(&core, client).ends_with(r"+QUEUED\r\n_\r\n"));
+}
+
+#[test]
+fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
+    const SILENT: [(&str, &str); 3] =
+        [("SET a 1", "+OK\r\n"), ("DBSIZE", ":1\r\n"), ("SCAN 0", "*2\r\n$1\r\n0\r\n*0\r\n")];
+    const WAITING: [&str; 5] =
+        ["WATCH a", "BLPOP a 0", "WAIT 1 0", "HELLO 3", "CLIENT TRACKING ON BCAST"];
+    for (silent, reply) in SILENT {
+        for (waiting, expires) in WAITING.iter().flat_map(|one| [(one, false), (one, true)]) {
+            let mut core = connected_core_with(short_timeouts);
+            let client = client(&mut core);
+            let lines = format!("CLIENT REPLY SKIP\r\n{silent}\r\n{waiting}\r\n");
+            core.on_client_bytes(client, lines.as_bytes());
+            settle(&mut core);
+            assert!(output(&core, client).is_empty(), "{silent}, {waiting}");
+            assert_eq!((core.private_links(), core.leases()), (0, 0), "{silent}, {waiting}");
+            if expires {
+                pass_to(&mut core, 100);
+            } else {
+                core.on_backend_bytes(0, reply.as_bytes()).unwrap();
+            }
+            settle(&mut core);
+            let has_begun = core.private_links() > 0 || !output(&core, client).is_empty();
+            assert!(has_begun, "{silent}, {waiting}");
+            assert_eq!(core.session(client).unwrap().unheard, 0);
+        }
+    }
+}
+
+#[test]
+fn a_link_whose_server_names_it_late_can_be_unblocked() {
+    let mut core = connected_core_with(short_timeouts);
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"WATCH k\r\n");
+    connect_all(&mut core);
+    sent(&mut core, PRIVATE);
+    pass_to(&mut core, 150);
+    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    assert_eq!(core.links[PRIVATE].client_id, Some(7));
+}

@@ -183,7 +183,7 @@ impl Plane {
         let args = request.args;
         match request.command.verb {
             Verb::PubsubNumpat => {
-                let count = channels.names(pool, SubscriptionKind::Pattern, None).len();
+                let count = channels.count(pool, SubscriptionKind::Pattern);
                 self.answer_counted(session, busy, request, |out| {
                     reply::integer(out, count as i64);
                 });

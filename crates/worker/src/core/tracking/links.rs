@@ -10,9 +10,16 @@ use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use std::time::Duration;
 
-/// Between two questions whether a connection on which nothing moves still
-/// stands. Longer leaves a client longer with what may have changed.
+/// Between two looks at the connections of tracked clients: one on which nothing
+/// moves is asked for a sign, and one that is silent is given up. Longer leaves a
+/// client longer with what may have changed.
 const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a server may owe a reply before its client is told that everything
+/// may have changed. Shorter has clients forget because of one slow script;
+/// longer leaves them longer with what has changed. With [`PING_EVERY`]
+/// this bounds what docs/adr/0014 promises.
+const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// What a link is for that a session has as long as it is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +60,15 @@ impl Plane {
             self.set_tracking(asked.session, Some(tracking));
             return self.answer_locally(asked, |out| reply::simple(out, "OK"));
         }
-        let is_renewed = asked.session.tracking.is_some();
-        self.lose_watch(links, asked.session);
-        self.end_tracking(links, asked.key, asked.session);
-        if !self.resume_tracking(links, asked, tracking) {
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            // What there was goes on.
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return;
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
         }
+        let is_renewed = asked.session.tracking.is_some();
+        self.lose_watch(links, asked.key, asked.session);
+        self.end_tracking(links, asked.key, asked.session);
+        self.resume_tracking(links, asked, tracking);
         if is_renewed {
             self.renew_way(asked);
         }
@@ -87,28 +95,34 @@ impl Plane {
         }
     }
 
-    /// Gives a session its links. Returns whether there are enough.
+    /// How many links a session needs for itself, to be tracked so.
+    pub(super) fn links_needed(&self, session: &Session, tracking: &Tracking) -> usize {
+        let protocol = session.identity.protocol;
+        if !hears(tracking, protocol) {
+            return 0;
+        }
+        let servers = self.plan.topology.pools()[usize::from(session.pool)].servers().len();
+        servers * if protocol == Protocol::Resp2 { 2 } else { 1 }
+    }
+
+    /// Gives a session its links, for which there is room.
     pub(super) fn resume_tracking(
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &mut Asked,
         mut tracking: Box<Tracking>,
-    ) -> bool {
+    ) {
         let (key, pool, protocol) =
             (asked.key, asked.session.pool, asked.session.identity.protocol);
         tracking.way = None;
         if hears(&tracking, protocol) {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
-            let Some(way) = self.lay(links, key, (pool, servers as u16), (&tracking, protocol))
-            else {
-                return false;
-            };
+            let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
             tracking.way = Some(Box::new(way));
-            self.tracking.tracked.push(key);
+            self.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
         }
         self.set_tracking(asked.session, Some(tracking));
-        true
     }
 
     /// Makes the links of a session, none of them connected.
@@ -118,18 +132,15 @@ impl Plane {
         key: Key<Session>,
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
-    ) -> Option<Way> {
+    ) -> Way {
         let mut way = Way::default();
         let has_receivers = protocol == Protocol::Resp2;
-        if !self.has_private(usize::from(servers) * (1 + usize::from(has_receivers))) {
-            return None;
-        }
         for server in 0..servers {
-            let index = self.add_private(links, key, (pool, server), protocol);
+            let index = self.add_own(links, key, (pool, server), protocol);
             way.links.push(index);
             let mut receiver = None;
             if has_receivers {
-                let other = self.add_private(links, key, (pool, server), Protocol::Resp3);
+                let other = self.add_own(links, key, (pool, server), Protocol::Resp3);
                 links[other].link.announce(Announcement::default());
                 links[other].role = Some(Role::Receiver { of: index });
                 way.receivers.push(other);
@@ -139,7 +150,7 @@ impl Plane {
             }
             links[index].role = Some(Role::Requests { receiver });
         }
-        Some(way)
+        way
     }
 
     /// Connects what is not to wait for a request, to the servers in use.
@@ -180,7 +191,8 @@ impl Plane {
         }
     }
 
-    /// Ends the tracking of a session; its links end with what is on its way.
+    /// Ends the tracking of a session; its links end with what is on its way, and
+    /// with them what it watches there.
     pub(in super::super) fn end_tracking(
         &mut self,
         links: &mut [LinkSlot],
@@ -188,17 +200,38 @@ impl Plane {
         session: &mut Session,
     ) {
         let Some(tracking) = session.tracking.as_ref() else { return };
+        if tracking.way.is_some() {
+            self.lose_watch(links, key, session);
+        }
+        let Some(tracking) = session.tracking.as_ref() else { return };
         let has_way = tracking.way.is_some();
         if let Some(way) = &tracking.way {
             for &index in way.links.iter().chain(&way.receivers) {
                 links[index].lease = None;
-                self.discard_unused(&links[index], index);
+                self.give_up(&mut links[index], index, tracking);
             }
         }
         if has_way {
-            self.tracking.tracked.retain(|&tracked| tracked != key);
+            self.tracking.tracked.remove(&key.to_bits());
         }
         self.set_tracking(session, None);
+    }
+
+    /// Has a link that its session gives up end with what is on its way. What
+    /// waits until the server has named a receiver goes out without one: nobody
+    /// is to be told.
+    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex, tracking: &Tracking) {
+        let waits = slot.link.in_flight() > 0 && slot.link.wants_connection(self.clock.now);
+        if let Some(Role::Requests { receiver }) = &mut slot.role
+            && receiver.take().is_some()
+        {
+            slot.link.announce(announcement(tracking, None));
+            if waits {
+                slot.is_connecting = true;
+                self.connects.push(index);
+            }
+        }
+        self.discard_unused(slot, index);
     }
 
     /// Ends a link that its session has given up, once nothing is on its way.
@@ -261,7 +294,8 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let Some(Role::Receiver { of }) = links[index].role else { return };
         let Some(id) = id else {
-            return plane.tracking.losses.push((index, BackendFault::Handshake));
+            let generation = links[index].generation;
+            return plane.tracking.losses.push((index, generation, BackendFault::Handshake));
         };
         let session = links[index].lease.and_then(|key| sessions.get(key));
         let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { return };
@@ -306,8 +340,7 @@ impl Core {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         }
-        let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
-        if is_failure && !is_blameless {
+        if is_failure && tells_of_server(fault) {
             plane.note_failure(index, slot, super::super::links::failure_reason(fault));
         }
         release_all(sessions, plane, slot);
@@ -330,19 +363,28 @@ impl Core {
         if was_ready {
             plane.tracking.forget(key, false);
         }
-        if let Some(Role::Receiver { of }) = role {
-            return plane.tracking.losses.push((of, fault));
-        }
-        lose_watch_on(session, index);
+        let asked = match role {
+            Some(Role::Receiver { of }) => {
+                plane.tracking.losses.push((of, links[of].generation, fault));
+                of
+            }
+            _ => {
+                lose_watch_on(session, index);
+                index
+            }
+        };
         let (pool, backend) = (links[index].pool, links[index].backend);
         let Some(tracking) = session.tracking.as_mut() else { return };
         let Some(way) = tracking.way.as_mut() else { return };
-        if way.awaited.remove(&index) && fault == BackendFault::Handshake {
+        if way.awaited.remove(&asked) && fault == BackendFault::Handshake {
             let backend = plane.describe_backend(pool, backend);
             way.refusal.get_or_insert(format!(
                 "ERR backend {backend} refused what client-side caching needs, HELLO 3 and CLIENT \
                  TRACKING: {}",
-                refusal.trim_start_matches('-')
+                match refusal.trim_start_matches('-') {
+                    "" => "it did not answer CLIENT ID with a number",
+                    words => words,
+                }
             ));
         }
         self.answer_awaiting(key);
@@ -360,10 +402,14 @@ impl Core {
         }
         let Core { sessions, links, plane } = self;
         let tracked = std::mem::take(&mut plane.tracking.tracked);
-        for &key in &tracked {
+        for key in tracked.iter().map(|&bits| Key::from_bits(bits)) {
             let Some(session) = sessions.get(key) else { continue };
             let Some(tracking) = &session.tracking else { continue };
             let Some(way) = &tracking.way else { continue };
+            let is_eager = tracking.bcast || !way.receivers.is_empty();
+            if !is_eager && !is_ping_due {
+                continue;
+            }
             for (server, &index) in way.links.iter().enumerate() {
                 let id = plane.plan.topology.backend_id(usize::from(session.pool), server);
                 if !plane.plan.health.is_usable(id) {
@@ -377,7 +423,9 @@ impl Core {
                 }
             }
             if is_ping_due {
-                way.links.iter().chain(&way.receivers).for_each(|&index| plane.ping(links, index));
+                for &index in way.links.iter().chain(&way.receivers) {
+                    plane.ask_for_sign(links, index, key);
+                }
             }
         }
         plane.tracking.tracked = tracked;
@@ -385,10 +433,22 @@ impl Core {
 }
 
 impl Plane {
-    /// Finds out whether a connection still stands on which nothing moves.
-    fn ping(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+    /// Finds out whether a connection still stands on which nothing moves. One
+    /// that is silent ends, unless its client waits for a reply there, which may
+    /// only be slow: then the client is told now.
+    fn ask_for_sign(&mut self, links: &mut [LinkSlot], index: LinkIndex, key: Key<Session>) {
         let slot = &mut links[index];
-        if slot.link.state() != LinkState::Ready || slot.link.in_flight() > 0 {
+        if slot.link.state() != LinkState::Ready {
+            return;
+        }
+        if let Some(since) = slot.link.owes_since() {
+            let is_silent = self.clock.now >= since + SILENT_MAX;
+            if is_silent && slot.link.is_waited_for() {
+                self.tracking.forget(key, false);
+            } else if is_silent {
+                let loss = (index, slot.generation, BackendFault::Timeout);
+                self.tracking.losses.push(loss);
+            }
             return;
         }
         let out = slot.link.request_buf();
@@ -396,14 +456,22 @@ impl Plane {
         reply::array(out, 1);
         reply::bulk(out, b"PING");
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard, 0, len, self.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
         self.mark_link_dirty(index, slot);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
 }
 
+/// Whether a link is lost for what its server is like. What is refused may be
+/// refused to tracked clients alone, as may what a server cuts off because of
+/// one of them; a request that expired was counted then. Of a server that is
+/// gone the next attempt to connect tells.
+fn tells_of_server(fault: BackendFault) -> bool {
+    matches!(fault, BackendFault::Connect | BackendFault::NotReady)
+}
+
 /// What a session watched on a link that is lost counts as changed.
-fn lose_watch_on(session: &mut Session, index: LinkIndex) {
+pub(in super::super) fn lose_watch_on(session: &mut Session, index: LinkIndex) {
     let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
     if let Some(watch) = watch.filter(|watch| watch.link == Some(index)) {
         watch.link = None;

@@ -19,7 +19,7 @@
 mod links;
 mod tell;
 
-pub(super) use links::Role;
+pub(super) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
 use super::input::Step;
@@ -94,7 +94,7 @@ impl Plane {
         if let Some(step) = self.answer_tracking(asked) {
             return step;
         }
-        if !asked.busy.order.is_empty() {
+        if !asked.session.is_quiet(asked.busy) {
             asked.session.barrier = true;
             return Step::Wait;
         }
@@ -165,15 +165,24 @@ impl Plane {
     }
 
     /// Ends the tracking that a session had under its last protocol, and begins
-    /// it anew.
+    /// it anew. A client for which there is no room any more is closed: it
+    /// relies on being told.
     pub(super) fn change_tracking(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) {
         let Some(tracking) = asked.session.tracking.take() else { return };
         let is_reset = asked.request.command.verb == Verb::Reset;
         asked.session.tracking = Some(tracking.clone());
         self.end_tracking(links, asked.key, asked.session);
-        if !is_reset && self.resume_tracking(links, asked, tracking) {
-            self.renew_way(asked);
+        if is_reset {
+            return;
         }
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands: \
+                        tracking has ended with its protocol, and so does this connection";
+            asked.session.closing = true;
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
+        self.resume_tracking(links, asked, tracking);
+        self.renew_way(asked);
     }
 }
 
@@ -214,3 +223,6 @@ fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
 fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
     protocol == Protocol::Resp3 || tracking.redirect.is_some()
 }
+
+#[cfg(test)]
+mod laws;

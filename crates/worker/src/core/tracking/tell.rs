@@ -1,15 +1,17 @@
 use super::super::{Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
-use keyway_proxy::Session;
-use keyway_proxy::tracking::{is_invalidation, write_broken, write_everything, write_redirected};
+use keyway_proxy::tracking::{
+    Tracking, is_invalidation, write_broken, write_everything, write_redirected,
+};
+use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a worker knows of the sessions that are tracked.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Those with links of their own.
-    pub(super) tracked: Vec<Key<Session>>,
+    /// Those with links of their own, by the bits of their keys.
+    pub(super) tracked: BTreeSet<u64>,
     /// What `CLIENT CACHING` said of the request that is being started.
     pub(in super::super) caching: Option<&'static str>,
     /// Those that are to forget everything; and once more when what is on its
@@ -19,8 +21,8 @@ pub(crate) struct State {
     pub(crate) has_mail: bool,
     /// Where clients were that others are told in place of, by their ids.
     targets: BTreeMap<u64, Key<Session>>,
-    /// Links that end because another did.
-    pub(crate) losses: Vec<(LinkIndex, BackendFault)>,
+    /// Links that end because another did, with their generation.
+    pub(super) losses: Vec<(LinkIndex, u32, BackendFault)>,
     /// When links on which nothing moves are asked for a sign.
     pub(super) next_ping: Time,
 }
@@ -44,18 +46,27 @@ impl State {
 }
 
 impl Core {
+    /// A link that is to end because another did, if it has not by itself: its
+    /// place may be another's.
+    pub(crate) fn next_loss(&mut self) -> Option<(LinkIndex, BackendFault)> {
+        while let Some((index, generation, fault)) = self.plane.tracking.losses.pop() {
+            if self.links[index].generation == generation {
+                return Some((index, fault));
+            }
+        }
+        None
+    }
+
     /// Who may be used in a pool has changed, and so where its keys live: who
     /// has read some is told of changes to them by nobody.
     #[cold]
     pub(in super::super) fn on_ring_changed(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
-        for index in 0..plane.tracking.tracked.len() {
-            let key = plane.tracking.tracked[index];
-            if sessions.get(key).is_some_and(|session| session.pool == pool) {
-                // What a server that has left answers now is of the past too.
-                plane.tracking.forget(key, true);
-            }
-        }
+        let State { tracked, forgets, .. } = &mut plane.tracking;
+        let tracked = tracked.iter().map(|&bits| Key::from_bits(bits));
+        let is_of_pool = |&key: &Key<Session>| sessions.get(key).is_some_and(|it| it.pool == pool);
+        // What a server that has left answers now is of the past too.
+        forgets.extend(tracked.filter(is_of_pool).map(|key| (key, true)));
         self.tend_tracking();
     }
 
@@ -113,7 +124,7 @@ impl Plane {
         let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
         let (order, output) = (&busy.order, &mut busy.output);
         let has_passed = |place| order.has_passed(place);
-        if tracking.redirect.is_none() {
+        if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
             return tracking.held.release(has_passed, output.buf());
         }
         // Who is told in its place waits for none of its replies; only what
@@ -143,6 +154,9 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(tracking) = &session.tracking else { return };
         match tracking.redirect {
+            Some(_) if tells_itself(tracking, &session.identity) => {
+                self.hand_push(key, session, push);
+            }
             Some(target) => self.redirect(sessions, key, target, push),
             None if session.identity.protocol == Protocol::Resp3 => {
                 self.hand_push(key, session, push)
@@ -230,4 +244,10 @@ impl Plane {
         }
         self.mark_session_dirty(key, session);
     }
+}
+
+/// Whether a session is named to be told in place of itself: then it is told
+/// behind its replies, as without a name.
+fn tells_itself(tracking: &Tracking, identity: &Identity) -> bool {
+    tracking.redirect == Some(identity.id) && identity.protocol == Protocol::Resp3
 }

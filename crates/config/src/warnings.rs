@@ -1,0 +1,173 @@
+//! What is allowed and seldom meant: said by `keyway check`, and at the start.
+
+use crate::address::ListenAddr;
+use crate::error::{Problem, Report};
+use crate::reader::{NamedPool, Section, Value};
+use keyway_topology::{Endpoint, Rejoin, Server};
+use std::collections::BTreeMap;
+
+/// Replies Keyway asks servers for on its own account, such as their INFO, fit
+/// into this, in bytes.
+const OWN_REPLY_LEN: u64 = 64 << 10;
+
+/// Tells of everything suspicious in the file.
+pub(crate) fn warn(
+    root: &Section,
+    pools: &[NamedPool],
+    listeners: &[Section],
+    report: &mut Report<'_>,
+) {
+    warn_of_unused(pools, listeners, report);
+    listeners.iter().for_each(|listener| warn_of_open_listener(listener, pools, report));
+    if let Some(server) = root.section("server") {
+        warn_of_open_admin(server, report);
+    }
+    if let Some(limits) = root.section("limits") {
+        warn_of_short_replies(limits, report);
+    }
+    for (_, pool) in sharded(pools) {
+        warn_of_server_twice(pool, report);
+        warn_of_flush_all(pool, report);
+    }
+    warn_of_shared_servers(pools, report);
+}
+
+/// Whether other machines may reach it.
+pub(crate) fn is_open(addr: &ListenAddr) -> bool {
+    match addr {
+        ListenAddr::Tcp(addr) => !addr.ip().to_canonical().is_loopback(),
+        ListenAddr::Unix(_) => false,
+    }
+}
+
+/// What is said of a listener that [`is_open`] and asks for no password.
+pub(crate) fn open_listener(bind: &ListenAddr) -> Problem {
+    Problem::new(
+        format!("{bind} can be reached from other machines and asks for no password"),
+        "set password_file or password, or listen on 127.0.0.1",
+    )
+}
+
+fn sharded(pools: &[NamedPool]) -> impl Iterator<Item = (&str, &Section)> {
+    pools.iter().filter_map(|pool| match &pool.section {
+        Some(("sharded", section)) => Some((pool.name.as_str(), section)),
+        _ => None,
+    })
+}
+
+fn servers(pool: &Section) -> &[(usize, Server)] {
+    match pool.value("servers") {
+        Some(Value::Servers(servers)) => servers,
+        _ => &[],
+    }
+}
+
+fn warn_of_unused(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+    for pool in pools {
+        if listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
+            let what = format!("no listener uses pool \"{}\"", pool.name);
+            let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
+            report.warning(pool.at, Problem::new(what, hint));
+        }
+    }
+}
+
+fn warn_of_open_listener(listener: &Section, pools: &[NamedPool], report: &mut Report<'_>) {
+    let Some(Value::Listen(bind)) = listener.value("bind") else { return };
+    let name = listener.text("pool");
+    let of_pool = sharded(pools).find(|(pool, _)| Some(*pool) == name);
+    let has_password =
+        ["password", "password_file"].iter().any(|key| listener.given(key).is_some())
+            || of_pool.is_some_and(|(_, pool)| pool.given("client_password").is_some());
+    if is_open(bind) && !has_password {
+        report.warning(listener.place("bind"), open_listener(bind));
+    }
+}
+
+fn warn_of_open_admin(server: &Section, report: &mut Report<'_>) {
+    if let Some(Value::Listen(admin)) = server.value("admin")
+        && is_open(admin)
+    {
+        let what = format!(
+            "admin {admin} can be reached from other machines: whoever does needs no password to \
+             read everything there, and to restore servers with POST"
+        );
+        let hint = "listen on 127.0.0.1, or let a firewall pass none but who scrapes metrics";
+        report.warning(server.place("admin"), Problem::new(what, hint));
+    }
+}
+
+fn warn_of_short_replies(limits: &Section, report: &mut Report<'_>) {
+    if limits.number("reply_len_max").is_some_and(|len| len < OWN_REPLY_LEN) {
+        let what = "reply_len_max in [limits] is below 64KiB: servers' replies to INFO, KEYS, SCAN \
+                    and other requests may be longer, and each such reply closes the connection \
+                    and fails what waits there";
+        let hint = "write at least \"64KiB\"";
+        report.warning(limits.place("reply_len_max"), Problem::new(what, hint));
+    }
+}
+
+fn warn_of_server_twice(pool: &Section, report: &mut Report<'_>) {
+    let mut seen: BTreeMap<&Endpoint, &Server> = BTreeMap::new();
+    for (at, server) in servers(pool) {
+        let Some(first) = seen.insert(&server.endpoint, server) else { continue };
+        let what = format!(
+            "servers in {}: {} is there as {} and as {}: DBSIZE, KEYS, SCAN and INFO count its keys \
+             twice",
+            pool.header,
+            server.endpoint,
+            first.label(),
+            server.label()
+        );
+        let hint = "keep one of them, and raise its weight for a larger share";
+        report.warning(*at, Problem::new(what, hint));
+    }
+}
+
+/// The pool empties a server that comes back.
+fn flushes(pool: &Section) -> bool {
+    let rejoin = pool.section("ejection").and_then(|ejection| ejection.value("rejoin"));
+    matches!(rejoin, Some(Value::Rejoin(Rejoin::Flush)))
+}
+
+fn databases(pool: &Section) -> std::ops::Range<u64> {
+    let first = pool.number("database").unwrap_or(0);
+    first..first + pool.number("databases").unwrap_or(1).max(1)
+}
+
+fn warn_of_flush_all(pool: &Section, report: &mut Report<'_>) {
+    let databases = databases(pool);
+    if flushes(pool) && databases.end - databases.start > 1 {
+        let what = format!(
+            "{} has rejoin = \"flush\" and several databases: a server that comes back is emptied \
+             with FLUSHALL, of every database it has",
+            pool.header
+        );
+        let hint = "keep these servers for this pool alone, or write databases = 1";
+        report.warning(pool.place("ejection"), Problem::new(what, hint));
+    }
+}
+
+/// A pool that flushes, over a server whose data is another pool's as well.
+fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
+    for (name, pool) in sharded(pools).filter(|(_, pool)| flushes(pool)) {
+        let own = databases(pool);
+        let empties = |other: &Section| {
+            let theirs = databases(other);
+            own.end - own.start > 1 || (own.start < theirs.end && theirs.start < own.end)
+        };
+        for (_, other) in sharded(pools).filter(|(known, other)| *known != name && empties(other)) {
+            let has = |endpoint: &Endpoint| {
+                servers(other).iter().any(|(_, server)| server.endpoint == *endpoint)
+            };
+            let shared = servers(pool).iter().find(|(_, server)| has(&server.endpoint));
+            let Some((_, server)) = shared else { continue };
+            let what = format!(
+                "{} has rejoin = \"flush\" and empties {} of the data of {} as well",
+                pool.header, server.endpoint, other.header
+            );
+            let hint = "give each pool a database or servers of its own, or choose another rejoin";
+            report.warning(pool.place("ejection"), Problem::new(what, hint));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! XREAD and XREADGROUP.
+
+use super::{counted, no_group, write_entry, write_id, write_range};
+use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
+use crate::collections::stream::id::Id;
+use crate::collections::stream::{self, Log, Stream};
+use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::entry::Entry;
+use crate::item::Kind;
+use crate::number::parse_integer;
+use crate::store::Locked;
+use keyway_resp::{Protocol, reply};
+use std::ops::ControlFlow;
+
+/// What is asked for besides the streams.
+struct Options<'a> {
+    /// Most entries of each stream, 0 for any number.
+    limit: u64,
+    /// Whether to wait for entries when there are none.
+    blocks: bool,
+    /// The group's name, and the consumer's.
+    group: Option<(&'a [u8], &'a [u8])>,
+    no_ack: bool,
+    /// Where the keys start, and how many there are; as many ids follow.
+    keys_at: usize,
+    key_count: usize,
+}
+
+impl<'a> Options<'a> {
+    fn parse(call: &Call<'a>, in_group: bool) -> Result<Self, Fault> {
+        let mut options =
+            Self { limit: 0, blocks: false, group: None, no_ack: false, keys_at: 0, key_count: 0 };
+        let mut index = 1;
+        while options.keys_at == 0 {
+            let more = call.args.len().saturating_sub(index + 1);
+            let not_here = |text| if in_group { Ok(()) } else { Err(Fault::Text(text)) };
+            match () {
+                () if more >= 1 && call.is(index, "block") => {
+                    options.blocks = true;
+                    check_timeout(call.arg(index + 1))?;
+                    index += 2;
+                }
+                () if more >= 1 && call.is(index, "count") => {
+                    options.limit = super::parse_limit(call, index + 1)?;
+                    index += 2;
+                }
+                () if more >= 1 && call.is(index, "streams") => {
+                    if !more.is_multiple_of(2) {
+                        return Err(Fault::Text(
+                            "ERR Unbalanced XREAD list of streams: for each stream key an ID or \
+                             '$' must be specified.",
+                        ));
+                    }
+                    (options.keys_at, options.key_count) = (index + 1, more / 2);
+                }
+                () if more >= 2 && call.is(index, "group") => {
+                    not_here(
+                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD \
+                         instead.",
+                    )?;
+                    options.group = Some((call.arg(index + 1), call.arg(index + 2)));
+                    index += 3;
+                }
+                () if call.is(index, "noack") => {
+                    not_here(
+                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD \
+                         instead.",
+                    )?;
+                    options.no_ack = true;
+                    index += 1;
+                }
+                () => return Err(SYNTAX),
+            }
+        }
+        if in_group && options.group.is_none() {
+            return Err(Fault::Text("ERR Missing GROUP option for XREADGROUP"));
+        }
+        Ok(options)
+    }
+
+    fn keys(&self, call: &Call<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
+        call.args_from(self.keys_at, 1).take(self.key_count)
+    }
+}
+
+fn check_timeout(text: &[u8]) -> Outcome {
+    match parse_integer(text) {
+        None => Err(Fault::Text("ERR timeout is not an integer or out of range")),
+        Some(..0) => Err(Fault::Text("ERR timeout is negative")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// There is nothing to answer with: null, unless the client wants to wait.
+fn nothing(call: &Call<'_>, blocks: bool, out: &mut Vec<u8>) -> Outcome {
+    if blocks {
+        return Err(Fault::WouldBlock);
+    }
+    call.turn.protocol.null_array(out);
+    Ok(())
+}
+
+/// The head of a stream among those answered with.
+fn write_key(call: &Call<'_>, key: &[u8], out: &mut Vec<u8>) {
+    if call.turn.protocol == Protocol::Resp2 {
+        reply::array(out, 2);
+    }
+    reply::bulk(out, key);
+}
+
+/// The head of an answer of some streams.
+fn write_head(call: &Call<'_>, out: &mut Vec<u8>, count: usize) {
+    match call.turn.protocol {
+        Protocol::Resp2 => reply::array(out, count),
+        protocol => protocol.map(out, count),
+    }
+}
+
+/// XREAD.
+pub(in crate::commands) fn xread(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let options = Options::parse(call, false)?;
+    let mut locked = call.store.lock_keys(options.keys(call));
+    let mut after = Vec::with_capacity(options.key_count);
+    for (key, nth) in options.keys(call).zip(0..) {
+        let mut entry = locked.entry(call.turn, key);
+        let stream: Option<&Stream> = entry.read_as()?;
+        after.push(match call.arg(options.keys_at + options.key_count + nth) {
+            b"$" => stream.map_or(Id::ZERO, |stream| stream.log().newest()),
+            b">" => {
+                return Err(Fault::Text(
+                    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
+                     <group> <consumer> option.",
+                ));
+            }
+            text => Id::parse(text, 0).ok_or(super::INVALID_ID)?,
+        });
+    }
+    let mut served = 0;
+    let start = out.len();
+    counted(
+        out,
+        |out, count| write_head(call, out, count),
+        |out| {
+            for (key, after) in options.keys(call).zip(after) {
+                let Ok(Some(stream)) = locked.look_at::<&Stream>(call.turn, key) else { continue };
+                if let Some(from) = after.next().filter(|from| stream.log().last() >= *from) {
+                    write_key(call, key, out);
+                    write_range(stream.log(), (from, Id::MAX), false, options.limit, out);
+                    served += 1;
+                }
+            }
+            served
+        },
+    );
+    if served > 0 {
+        return Ok(());
+    }
+    out.truncate(start);
+    nothing(call, options.blocks, out)
+}
+
+/// What a consumer asks for of a stream.
+#[derive(Clone, Copy)]
+enum From {
+    /// `>`: what was never delivered.
+    New,
+    /// What it has not acknowledged, behind an id.
+    History(Id),
+}
+
+/// Reads what is wanted of a stream, whose group must be there.
+fn parse_from(
+    entry: &mut Entry<'_>,
+    (key, group): (&[u8], &[u8]),
+    text: &[u8],
+) -> Result<From, Fault> {
+    let stream: Option<&Stream> = entry.read_as()?;
+    if stream.and_then(|stream| stream.group(group)).is_none() {
+        let text = "No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option";
+        return Err(no_group(text, [key, group]));
+    }
+    match text {
+        b"$" => Err(Fault::Text(
+            "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the \
+             history of this consumer by specifying a proper ID, or use the > ID to get new \
+             messages. The $ ID would just return an empty result set.",
+        )),
+        b">" => Ok(From::New),
+        text => match Id::parse(text, 0).ok_or(super::INVALID_ID)? {
+            Id::MAX => Ok(From::New),
+            id => Ok(From::History(id)),
+        },
+    }
+}
+
+/// XREADGROUP.
+pub(in crate::commands) fn xreadgroup(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let options = Options::parse(call, true)?;
+    let (group, consumer) = options.group.unwrap_or_default();
+    let mut locked = call.store.lock_keys(options.keys(call));
+    let mut wanted = Vec::with_capacity(options.key_count);
+    for (key, nth) in options.keys(call).zip(0..) {
+        let text = call.arg(options.keys_at + options.key_count + nth);
+        let mut entry = locked.entry(call.turn, key);
+        wanted.push(parse_from(&mut entry, (key, group), text)?);
+    }
+    let mut served = 0;
+    let start = out.len();
+    let reader = Reader { call, options: &options, group, consumer };
+    counted(
+        out,
+        |out, count| write_head(call, out, count),
+        |out| {
+            let streams = options.keys(call).zip(wanted);
+            served =
+                streams.filter(|(key, from)| reader.serve(&mut locked, key, *from, out)).count();
+            served
+        },
+    );
+    if served > 0 {
+        return Ok(());
+    }
+    out.truncate(start);
+    nothing(call, options.blocks, out)
+}
+
+/// A consumer that reads.
+struct Reader<'r, 'a> {
+    call: &'r Call<'a>,
+    options: &'r Options<'a>,
+    group: &'a [u8],
+    consumer: &'a [u8],
+}
+
+impl Reader<'_, '_> {
+    /// Answers with a stream's entries, if there is something to answer.
+    fn serve(&self, locked: &mut Locked<'_>, key: &[u8], from: From, out: &mut Vec<u8>) -> bool {
+        let call = self.call;
+        let mut entry = locked.entry(call.turn, key);
+        let event = "xgroup-createconsumer";
+        let served = entry.edit(Kind::Stream, event, |editor| {
+            let mut is_new = false;
+            let served = stream::edit(editor, |stream| {
+                stream.change_group(self.group, |log, group| {
+                    if matches!(from, From::New) && log.last() <= group.last {
+                        return false;
+                    }
+                    write_key(call, key, out);
+                    let (consumer, added) = group.hear_of(self.consumer, call.turn.now_millis);
+                    is_new = added;
+                    match from {
+                        From::New => self.deliver(log, group, consumer, out),
+                        From::History(after) => self.repeat(log, group, (consumer, after), out),
+                    }
+                    true
+                })
+            });
+            if is_new {
+                editor.touch();
+            }
+            served.flatten().unwrap_or(false)
+        });
+        served.unwrap_or(false)
+    }
+
+    /// Delivers entries that no consumer of the group got yet.
+    fn deliver(&self, log: &Log, group: &mut Group, consumer: ConsumerIndex, out: &mut Vec<u8>) {
+        let Some(from) = group.last.next() else { return reply::array(out, 0) };
+        counted(out, reply::array, |out| {
+            let mut count = 0;
+            let _ = log.visit((from, Id::MAX), false, |entry| {
+                group.advance(log, entry.id);
+                write_entry(&entry, out);
+                if !self.options.no_ack {
+                    let millis = self.call.turn.now_millis;
+                    group.assign(Delivery { id: entry.id, millis, count: 1, consumer });
+                }
+                count += 1;
+                match count == self.options.limit {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+            count as usize
+        });
+    }
+
+    /// Delivers again what a consumer has not acknowledged.
+    fn repeat(
+        &self,
+        log: &Log,
+        group: &mut Group,
+        (consumer, after): (ConsumerIndex, Id),
+        out: &mut Vec<u8>,
+    ) {
+        let Some(from) = after.next() else { return reply::array(out, 0) };
+        let mut again: Vec<Delivery> = Vec::new();
+        group.visit_of(consumer, (from, Id::MAX), |delivery| {
+            again.push(*delivery);
+            match again.len() as u64 == self.options.limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        reply::array(out, again.len());
+        for delivery in again {
+            match log.get(delivery.id) {
+                Some(entry) => {
+                    write_entry(&entry, out);
+                    let (millis, count) =
+                        (self.call.turn.now_millis, delivery.count.wrapping_add(1));
+                    group.assign(Delivery { millis, count, ..delivery });
+                }
+                None => {
+                    reply::array(out, 2);
+                    write_id(delivery.id, out);
+                    self.call.turn.protocol.null_array(out);
+                }
+            }
+        }
+    }
+}

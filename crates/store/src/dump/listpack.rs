@@ -1,0 +1,223 @@
+//! Listpacks: strings and numbers in one block (`src/listpack.c` of Redis 7.0).
+//!
+//! ```text
+//!  listpack: bytes in all, 4 │ elements, 2 │ element ... │ 0xff
+//!  element:  encoding and bytes │ their length, to be read from its end
+//!  encoding: 0xxxxxxx  a number          10xxxxxx  a length below 64
+//!            110xxxxx  a number + 1      1110xxxx  a length + 1
+//!            0xf1..4   a number, 2, 3, 4 or 8 bytes
+//!            0xf0      a length, 4 bytes
+//! ```
+
+use super::read::{Refusal, Visit};
+use crate::number::parse_integer;
+use keyway_base::rdb::{Reader, Text};
+
+const HEADER_LEN: usize = 6;
+const END: u8 = 0xff;
+/// A count that does not fit its place.
+const UNCOUNTED: u16 = u16::MAX;
+
+/// How many bytes tell the length of `len` bytes in front of them.
+fn suffix_len(len: usize) -> usize {
+    match len {
+        0..=127 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
+        _ => 5,
+    }
+}
+
+/// Lets `write` see these bytes.
+fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
+    let mut bytes = [0; 5];
+    let suffix = &mut bytes[..suffix_len(len)];
+    for (place, byte) in suffix.iter_mut().rev().enumerate() {
+        // All but the first one of them say that more are to come.
+        *byte = (len >> (7 * place)) as u8 & 0x7f | 0x80;
+    }
+    suffix[0] &= 0x7f;
+    write(suffix)
+}
+
+/// Visits the elements of a listpack, which must be whole and as many as it
+/// says.
+pub(super) fn visit(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> {
+    let mut reader = Reader::new(bytes);
+    let total = u32::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
+    let count = u16::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
+    if total as usize != bytes.len() {
+        return Err(Refusal::Form);
+    }
+    let Some((&END, elements)) = bytes[HEADER_LEN..].split_last() else {
+        return Err(Refusal::Form);
+    };
+    let mut rest = elements;
+    let mut seen = 0usize;
+    while !rest.is_empty() {
+        let mut reader = Reader::new(rest);
+        let text = element(&mut reader).ok_or(Refusal::Form)?;
+        let len = rest.len() - reader.left();
+        let suffix = reader.take(suffix_len(len)).ok_or(Refusal::Form)?;
+        if !with_suffix(len, |expected| suffix == expected) {
+            return Err(Refusal::Form);
+        }
+        visit(text)?;
+        rest = &rest[len + suffix.len()..];
+        seen += 1;
+    }
+    if count == UNCOUNTED || usize::from(count) == seen { Ok(()) } else { Err(Refusal::Form) }
+}
+
+fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
+    let first = reader.byte()?;
+    let len = match first {
+        0..0x80 => return Some(Text::Integer(first.into())),
+        0x80..0xc0 => usize::from(first & 0x3f),
+        0xc0..0xe0 => {
+            let bits = u16::from_be_bytes([first & 0x1f, reader.byte()?]);
+            return Some(Text::Integer(((bits << 3) as i16 >> 3).into()));
+        }
+        0xe0..0xf0 => usize::from(u16::from_be_bytes([first & 0xf, reader.byte()?])),
+        0xf0 => u32::from_le_bytes(reader.array()?) as usize,
+        0xf1 => return Some(Text::Integer(i16::from_le_bytes(reader.array()?).into())),
+        0xf2 => {
+            let [low, middle, high] = reader.array()?;
+            return Some(Text::Integer((i32::from_le_bytes([0, low, middle, high]) >> 8).into()));
+        }
+        0xf3 => return Some(Text::Integer(i32::from_le_bytes(reader.array()?).into())),
+        0xf4 => return Some(Text::Integer(i64::from_le_bytes(reader.array()?))),
+        _ => return None,
+    };
+    reader.take(len).map(Text::Plain)
+}
+
+/// A listpack being written.
+pub(super) struct Listpack {
+    /// All but the end.
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Listpack {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; HEADER_LEN], count: 0 }
+    }
+
+    /// Bytes of the listpack as it is.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + 1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Appends a string, as a number if it reads as one.
+    pub(super) fn push(&mut self, text: &[u8]) {
+        if let Some(value) = parse_integer(text) {
+            return self.push_integer(value);
+        }
+        let len = text.len();
+        self.push_parts(|bytes| {
+            match len {
+                0..64 => bytes.push(0x80 | len as u8),
+                64..4096 => bytes.extend_from_slice(&(0xe000 | len as u16).to_be_bytes()),
+                _ => {
+                    bytes.push(0xf0);
+                    bytes.extend_from_slice(&(len as u32).to_le_bytes());
+                }
+            }
+            bytes.extend_from_slice(text);
+        });
+    }
+
+    pub(super) fn push_integer(&mut self, value: i64) {
+        self.push_parts(|bytes| {
+            let wide = value.to_le_bytes();
+            match value {
+                0..=127 => bytes.push(value as u8),
+                -4096..=4095 => {
+                    bytes.extend_from_slice(&(0xc000 | value as u16 & 0x1fff).to_be_bytes());
+                }
+                -0x8000..=0x7fff => put(bytes, 0xf1, &wide[..2]),
+                -0x80_0000..=0x7f_ffff => put(bytes, 0xf2, &wide[..3]),
+                -0x8000_0000..=0x7fff_ffff => put(bytes, 0xf3, &wide[..4]),
+                _ => put(bytes, 0xf4, &wide),
+            }
+        });
+    }
+
+    fn push_parts(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        with_suffix(self.bytes.len() - start, |suffix| self.bytes.extend_from_slice(suffix));
+        self.count += 1;
+    }
+
+    /// The bytes of the whole.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.bytes.push(END);
+        let total = (self.bytes.len() as u32).to_le_bytes();
+        let count = u16::try_from(self.count).unwrap_or(UNCOUNTED).to_le_bytes();
+        self.bytes[..4].copy_from_slice(&total);
+        self.bytes[4..HEADER_LEN].copy_from_slice(&count);
+        self.bytes
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, encoding: u8, value: &[u8]) {
+    bytes.push(encoding);
+    bytes.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dump::strings::Strings;
+    use proptest::prelude::*;
+
+    fn read(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut strings = Strings::new(usize::MAX);
+        visit(bytes, &mut |text| strings.push(text)).ok()?;
+        Some(strings.iter().map(<[u8]>::to_vec).collect())
+    }
+
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            any::<i64>().prop_map(|value| value.to_string().into_bytes()),
+            (any::<i64>(), 0..63u32).prop_map(|(value, bits)| (value >> bits).to_string().into()),
+            proptest::collection::vec(any::<u8>(), 0..200),
+            (0..3usize).prop_map(|which| vec![b'x'; [4095, 4096, 20_000][which]]),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn elements_read_back_as_written_and_a_listpack_is_no_shorter_than_it_says(
+            texts in proptest::collection::vec(any_text(), 0..20),
+            (at, byte) in any::<(prop::sample::Index, u8)>(),
+        ) {
+            let mut listpack = Listpack::new();
+            texts.iter().for_each(|text| listpack.push(text));
+            let len = listpack.len();
+            let mut bytes = listpack.finish();
+            prop_assert_eq!(bytes.len(), len);
+            prop_assert_eq!(read(&bytes), Some(texts));
+            let at = at.index(bytes.len());
+            prop_assert_eq!(read(&bytes[..at]), None);
+            bytes[at] = byte;
+            let _ = read(&bytes);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(elements in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut bytes = (elements.len() as u32 + 7).to_le_bytes().to_vec();
+            bytes.extend_from_slice(&[0xff, 0xff]);
+            bytes.extend_from_slice(&elements);
+            bytes.push(END);
+            let _ = read(&bytes);
+        }
+    }
+}

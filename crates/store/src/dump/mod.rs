@@ -1,0 +1,46 @@
+//! Values in Redis's own form: what DUMP gives and RESTORE takes.
+//!
+//! Written is what Redis 7.0 writes with its default settings and
+//! `rdbcompression no`; read is every form that it reads, but streams and
+//! modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
+//! the types:
+//!
+//! ```text
+//!  type            written as                 read as well
+//!  string          string
+//!  hash            listpack │ pairs           zipmap, ziplist
+//!  list            listpacks                  elements, ziplist, ziplists
+//!  set             integers │ members
+//!  sorted set      listpack │ scores          scores as text, ziplist
+//! ```
+//! What is read is believed in nothing: whatever Redis checks with
+//! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
+
+mod integers;
+mod listpack;
+mod older;
+mod read;
+mod strings;
+mod write;
+
+pub(crate) use read::{Refusal, Value, read};
+pub(crate) use write::write;
+
+/// The first byte of a value.
+mod kind {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
+    pub(super) const SET: u8 = 2;
+    pub(super) const SORTED_TEXT: u8 = 3;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const SORTED: u8 = 5;
+    pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const SET_INTEGERS: u8 = 11;
+    pub(super) const SORTED_ZIPLIST: u8 = 12;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const LIST_ZIPLISTS: u8 = 14;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const SORTED_LISTPACK: u8 = 17;
+    pub(super) const LIST_LISTPACKS: u8 = 18;
+}

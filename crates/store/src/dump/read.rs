@@ -1,0 +1,274 @@
+use super::strings::Strings;
+use super::{integers, kind, listpack, older};
+use crate::collections::score;
+use crate::commands::STRING_LEN_MAX;
+use keyway_base::rdb::{Reader, Text, unpack};
+use std::borrow::Cow;
+
+/// Why a value is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no form there is.
+    Form,
+    /// It is larger than all memory there may be.
+    Room,
+}
+
+/// What is done with each string of a value.
+pub(super) type Visit<'a> = dyn FnMut(Text<'_>) -> Result<(), Refusal> + 'a;
+
+/// How the strings of a block are found.
+type VisitBlock = fn(&[u8], &mut Visit<'_>) -> Result<(), Refusal>;
+
+/// A value that was read. None but a string is empty.
+pub(crate) enum Value<'a> {
+    Text(Cow<'a, [u8]>),
+    List(Strings),
+    /// Members, each once.
+    Set(Strings),
+    /// Fields and values in turn, each field once.
+    Hash(Strings),
+    /// Members, each once, with scores that are numbers.
+    Sorted(Strings, Vec<f64>),
+}
+
+impl Value<'_> {
+    /// Bytes that it takes as it is.
+    pub(crate) fn bytes_len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::List(strings) | Self::Set(strings) | Self::Hash(strings) => strings.bytes_len(),
+            Self::Sorted(strings, scores) => strings.bytes_len() + size_of_val(&scores[..]),
+        }
+    }
+
+    /// Whether it has elements, and no two where there is to be one.
+    fn is_sound(&self, hash: &dyn Fn(&[u8]) -> u64) -> bool {
+        match self {
+            Self::Text(_) => true,
+            Self::List(strings) => strings.len() > 0,
+            Self::Set(strings) | Self::Sorted(strings, _) => {
+                strings.len() > 0 && strings.are_distinct(1, hash)
+            }
+            Self::Hash(strings) => strings.len() > 0 && strings.are_distinct(2, hash),
+        }
+    }
+}
+
+/// Reads a value, which may take up to `room` bytes. `hash` is one that nobody
+/// can foresee. Bytes behind the value are ignored.
+pub(crate) fn read<'a>(
+    bytes: &'a [u8],
+    room: usize,
+    hash: &dyn Fn(&[u8]) -> u64,
+) -> Result<Value<'a>, Refusal> {
+    let mut reader = Reader::new(bytes);
+    let kind = reader.byte().ok_or(Refusal::Form)?;
+    let value = Source { reader, room }.value(kind)?;
+    if value.is_sound(hash) { Ok(value) } else { Err(Refusal::Form) }
+}
+
+/// What values are read from.
+struct Source<'a> {
+    reader: Reader<'a>,
+    room: usize,
+}
+
+impl<'a> Source<'a> {
+    fn value(mut self, kind: u8) -> Result<Value<'a>, Refusal> {
+        Ok(match kind {
+            kind::STRING => Value::Text(self.bytes()?),
+            kind::LIST => Value::List(self.strings(1)?),
+            kind::SET => Value::Set(self.strings(1)?),
+            kind::HASH => Value::Hash(self.strings(2)?),
+            kind::SORTED => self.scored(|reader| reader.array().map(f64::from_le_bytes))?,
+            kind::SORTED_TEXT => self.scored(text_score)?,
+            kind::LIST_ZIPLIST => Value::List(self.block(older::visit_ziplist)?),
+            kind::LIST_ZIPLISTS => Value::List(self.blocks(false)?),
+            kind::LIST_LISTPACKS => Value::List(self.blocks(true)?),
+            kind::SET_INTEGERS => Value::Set(self.block(integers::visit)?),
+            kind::HASH_ZIPMAP => Value::Hash(self.pairs(older::visit_zipmap)?),
+            kind::HASH_ZIPLIST => Value::Hash(self.pairs(older::visit_ziplist)?),
+            kind::HASH_LISTPACK => Value::Hash(self.pairs(listpack::visit)?),
+            kind::SORTED_ZIPLIST => self.scored_block(older::visit_ziplist)?,
+            kind::SORTED_LISTPACK => self.scored_block(listpack::visit)?,
+            _ => return Err(Refusal::Form),
+        })
+    }
+
+    fn len(&mut self) -> Result<usize, Refusal> {
+        self.reader.read_len().ok_or(Refusal::Form)
+    }
+
+    /// The bytes of a string.
+    fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+        match self.reader.read_text().ok_or(Refusal::Form)? {
+            Text::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            Text::Integer(value) => Ok(Cow::Owned(value.to_string().into_bytes())),
+            Text::Packed { len, .. } if len as u64 > STRING_LEN_MAX => Err(Refusal::Form),
+            Text::Packed { len, .. } if len > self.room => Err(Refusal::Room),
+            Text::Packed { packed, len } => {
+                let mut bytes = Vec::new();
+                unpack(packed, len, &mut bytes).ok_or(Refusal::Form)?;
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// As many strings as a count says, `each` for one.
+    fn strings(&mut self, each: usize) -> Result<Strings, Refusal> {
+        let count = self.len()?;
+        let mut strings = Strings::new(self.room);
+        for _ in 0..count {
+            for _ in 0..each {
+                strings.push(self.reader.read_text().ok_or(Refusal::Form)?)?;
+            }
+        }
+        Ok(strings)
+    }
+
+    /// Members and scores, each of which `score` reads.
+    fn scored(
+        &mut self,
+        score: impl Fn(&mut Reader<'a>) -> Option<f64>,
+    ) -> Result<Value<'a>, Refusal> {
+        let count = self.len()?;
+        let (mut members, mut scores) = (Strings::new(self.room), Vec::new());
+        for _ in 0..count {
+            members.push(self.reader.read_text().ok_or(Refusal::Form)?)?;
+            let score = score(&mut self.reader).filter(|score| !score.is_nan());
+            scores.push(score.ok_or(Refusal::Form)?);
+        }
+        Ok(Value::Sorted(members, scores))
+    }
+
+    /// The strings of a block.
+    fn block(&mut self, visit: VisitBlock) -> Result<Strings, Refusal> {
+        let block = self.bytes()?;
+        let mut strings = Strings::new(self.room);
+        visit(&block, &mut |text| strings.push(text))?;
+        Ok(strings)
+    }
+
+    fn pairs(&mut self, visit: VisitBlock) -> Result<Strings, Refusal> {
+        let strings = self.block(visit)?;
+        if strings.len().is_multiple_of(2) { Ok(strings) } else { Err(Refusal::Form) }
+    }
+
+    /// Members and scores of a block, in turn.
+    fn scored_block(&mut self, visit: VisitBlock) -> Result<Value<'a>, Refusal> {
+        let block = self.bytes()?;
+        let (mut members, mut scores) = (Strings::new(self.room), Vec::new());
+        visit(&block, &mut |text| {
+            if scores.len() == members.len() {
+                return members.push(text);
+            }
+            let score = match text {
+                Text::Integer(value) => Some(value as f64),
+                Text::Plain(text) => score::parse(text),
+                Text::Packed { .. } => None,
+            };
+            scores.push(score.ok_or(Refusal::Form)?);
+            Ok(())
+        })?;
+        let is_even = scores.len() == members.len();
+        if is_even { Ok(Value::Sorted(members, scores)) } else { Err(Refusal::Form) }
+    }
+
+    /// The strings of as many blocks as a count says: ziplists, or listpacks
+    /// and single strings, whose kind each is told before.
+    fn blocks(&mut self, are_listpacks: bool) -> Result<Strings, Refusal> {
+        const SINGLE: usize = 1;
+        const LISTPACK: usize = 2;
+        let count = self.len()?;
+        let mut strings = Strings::new(self.room);
+        for _ in 0..count {
+            let container = if are_listpacks { Some(self.len()?) } else { None };
+            let block = self.bytes()?;
+            if block.is_empty() {
+                return Err(Refusal::Form);
+            }
+            let mut add = |text: Text<'_>| strings.push(text);
+            match container {
+                None => older::visit_ziplist(&block, &mut add)?,
+                Some(LISTPACK) => listpack::visit(&block, &mut add)?,
+                Some(SINGLE) => add(Text::Plain(&block))?,
+                Some(_) => return Err(Refusal::Form),
+            }
+        }
+        Ok(strings)
+    }
+}
+
+/// A score in decimal digits behind their number.
+fn text_score(reader: &mut Reader<'_>) -> Option<f64> {
+    match reader.byte()? {
+        255 => Some(f64::NEG_INFINITY),
+        254 => Some(f64::INFINITY),
+        253 => None,
+        len => score::parse(reader.take(len.into())?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Blocks that are whole as far as their headers say.
+    fn any_block() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
+        prop_oneof![
+            bytes(),
+            bytes().prop_map(|elements| {
+                let mut block = vec![elements.len() as u8 + 7, 0, 0, 0, 0xff, 0xff];
+                block.extend_from_slice(&elements);
+                block.push(0xff);
+                block
+            }),
+            bytes().prop_map(|values| {
+                let count = (values.len() / 2) as u8;
+                let mut block = vec![2, 0, 0, 0, count, 0, 0, 0];
+                block.extend_from_slice(&values[..2 * usize::from(count)]);
+                block
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_take_more_than_its_room(
+            kind in 0..20u8,
+            head in proptest::collection::vec(any::<u8>(), 0..6),
+            block in any_block(),
+            wraps: bool,
+        ) {
+            let mut bytes = vec![kind];
+            bytes.extend_from_slice(&head);
+            if wraps {
+                bytes.push(block.len() as u8 & 0x3f);
+            }
+            bytes.extend_from_slice(&block);
+            for room in [usize::MAX, 100, 0] {
+                if let Ok(value) = read(&bytes, room, &|text| text.len() as u64) {
+                    let scores = match &value {
+                        Value::Sorted(_, scores) => size_of_val(&scores[..]),
+                        Value::Text(Cow::Borrowed(text)) => text.len(),
+                        _ => 0,
+                    };
+                    prop_assert!(value.bytes_len() - scores <= room);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_twice_is_refused_though_hashes_are_the_same() {
+        let is_read = |bytes: &[u8]| read(bytes, usize::MAX, &|_| 7).is_ok();
+        assert!(is_read(b"\x02\x03\x01a\x01b\x01c"));
+        assert!(!is_read(b"\x02\x03\x01a\x01b\x01a"));
+        assert!(is_read(b"\x04\x02\x01a\x01b\x01b\x01b"));
+        assert!(!is_read(b"\x04\x02\x01a\x01b\x01a\x01c"));
+        assert!(!is_read(b"\x02\x02\xc0\x05\x015"));
+    }
+}

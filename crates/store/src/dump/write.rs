@@ -1,0 +1,132 @@
+use super::listpack::Listpack;
+use super::{integers, kind};
+use crate::collections::hash::Hash;
+use crate::collections::list::List;
+use crate::collections::set::Set;
+use crate::collections::sorted::Sorted;
+use crate::collections::{WrongType, score};
+use crate::entry::Entry;
+use crate::item::Kind;
+use crate::number::parse_integer;
+use keyway_base::rdb::{write_bytes, write_integer, write_len};
+use std::ops::ControlFlow;
+
+/// Longest string that may be written as a number: one of 32 bits.
+const INTEGER_LEN_MAX: usize = 11;
+/// Bytes of a list's listpack before the next one begins, as Redis has it by
+/// default, and what it puts down for an element besides its bytes.
+const NODE_LEN_MAX: usize = 8 << 10;
+const ELEMENT_OVERHEAD: usize = 8;
+/// What a list's listpacks are told by.
+const LISTPACK: usize = 2;
+
+/// Appends the value of a key; whether there is one that has a form, which
+/// streams have not yet. Its type comes first, its footer is not among it.
+pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, WrongType> {
+    let Some(found) = entry.item() else { return Ok(false) };
+    match found.kind() {
+        Kind::Text => {
+            if let Some(item) = entry.text()? {
+                out.push(kind::STRING);
+                write_text(item.value(), out);
+            }
+        }
+        Kind::Hash => {
+            if let Some(hash) = entry.look_at()? {
+                write_hash(&hash, out);
+            }
+        }
+        Kind::List => {
+            if let Some(list) = entry.look_at()? {
+                write_list(&list, out);
+            }
+        }
+        Kind::Set => {
+            if let Some(set) = entry.look_at()? {
+                write_set(&set, out);
+            }
+        }
+        Kind::Sorted => {
+            if let Some(sorted) = entry.look_at()? {
+                write_sorted(&sorted, out);
+            }
+        }
+        Kind::Stream => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let integer = if text.len() <= INTEGER_LEN_MAX { parse_integer(text) } else { None };
+    if !integer.is_some_and(|value| write_integer(value, out)) {
+        write_bytes(text, out);
+    }
+}
+
+fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {
+    if let Hash::Blob(_) = hash {
+        let mut listpack = Listpack::new();
+        hash.visit(|field, value| {
+            listpack.push(field);
+            listpack.push(value);
+        });
+        out.push(kind::HASH_LISTPACK);
+        return write_bytes(&listpack.finish(), out);
+    }
+    out.push(kind::HASH);
+    write_len(hash.len(), out);
+    hash.visit(|field, value| {
+        write_text(field, out);
+        write_text(value, out);
+    });
+}
+
+fn write_list(list: &List<'_>, out: &mut Vec<u8>) {
+    let (mut nodes, mut count) = (Vec::new(), 0);
+    let mut add = |listpack: Listpack| {
+        write_len(LISTPACK, &mut nodes);
+        write_bytes(&listpack.finish(), &mut nodes);
+        count += 1;
+    };
+    let mut listpack = Listpack::new();
+    for element in list.from(0) {
+        let is_full = listpack.len() + element.len() + ELEMENT_OVERHEAD > NODE_LEN_MAX;
+        if is_full && !listpack.is_empty() {
+            add(std::mem::replace(&mut listpack, Listpack::new()));
+        }
+        listpack.push(element);
+    }
+    add(listpack);
+    out.push(kind::LIST_LISTPACKS);
+    write_len(count, out);
+    out.append(&mut nodes);
+}
+
+fn write_set(set: &Set<'_>, out: &mut Vec<u8>) {
+    if let Set::Integers(stored) = set {
+        out.push(kind::SET_INTEGERS);
+        return write_bytes(&integers::compose(stored), out);
+    }
+    out.push(kind::SET);
+    write_len(set.len(), out);
+    set.visit(|member| member.with_text(|text| write_text(text, out)));
+}
+
+fn write_sorted(sorted: &Sorted<'_>, out: &mut Vec<u8>) {
+    if sorted.is_small() {
+        let mut listpack = Listpack::new();
+        sorted.visit(|member, score| {
+            listpack.push(member);
+            score::with_all_digits(score, |text| listpack.push(text));
+        });
+        out.push(kind::SORTED_LISTPACK);
+        return write_bytes(&listpack.finish(), out);
+    }
+    out.push(kind::SORTED);
+    write_len(sorted.len(), out);
+    sorted.visit_ranks(0..sorted.len(), true, |member, score| {
+        write_text(member, out);
+        out.extend_from_slice(&score.to_le_bytes());
+        ControlFlow::Continue(())
+    });
+}
