@@ -598,7 +598,7 @@ pub(crate) static EJECTION: Table = Table {
             "after_failures",
             Count { min: 1, max: 100_000 },
             Is("3"),
-            "Failures in a row that eject a server: failed requests and connections. Requests that time out count once per connection and `timeout`, however many they are.",
+            "Failures in a row that eject a server: failed requests and connections. What began before the latest failure that counted does not count: one stall, or the end of all connections at once, is one failure.",
         )
         .known_elsewhere_as(&["server_failure_limit"]),
         key(

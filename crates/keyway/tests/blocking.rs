@@ -287,6 +287,29 @@ fn how_long_a_command_waits_is_nobodys_latency() {
 }
 
 #[test]
+fn how_long_a_command_waited_that_failed_is_nobodys_latency_either() {
+    let _watch = watchdog(Duration::from_secs(60), "latency of what fails");
+    let mut setup = Setup::start(2, 1);
+    let mut client = setup.client();
+    client.words("WAIT 1 500");
+    client.send(&encode_words("BLPOP q 0"));
+    setup.wait_for_blocked(1);
+    // Long enough that it would show.
+    let start = Instant::now();
+    let mut other = setup.client();
+    wait_until("it has waited", BOUND, || {
+        other.words("PING");
+        start.elapsed() > Duration::from_millis(700)
+    });
+    setup.servers.iter_mut().for_each(RedisServer::kill);
+    let text = client.reply().error_text();
+    assert!(text.contains("closed the connection"), "{text}");
+    let sum = |name: &str| setup.keyway.metrics().sum(name, &[]);
+    wait_until("its failure is counted", BOUND, || sum("keyway_pool_errors_total") >= 1.0);
+    assert!(sum("keyway_pool_reply_latency_seconds_sum") < 0.3);
+}
+
+#[test]
 fn a_paused_pool_answers_late_and_loses_nothing() {
     let _watch = watchdog(Duration::from_secs(60), "client pause");
     let setup = Setup::start(2, 2);

@@ -264,3 +264,76 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     servers[1].restart();
     wait_until("one is back, without a request", SOON, || ready().status == 200);
 }
+
+/// A pool over one server that is ejected after three failures, and emptied.
+fn pool_of_three(server: &RedisServer) -> Pool {
+    Pool::over("main", std::slice::from_ref(server))
+        .with("timeout", "\"200ms\"")
+        .with("ejection", "{ after_failures = 3, for = \"3s\", rejoin = \"flush\" }")
+}
+
+#[test]
+fn one_stall_ejects_nobody_however_many_clients_and_workers_it_hits() {
+    let _watch = watchdog(Duration::from_secs(60), "a stall, four workers");
+    let server = RedisServer::start();
+    let config = KeywayConfig::new(vec![pool_of_three(&server)]).with_server("workers", "4");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut clients: Vec<Client> = (0..16).map(|_| keyway.client(0)).collect();
+    for client in &mut clients {
+        assert_eq!(client.words("SET precious 1"), Value::simple("OK"));
+    }
+    server.process().pause();
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "precious"])));
+    for client in &mut clients {
+        let text = client.reply().error_text();
+        assert!(text.contains("did not answer in time"), "{text}");
+    }
+    server.process().resume();
+    for client in &mut clients {
+        assert_eq!(client.words("GET precious"), Value::bulk("1"));
+    }
+    let log = keyway.process().log();
+    assert!(log.contains("to=\"failing\"") && !log.contains("ejected"), "{log}");
+    // One that lasts ejects it.
+    server.process().pause();
+    let client = &mut clients[0];
+    for _ in 0..3 {
+        let text = client.words("GET precious").error_text();
+        assert!(text.contains("did not answer in time"), "{text}");
+    }
+    wait_until("it is ejected", SOON, || {
+        client.words("GET precious").error_text().contains("may be used now")
+    });
+    server.process().resume();
+}
+
+#[test]
+fn connections_that_a_server_ends_together_eject_nobody() {
+    let _watch = watchdog(Duration::from_secs(60), "connections killed together");
+    let mut server = RedisServer::start();
+    let config = KeywayConfig::new(vec![pool_of_three(&server)]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut clients: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
+    let mut direct = server.client();
+    assert_eq!(clients[0].words("SET precious 1"), Value::simple("OK"));
+    for client in &mut clients {
+        client.send(&encode(&["BLPOP", "list", "0"]));
+    }
+    wait_until("they wait", SOON, || {
+        direct.words("INFO clients").text().contains("blocked_clients:50")
+    });
+    direct.words("CLIENT KILL TYPE normal");
+    for client in &mut clients {
+        let text = client.reply().error_text();
+        assert!(text.contains("closed the connection"), "{text}");
+    }
+    assert_eq!(clients[0].words("GET precious"), Value::bulk("1"));
+    let log = keyway.process().log();
+    assert!(!log.contains("ejected"), "{log}");
+    assert!(log.matches("connection lost").count() <= 2, "the first of a row only:\n{log}");
+    // One that is gone is ejected, though one client alone asks for it.
+    server.kill();
+    wait_until("it is ejected", SOON, || {
+        clients[0].words("GET precious").error_text().contains("may be used now")
+    });
+}

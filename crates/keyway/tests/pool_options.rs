@@ -30,7 +30,19 @@ fn the_servers_password_is_sent_and_a_wrong_one_is_told() {
     assert_eq!(client.words("GET a"), Value::bulk("1"));
     let keyway = start(Pool::over("main", &servers).with("password", "\"aladdin\""));
     let mut client = keyway.client(0);
-    assert!(client.words("GET a").error_text().contains("refused the password"));
+    // Those refused between two attempts to connect are told the same.
+    for _ in 0..20 {
+        for line in ["GET a", "MGET a b", "BLPOP a 0", "SET a 1"] {
+            let text = client.words(line).error_text();
+            assert!(text.contains("refused the password"), "{text}");
+            assert!(!text.contains("aladdin"), "a password in an error: {text}");
+        }
+    }
+    assert!(client.words("GET a").error_text().contains("WRONGPASS"), "in the server's words");
+    let log = keyway.process().log();
+    let changed = log.lines().find(|line| line.contains("health changed"));
+    assert!(changed.is_some_and(|line| line.contains("reason=\"handshake\"")), "{log}");
+    assert_eq!(log.matches("connection lost").count(), 1, "the first of a row only:\n{log}");
     wait_until("the log says why, in the server's words", SOON, || {
         let log = keyway.process().log();
         assert!(!log.contains("aladdin"), "a password in the log");

@@ -61,6 +61,8 @@ pub struct Join {
     pub command: &'static str,
     /// Whether each server was sent the whole request, and not its keys only.
     pub is_whole: bool,
+    /// Whether the servers were asked to wait: how long is nobody's latency.
+    pub is_waiting: bool,
     rule: Rule,
     waiting: u32,
     sum: i64,
@@ -90,6 +92,7 @@ impl Default for Join {
             pool: 0,
             command: "",
             is_whole: false,
+            is_waiting: false,
             rule: Rule::Sum,
             waiting: 0,
             sum: 0,
@@ -145,6 +148,7 @@ impl Join {
     pub fn restart(&mut self, rule: Rule) {
         self.rule = rule;
         self.is_whole = false;
+        self.is_waiting = false;
         self.is_unheard = false;
         self.waiting = 0;
         self.sum = 0;

@@ -21,8 +21,11 @@
 //!
 //! Everything that decides a transition lives in one atomic word, so a
 //! compare-and-swap is the whole protocol and no ordering between variables is
-//! needed. The one exception is the epoch, by which workers learn that a ring
-//! is out of date.
+//! needed. There are two exceptions: the epoch, by which workers learn that a
+//! ring is out of date, and the moment of the latest failure that counted, by
+//! which one stall or one mass disconnect counts once, however many connections
+//! of however many workers it ends: what had begun before that moment says
+//! nothing new.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -280,6 +283,9 @@ impl Word {
 #[repr(align(64))]
 struct Cell {
     word: AtomicU64,
+    /// When the latest failure that counted was noted. Whoever replaces it by a
+    /// later moment may count a failure.
+    counted: AtomicU64,
     ejections: AtomicU64,
     rejoins: AtomicU64,
     ejection: Option<Ejection>,
@@ -308,6 +314,7 @@ impl HealthBoard {
             .flat_map(|(pool, pool_index)| {
                 pool.servers().iter().map(move |_| Cell {
                     word: AtomicU64::new(0),
+                    counted: AtomicU64::new(0),
                     ejections: AtomicU64::new(0),
                     rejoins: AtomicU64::new(0),
                     ejection: pool.ejection(),
@@ -392,18 +399,26 @@ impl HealthBoard {
         self.update(backend, |word| (word.state == HealthState::Failing).then(Word::default))
     }
 
-    /// A request or a connection failed at `now`. Ejects the backend when its
-    /// pool does so and this is one failure in a row too many. A quarantined
-    /// backend that fails is ejected again.
+    /// A request or a connection that began at `began` failed at `now`. It counts
+    /// only if it began no earlier than the latest failure of this backend that
+    /// counted: failures in a row are successive tries, and not one event that
+    /// many were hit by. Ejects the backend when its pool does so and this is one
+    /// failure in a row too many. A quarantined backend that fails is ejected
+    /// again.
     #[cold]
     pub fn note_failure(
         &self,
         backend: BackendId,
         reason: FailureReason,
-        now: Time,
+        (began, now): (Time, Time),
     ) -> Option<StateChange> {
-        let ejection = self.cells[backend.index()].ejection;
-        self.update(backend, |word| word.after_failure(reason, now, ejection))
+        let cell = &self.cells[backend.index()];
+        let is_out = matches!(self.state(backend), HealthState::Ejected | HealthState::Rejoining);
+        let is_new = |counted: u64| (!is_out && began.0 >= counted).then_some(now.0.max(counted));
+        // Of many workers at once the first alone counts: the moment that it
+        // leaves is later than what the others have seen begin.
+        cell.counted.fetch_update(Relaxed, Relaxed, is_new).ok()?;
+        self.update(backend, |word| word.after_failure(reason, now, cell.ejection))
     }
 
     /// The backends that are due for a probe, each of which some worker should
@@ -617,8 +632,8 @@ mod tests {
         let board = board(2, &[ejection(3, Rejoin::Serve)]);
         let backend = BackendId(1);
         for _ in 0..5 {
-            assert!(board.note_failure(backend, FailureReason::Timeout, at(1)).is_some());
-            assert_eq!(board.note_failure(backend, FailureReason::Closed, at(1)), None);
+            assert!(board.note_failure(backend, FailureReason::Timeout, (at(1), at(1))).is_some());
+            assert_eq!(board.note_failure(backend, FailureReason::Closed, (at(1), at(1))), None);
             assert_eq!(board.failures(backend), 2);
             let change = board.note_success(backend).unwrap();
             assert_eq!((change.from, change.to), (HealthState::Failing, HealthState::Up));
@@ -626,10 +641,10 @@ mod tests {
             assert_eq!(board.note_success(backend), None);
         }
         assert_eq!(board.epoch(), 0);
-        board.note_failure(backend, FailureReason::Timeout, at(1));
-        board.note_failure(backend, FailureReason::Timeout, at(1));
+        board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
+        board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
         assert_eq!(
-            board.note_failure(backend, FailureReason::Loading, at(2)),
+            board.note_failure(backend, FailureReason::Loading, (at(2), at(2))),
             Some(StateChange {
                 backend,
                 from: HealthState::Failing,
@@ -641,19 +656,56 @@ mod tests {
         );
         assert!(!board.is_usable(backend) && board.is_usable(BackendId(0)));
         assert_eq!((board.epoch(), board.pool_epoch(0), board.ejections(backend)), (1, 1, 1));
-        assert_eq!(board.note_failure(backend, FailureReason::Timeout, at(3)), None);
+        assert_eq!(board.note_failure(backend, FailureReason::Timeout, (at(3), at(3))), None);
         assert_eq!(board.note_success(backend), None);
         assert_eq!(board.next_due(), Some(at(32)));
+    }
+
+    #[test]
+    fn what_began_before_the_latest_failure_counts_no_more() {
+        let board = board(1, &[ejection(3, Rejoin::Flush)]);
+        let backend = BackendId(0);
+        let fails = |began, now| {
+            board.note_failure(backend, FailureReason::Timeout, (at(began), at(now)));
+            board.failures(backend)
+        };
+        assert_eq!(fails(1, 3), 1);
+        for began in [0, 1, 2] {
+            assert_eq!(fails(began, 4), 1, "the same stall");
+        }
+        assert_eq!(fails(3, 5), 2, "another try");
+        assert_eq!(fails(4, 6), 2);
+        board.note_success(backend);
+        assert_eq!(fails(4, 7), 0, "an answer makes no old failure a new one");
+        assert_eq!(fails(5, 8), 1);
+        assert_eq!((fails(8, 9), fails(9, 10)), (2, 3));
+        assert!(!board.is_usable(backend));
+    }
+
+    #[test]
+    fn one_event_that_hits_every_worker_counts_once() {
+        let board = board(1, &[ejection(3, Rejoin::Flush)]);
+        let backend = BackendId(0);
+        for round in 1..=500 {
+            in_threads(4, |thread| {
+                for nth in 0..16 {
+                    let now = Time(at(round).0 + thread * 1_000 + nth + 1);
+                    board.note_failure(backend, FailureReason::Closed, (at(round), now));
+                }
+            });
+            assert_eq!(board.failures(backend), 1);
+            board.note_success(backend);
+        }
     }
 
     #[test]
     fn without_ejection_failures_are_only_recorded() {
         let board = board(1, &[None]);
         let backend = BackendId(0);
-        let change = board.note_failure(backend, FailureReason::Connect, at(0)).unwrap();
+        let change = board.note_failure(backend, FailureReason::Connect, (at(0), at(0))).unwrap();
         assert_eq!((change.to, change.until), (HealthState::Failing, None));
         for _ in 0..200_000 {
-            assert_eq!(board.note_failure(backend, FailureReason::Protocol, at(0)), None);
+            assert_eq!(board.note_failure(backend, FailureReason::Protocol, (at(0), at(0))), None);
         }
         assert_eq!(board.failures(backend), Word::FAILURES_MAX);
         assert_eq!(board.reason(backend), Some(FailureReason::Protocol));
@@ -666,7 +718,7 @@ mod tests {
     fn comes_back_by_a_probe_and_not_by_the_clock() {
         let board = board(1, &[ejection(1, Rejoin::Flush)]);
         let backend = BackendId(0);
-        board.note_failure(backend, FailureReason::Connect, at(0));
+        board.note_failure(backend, FailureReason::Connect, (at(0), at(0)));
         assert_eq!(board.due_for_rejoin(Time(29_999_999_999)).count(), 0);
         assert!(board.try_claim_rejoin(backend, Time(29_999_999_999)).is_none());
         assert_eq!(board.due_for_rejoin(at(30)).collect::<Vec<_>>(), [backend]);
@@ -688,7 +740,7 @@ mod tests {
     fn lapsed_claim_passes_on_and_counts_no_more() {
         let board = board(1, &[ejection(1, Rejoin::Flush)]);
         let backend = BackendId(0);
-        board.note_failure(backend, FailureReason::Connect, at(0));
+        board.note_failure(backend, FailureReason::Connect, (at(0), at(0)));
         let lapsed = board.try_claim_rejoin(backend, at(30)).unwrap();
         assert!(board.try_claim_rejoin(backend, at(89)).is_none());
         let current = board.try_claim_rejoin(backend, at(90)).unwrap();
@@ -708,7 +760,7 @@ mod tests {
         );
         let (timed, endless) = (BackendId(0), BackendId(1));
         for backend in [timed, endless] {
-            board.note_failure(backend, FailureReason::Closed, at(0));
+            board.note_failure(backend, FailureReason::Closed, (at(0), at(0)));
             let claim = board.try_claim_rejoin(backend, at(30)).unwrap();
             let change = board.rejoined(claim, at(30)).unwrap();
             assert_eq!(change.to, HealthState::Quarantined);
@@ -720,7 +772,8 @@ mod tests {
         assert_eq!(board.end_quarantine(at(1_000_000)), None);
         assert!(board.is_usable(timed) && !board.is_usable(endless));
 
-        let change = board.note_failure(endless, FailureReason::Closed, at(700)).unwrap();
+        let change =
+            board.note_failure(endless, FailureReason::Closed, (at(700), at(700))).unwrap();
         assert_eq!((change.from, change.to), (HealthState::Quarantined, HealthState::Ejected));
         assert_eq!((change.until, board.ejections(endless)), (Some(at(730)), 2));
         let claim = board.try_claim_rejoin(endless, at(730)).unwrap();
@@ -734,7 +787,7 @@ mod tests {
     #[test]
     fn epoch_of_one_pool_says_nothing_of_another() {
         let board = board(2, &[ejection(1, Rejoin::Serve), ejection(1, Rejoin::Serve)]);
-        board.note_failure(BackendId(3), FailureReason::Closed, at(0));
+        board.note_failure(BackendId(3), FailureReason::Closed, (at(0), at(0)));
         assert_eq!((board.epoch(), board.pool_epoch(0), board.pool_epoch(1)), (1, 0, 1));
         assert_eq!(board.backend_count(), 4);
     }
@@ -742,7 +795,8 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Op {
         Advance(u64),
-        Failure(u32, FailureReason),
+        /// The failure of what began so many milliseconds before.
+        Failure(u32, FailureReason, u64),
         Success(u32),
         Claim(u32),
         ClaimDue,
@@ -757,7 +811,7 @@ mod tests {
         let reason = prop::sample::select(&FailureReason::ALL[..]);
         let op = prop_oneof![
             2 => (0u64..100_000).prop_map(Op::Advance),
-            8 => (backend.clone(), reason.clone()).prop_map(|(b, r)| Op::Failure(b, r)),
+            8 => (backend.clone(), reason.clone(), 0u64..3).prop_map(|(b, r, a)| Op::Failure(b, r, a * 40_000)),
             2 => backend.clone().prop_map(Op::Success),
             2 => backend.clone().prop_map(Op::Claim),
             4 => Just(Op::ClaimDue),
@@ -799,6 +853,7 @@ mod tests {
     #[derive(Default)]
     struct Models {
         states: [Model; 5],
+        counted: [u64; 5],
         ejections: [u64; 5],
         rejoins: [u64; 5],
         now: u64,
@@ -821,7 +876,13 @@ mod tests {
             self.states[backend] = Model::Ejected { due: self.now + span };
         }
 
-        fn fail(&mut self, backend: usize) {
+        fn fail(&mut self, backend: usize, began: u64) {
+            let is_out =
+                matches!(self.states[backend], Model::Ejected { .. } | Model::Rejoining { .. });
+            if is_out || began < self.counted[backend] {
+                return;
+            }
+            self.counted[backend] = self.now;
             let failures = match self.states[backend] {
                 Model::Up => 1,
                 Model::Failing(failures) => failures + 1,
@@ -912,9 +973,11 @@ mod tests {
             let mut changes = Vec::new();
             match op {
                 Op::Advance(span) => self.models.now += span,
-                Op::Failure(backend, reason) => {
-                    self.models.fail(backend as usize);
-                    changes.extend(self.board.note_failure(BackendId(backend), reason, now));
+                Op::Failure(backend, reason, age) => {
+                    let began = self.models.now.saturating_sub(age);
+                    self.models.fail(backend as usize, began);
+                    let times = (Time(began * 1_000_000), now);
+                    changes.extend(self.board.note_failure(BackendId(backend), reason, times));
                 }
                 Op::Success(backend) => {
                     if self.models.state(backend as usize).is_usable() {
@@ -1022,7 +1085,7 @@ mod tests {
         let backend = BackendId(0);
         for round in 0..300 {
             let now = at(round * 100);
-            assert!(board.note_failure(backend, FailureReason::Closed, now).is_some());
+            assert!(board.note_failure(backend, FailureReason::Closed, (now, now)).is_some());
             let later = now + 30 * SECOND;
             let claims = in_threads(4, |_| board.try_claim_rejoin(backend, later));
             let mut claims: Vec<_> = claims.into_iter().flatten().collect();
@@ -1045,7 +1108,11 @@ mod tests {
                 match random >> 61 {
                     0 => changes.extend(board.note_success(backend)),
                     1..=4 => {
-                        changes.extend(board.note_failure(backend, FailureReason::Timeout, now));
+                        changes.extend(board.note_failure(
+                            backend,
+                            FailureReason::Timeout,
+                            (now, now),
+                        ));
                     }
                     _ => {
                         let claim = board.try_claim_rejoin(backend, now);

@@ -396,7 +396,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         drain_timeout: DRAIN_TIMEOUT,
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
-        channels: keyway_worker::Channels::default(),
+        channels: Arc::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),

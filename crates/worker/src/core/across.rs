@@ -14,7 +14,7 @@ use super::stateful::Asked;
 use super::tracking::caching_request;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
+use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
@@ -361,8 +361,7 @@ impl Plane {
         let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
-            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+            let fault = self.note_refused(slot);
             let (pool, backend) = (slot.pool, slot.backend);
             return self.fail_errand(sessions, (pool, backend), errand, fault);
         }

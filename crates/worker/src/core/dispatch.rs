@@ -5,7 +5,7 @@ use super::store_transactions::unserved;
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
-use keyway_base::{BackendFault, ByteRange, Fault, Key, Sent};
+use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
@@ -281,8 +281,7 @@ impl Plane {
         }
         self.count(session, request);
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
-            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+            let fault = self.note_refused(slot);
             let backend = self.describe_backend(slot.pool, slot.backend);
             self.count_fault(session.pool, request.command.class as u8, fault);
             self.note_served(session.pool, request.command.class as u8);
@@ -564,14 +563,20 @@ impl Plane {
         self.cells.pool(pool as usize).class(class as usize).errors.of(fault).add(1);
     }
 
-    /// A backend's name and address, for an error text.
+    /// A backend's name and address, for an error text, and with which words it
+    /// refuses connections, if it does.
     #[cold]
-    pub(super) fn describe_backend(&self, pool: u16, backend: u16) -> String {
-        match &self.plan.pools[pool as usize].kind {
+    pub(super) fn describe_backend(&self, index: u16, backend: u16) -> String {
+        match &self.plan.pools[index as usize].kind {
             PoolKind::Sharded { pool, addresses, .. } => {
                 let label = pool.servers[backend as usize].label();
                 let address = addresses[backend as usize].to_string();
-                if *label == address { address } else { format!("{label} ({address})") }
+                let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+                let name = if *label == address { address } else { format!("{label} ({address})") };
+                match &self.troubles[id.index()].refusal {
+                    Some((_, said)) => format!("{name} (it said '{said}')"),
+                    None => name,
+                }
             }
             PoolKind::Store(_) => "store".to_owned(),
         }

@@ -3,14 +3,13 @@ use super::reply::{release_all, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, ReplyBound, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::{FailureReason, HealthState, Rejoin};
+use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -66,6 +65,7 @@ impl Core {
         let slot = &mut self.links[index];
         slot.link.on_connecting(&options, self.plane.clock.now);
         slot.is_starved = false;
+        slot.attempted = self.plane.clock.now;
         let slot = &self.links[index];
         self.plane.note_deadline(slot.link.deadline(&options));
         let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
@@ -78,6 +78,7 @@ impl Core {
         let slot = &mut self.links[index];
         slot.is_connecting = false;
         slot.socket = Some(socket);
+        slot.heard = self.plane.clock.now;
         slot.link.on_connected(&options, self.plane.clock.now);
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
@@ -96,11 +97,7 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
-        let slot = &self.links[index];
-        if slot.failures_logged == 0 {
-            self.plane.log_cannot_connect(slot, fault.text());
-        }
-        self.links[index].failures_logged += 1;
+        self.plane.log_cannot_connect(&self.links[index], fault.text());
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
@@ -124,6 +121,7 @@ impl Core {
         // all, is about the past.
         slot.generation = next_generation(slot.generation);
         plane.end_counts(slot, state);
+        plane.note_refusal(slot, fault);
         plane.log_link_end(slot, state, fault);
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
@@ -138,7 +136,8 @@ impl Core {
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
         for one in lost {
-            plane.fail(sessions, (pool, backend), &one.exchange, lost_with(fault, one.sent));
+            let why = lost_with(fault, one.sent);
+            plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
         }
         if !worked && !is_idle {
             let jitter = plane.next_random();
@@ -151,7 +150,8 @@ impl Core {
         // does the end of a connection that nobody used.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused {
-            plane.note_failure(index, slot, failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, failure_reason(fault), began);
         }
         if slot.rejoining.is_some() {
             plane.on_rejoin_failed(slot, failure_reason(fault));
@@ -175,9 +175,9 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let (mut expired, mut probe_expired) = (false, false);
+            let (mut expired, mut probe_expired) = (None, false);
             let ready = slot.link.state() == LinkState::Ready;
-            let is_own = slot.role.is_some();
+            let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
@@ -190,14 +190,14 @@ impl Core {
                 }
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
-                plane.fail(sessions, (pool, backend), exchange, fault);
-                expired = true;
+                plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
+                expired = expired.max(Some(exchange.started));
             });
-            if expired && slot.is_private {
+            if expired.is_some() && slot.is_private {
                 plane.on_private_expired(sessions, index, slot);
             }
-            if expired {
-                plane.note_silence(index, slot, options.timeout);
+            if let Some(began) = expired {
+                plane.note_failure(slot, FailureReason::Timeout, began);
             }
             if probe_expired {
                 plane.on_rejoin_failed(slot, FailureReason::Timeout);
@@ -351,34 +351,38 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        slot.failures_logged = 0;
-        slot.silent_since = None;
+        self.troubles[slot.id.index()].lost = 0;
     }
 
-    /// Requests have expired on a link. However many they are, the server
-    /// failed once: one stall is no row of failures. It fails again once it has
-    /// been silent for another `timeout`.
-    #[cold]
-    fn note_silence(&mut self, index: LinkIndex, slot: &mut LinkSlot, timeout: Option<Duration>) {
-        let is_due = |since: Time| self.clock.now >= since + timeout.unwrap_or_default();
-        if slot.silent_since.is_none_or(is_due) {
-            slot.silent_since = Some(self.clock.now);
-            self.note_failure(index, slot, FailureReason::Timeout);
-        }
+    /// Since when what a connection tells of its server by its end is so: one on
+    /// which the server has `worked` stood until it was last heard; any other is
+    /// an attempt to connect.
+    pub(super) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
+        if worked { slot.heard } else { self.began_attempt(slot.pool, slot.id, slot.attempted) }
     }
 
+    /// Since when the failure of an attempt to connect is one: so much earlier
+    /// that an attempt counts together with the latest failure if it came sooner
+    /// upon it than one link alone, after as many failures, would have tried
+    /// again. So many links take as long as one does.
+    pub(super) fn began_attempt(&self, pool: u16, id: BackendId, attempted: Time) -> Time {
+        let options = self.link_options(pool);
+        let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
+        let pause = (options.backoff_min * 2u32.pow(doublings)).min(options.backoff_max);
+        let shortest = pause.max(options.backoff_min) / 2;
+        Time(attempted.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Something that began at `began` has failed, for what the server is like.
     #[cold]
-    pub(super) fn note_failure(
-        &mut self,
-        _index: LinkIndex,
-        slot: &mut LinkSlot,
-        reason: FailureReason,
-    ) {
+    pub(super) fn note_failure(&mut self, slot: &mut LinkSlot, reason: FailureReason, began: Time) {
         let is_our_own = slot.is_starved && reason == FailureReason::Connect;
         if slot.rejoining.is_some() || is_our_own {
             return;
         }
-        if let Some(change) = self.plan.health.note_failure(slot.id, reason, self.clock.now) {
+        if let Some(change) =
+            self.plan.health.note_failure(slot.id, reason, (began, self.clock.now))
+        {
             if change.to == HealthState::Ejected {
                 let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
                 cells.ejections.add(1);
@@ -408,19 +412,20 @@ impl Plane {
         cells.links_ready.raise(1);
         cells.connects.add(1);
         cells.reconnects.add(u64::from(slot.was_connected));
+        self.troubles[slot.id.index()].refusal = None;
         slot.was_connected = true;
         slot.is_counted_ready = true;
     }
 
-    /// A request is refused at once, as its server cannot be reached.
+    /// A request is refused at once, as its server cannot be reached: the
+    /// attempt to connect has failed, and was counted. Returns why.
     #[cold]
-    pub(super) fn note_refused(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn note_refused(&self, slot: &LinkSlot) -> Fault {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        cells.errors.of(BackendFault::Connect).add(1);
-        // A tracked client's own link may be down for what this client wants.
-        if slot.role.is_none() {
-            self.note_failure(index, slot, FailureReason::Connect);
-        }
+        let refusal = &self.troubles[slot.id.index()].refusal;
+        let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
+        cells.errors.of(fault).add(1);
+        Fault::Backend { fault, sent: Sent::No }
     }
 
     /// A link takes no requests any more, if it did.
@@ -431,85 +436,6 @@ impl Plane {
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
-    }
-
-    pub(super) fn log_link_end(
-        &mut self,
-        slot: &mut LinkSlot,
-        state: LinkState,
-        fault: BackendFault,
-    ) {
-        if fault == BackendFault::Connect && slot.failures_logged == 0 {
-            let reason = match state {
-                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
-                _ => "connecting took longer than connect_timeout",
-            };
-            self.log_cannot_connect(slot, reason);
-            slot.failures_logged = 1;
-        }
-        let in_flight = slot.link.in_flight();
-        if fault != BackendFault::Connect {
-            let what = match fault {
-                BackendFault::Closed => "the backend closed the connection",
-                BackendFault::Timeout => "the backend has been silent for too long",
-                BackendFault::Protocol => "the backend answered something that is not RESP",
-                BackendFault::Handshake => {
-                    "the backend refused the password, the database or client-side caching"
-                }
-                BackendFault::NotReady => "the backend is not ready yet",
-                BackendFault::Full => "the backend has as many connections as it takes",
-                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
-                BackendFault::Reply(ReplyBound::Depth) => {
-                    "a reply is nested deeper than reply_depth_max"
-                }
-                BackendFault::Connect => "connecting failed",
-            };
-            if slot.failures_logged == 0 {
-                let said = self.refusal_text(slot);
-                let name = self.name_backend(slot.pool, slot.backend);
-                tracing::warn!(
-                    pool = name.pool,
-                    backend = &*name.label,
-                    address = name.address,
-                    in_flight,
-                    said,
-                    "connection lost: {what}"
-                );
-            }
-            slot.failures_logged += 1;
-        }
-    }
-
-    #[cold]
-    fn log_cannot_connect(&self, slot: &LinkSlot, reason: &str) {
-        let name = self.name_backend(slot.pool, slot.backend);
-        tracing::warn!(
-            pool = name.pool,
-            backend = &*name.label,
-            address = name.address,
-            reason,
-            "cannot connect; trying again"
-        );
-    }
-
-    /// What the backend said against the handshake, fit for the log: in one
-    /// line of bounded length, and without the password.
-    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
-        const LEN_MAX: usize = 200;
-        let line = slot.link.handshake_refusal();
-        if line.is_empty() {
-            return None;
-        }
-        let text = String::from_utf8_lossy(line);
-        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
-            return None;
-        };
-        let is_secret = |password: &String| !password.is_empty() && text.contains(&**password);
-        if options.password.as_ref().is_some_and(is_secret) {
-            return Some("(left out: it repeats the password)".to_owned());
-        }
-        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
-        Some(text.chars().take(LEN_MAX).map(shown).collect())
     }
 
     /// Asks an ejected backend whether it is fit for use, after emptying it if

@@ -16,6 +16,7 @@
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `health_log` | what the log says of the backends' health |
+//! | `troubles` | what the log and clients are told of lost and refused connections |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
@@ -44,6 +45,7 @@ mod store_blocking;
 mod store_tracking;
 mod store_transactions;
 mod tracking;
+mod troubles;
 mod wait;
 
 pub use figures::Figures;
@@ -91,8 +93,6 @@ pub(crate) struct LinkSlot {
     is_counted_ready: bool,
     /// Whether it ever stood: the next connection is a reconnection.
     was_connected: bool,
-    /// Failures since it last worked: only the first is logged.
-    failures_logged: u32,
     /// The last attempt to connect failed for want of something on this side,
     /// which tells nothing of the server.
     is_starved: bool,
@@ -100,8 +100,10 @@ pub(crate) struct LinkSlot {
     next_try: Time,
     /// What was loaded through this connection.
     given: scripts::Given,
-    /// When its requests expired last, if no reply has come since.
-    silent_since: Option<Time>,
+    /// When the latest attempt to connect began.
+    attempted: Time,
+    /// When the connection was made, or the server last said something on it.
+    heard: Time,
     /// One session's alone, see [`private`].
     is_private: bool,
     /// Nobody's: a place for another private link.
@@ -132,6 +134,8 @@ pub(crate) struct Plane {
     pub(crate) clock: Clock,
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
+    /// What is known of each server's failures, by its place on the board.
+    troubles: Vec<troubles::Trouble>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
     pub(crate) store_blocking: store_blocking::StoreBlocking,
@@ -197,6 +201,7 @@ impl Core {
         }
         let served = vec![0; plan.pools.len() * Class::ALL.len()];
         let pubsub = PubSub::new(&plan);
+        let troubles = vec![troubles::Trouble::default(); plan.topology.backend_count()];
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
@@ -207,6 +212,7 @@ impl Core {
             clock: Clock::default(),
             busy_pool: BusyPool::default(),
             pools,
+            troubles,
             joins: Slab::new(),
             joins_free: JoinPool::default(),
             dirty_sessions: Vec::new(),

@@ -303,18 +303,20 @@ impl Core {
         let is_failure = slot.lease.is_some() && (in_flight > 0 || !worked);
         plane.end_counts(slot, state);
         if is_failure {
+            plane.note_refusal(slot, fault);
             plane.log_link_end(slot, state, fault);
         }
-        let mut lost = Vec::new();
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
             let why = super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), &one.exchange, why);
+            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
         }
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
         if is_failure && !is_blameless {
-            plane.note_failure(index, slot, super::links::failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, super::links::failure_reason(fault), began);
         }
         plane.end_lease(sessions, index, slot);
         release_all(sessions, plane, slot);
@@ -351,7 +353,7 @@ impl Core {
                 // It may never answer, not even that the command has ended.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
                 let place = (slot.pool, slot.backend);
-                slot.link.abandon(|exchange| plane.fail(sessions, place, exchange, fault));
+                slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
                 plane.end_lease(sessions, index, slot);
                 plane.discards.push(index);
             } else if plane.is_displaced(slot)

@@ -20,6 +20,7 @@ impl Core {
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = slot.link.state() == LinkState::Ready;
+        slot.heard = plane.clock.now;
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
@@ -39,7 +40,7 @@ impl Core {
                 )
             );
             if !is_ours && exchange.owner != Owner::None {
-                said = Some(reason);
+                said = Some(reason.map(|reason| (reason, exchange.started)));
             }
             let refused = kind == Kind::Error;
             // What blocks waits as it was asked to.
@@ -79,11 +80,12 @@ impl Core {
         }
         match said {
             Some(None) => plane.note_success(slot),
-            Some(Some(reason)) => plane.note_failure(index, slot, reason),
+            Some(Some((reason, began))) => plane.note_failure(slot, reason, began),
             None => {}
         }
         if flush_refused || probe == Some(false) {
-            plane.on_rejoin_failed(slot, said.flatten().unwrap_or(FailureReason::Handshake));
+            let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
+            plane.on_rejoin_failed(slot, reason);
         } else if probe == Some(true) {
             plane.on_rejoined(slot);
         }
@@ -259,13 +261,14 @@ impl Plane {
         }
     }
 
-    /// Answers an exchange that gets no reply from its backend.
+    /// Answers an exchange that gets no reply from its backend; of a command that
+    /// waits as it was asked to (`is_blocking`) how long is nobody's latency.
     #[cold]
     pub(super) fn fail(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
-        exchange: &Exchange,
+        (exchange, is_blocking): (&Exchange, bool),
         fault: Fault,
     ) {
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
@@ -276,8 +279,10 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
                 self.count_fault(pool, exchange.class, fault);
-                let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                class.latency.record(exchange.started, self.clock.now);
+                if !is_blocking {
+                    let class = self.cells.pool(pool as usize).class(exchange.class as usize);
+                    class.latency.record(exchange.started, self.clock.now);
+                }
                 let text = self.describe_backend(pool, backend);
                 self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
             }
@@ -340,7 +345,9 @@ impl Plane {
         } else if join.has_errors() {
             class.error_replies.add(1);
         }
-        class.latency.record(join.started, self.clock.now);
+        if !join.is_waiting {
+            class.latency.record(join.started, self.clock.now);
+        }
     }
 }
 

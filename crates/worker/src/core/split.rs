@@ -6,7 +6,7 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::{LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_base::Key;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, Session};
 use keyway_resp::reply;
@@ -207,8 +207,7 @@ impl Plane {
             let index = self.link_of(session, server as u16, key);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
-                self.note_refused(index, slot);
-                down.push(fragment);
+                down.push((fragment, self.note_refused(slot)));
                 continue;
             }
             scratch.fragments[server] = fragment;
@@ -242,8 +241,7 @@ impl Plane {
                 self.note_unsent(index, slot);
             }
         }
-        for fragment in down {
-            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+        for (fragment, fault) in down {
             let last = self.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
             if last {
                 self.finish_join_now(join_key, session, busy);

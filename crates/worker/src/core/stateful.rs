@@ -11,7 +11,7 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{
@@ -306,8 +306,8 @@ impl Plane {
             return self.lease_for(links, asked, server);
         };
         if links[own].link.is_down(self.clock.now) {
-            self.note_refused(own, &mut links[own]);
-            self.answer_down(asked, server);
+            let fault = self.note_refused(&links[own]);
+            self.answer_down(asked, server, fault);
             return None;
         }
         Some(own)
@@ -358,9 +358,9 @@ impl Plane {
             return Step::Full(index);
         }
         if slot.link.is_down(self.clock.now) {
-            self.note_refused(index, slot);
+            let fault = self.note_refused(slot);
             self.end_transaction(links, asked.key, asked.session);
-            self.answer_down(asked, server);
+            self.answer_down(asked, server, fault);
             return Step::Started;
         }
         if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
@@ -535,8 +535,8 @@ impl Plane {
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.key, protocol);
         if links[shared].link.is_down(self.clock.now) {
-            self.note_refused(shared, &mut links[shared]);
-            self.answer_down(asked, server);
+            let fault = self.note_refused(&links[shared]);
+            self.answer_down(asked, server, fault);
             return None;
         }
         let leased = self.lease(links, asked.key, (pool, server), protocol);
@@ -602,8 +602,7 @@ impl Plane {
         self.answer(asked.session, asked.busy, write);
     }
 
-    fn answer_down(&mut self, asked: &mut Asked, server: u16) {
-        let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+    fn answer_down(&mut self, asked: &mut Asked, server: u16, fault: Fault) {
         let pool = asked.session.pool;
         let backend = self.describe_backend(pool, server);
         self.count_fault(pool, asked.request.command.class as u8, fault);

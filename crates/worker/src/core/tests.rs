@@ -216,11 +216,91 @@ fn want_of_descriptors_on_our_side_is_no_failure_of_the_server() {
     {
         let mut core = core_with(with_ejection);
         let client = client(&mut core);
-        core.on_client_bytes(client, b"GET a\r\n");
-        core.on_connecting(0);
-        core.on_connect_failed(0, fault);
-        // Refused at once while the link is down, for the same reason.
-        core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
+        for attempt in 0..3 {
+            pass_to(&mut core, 10_000 * (attempt + 1));
+            core.on_client_bytes(client, b"GET a\r\n");
+            core.on_connecting(0);
+            core.on_connect_failed(0, fault);
+            // Refused at once while the link is down: no attempt of its own.
+            core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
+            assert!(attempt == 2 || health(&core).is_usable());
+        }
         assert_eq!(health(&core), expected, "{fault:?}");
     }
+}
+
+#[test]
+fn connections_that_end_together_are_one_failure() {
+    let mut core = connected_core_with(with_ejection);
+    let clients: Vec<_> = (0..5).map(|_| client(&mut core)).collect();
+    for &client in &clients {
+        core.on_client_bytes(client, b"BLPOP q 0\r\n");
+    }
+    let private: Vec<LinkIndex> =
+        (0..core.links.len()).filter(|&index| core.links[index].is_private).collect();
+    assert_eq!(private.len(), clients.len());
+    for &index in &private {
+        core.on_connecting(index);
+        core.on_connected(index, Socket(2));
+        core.on_backend_bytes(index, b":7\r\n").unwrap();
+    }
+    pass_to(&mut core, 60_000);
+    for &index in &private {
+        core.on_link_lost(index, BackendFault::Closed);
+    }
+    assert_eq!(core.plane.plan.health.failures(core.links[0].id), 1);
+    // They try again, all at once.
+    let round = |core: &mut Core, millis: u64| {
+        pass_to(core, millis);
+        for &client in &clients {
+            core.on_client_bytes(client, b"BLPOP q 0\r\n");
+        }
+        for index in 0..core.links.len() {
+            if core.links[index].is_private && !core.links[index].is_free {
+                core.on_connecting(index);
+                core.on_connect_failed(index, ConnectFault::Refused);
+            }
+        }
+        core.plane.plan.health.failures(core.links[0].id)
+    };
+    assert_eq!(round(&mut core, 60_001), 1, "sooner than any pause between attempts");
+    assert_eq!(round(&mut core, 60_100), 2);
+    assert_eq!(round(&mut core, 60_101), 2);
+    assert_eq!(round(&mut core, 60_200), 3);
+    assert_eq!(health(&core), HealthState::Ejected);
+}
+
+#[test]
+fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
+    let mut core = core_with(|pool| pool.password = Some(keyway_topology::Password::new("sesame")));
+    let asks = |core: &mut Core| {
+        let client = client(core);
+        core.on_client_bytes(client, b"GET a\r\n");
+        client
+    };
+    let first = asks(&mut core);
+    core.on_connecting(0);
+    core.on_connected(0, Socket(1));
+    let fault = core.on_backend_bytes(0, b"-WRONGPASS no\r\n").unwrap_err();
+    core.on_link_lost(0, fault);
+    assert!(core.links[0].link.is_down(core.clock().now));
+    let second = asks(&mut core);
+    assert_eq!(output(&core, first), output(&core, second));
+    assert!(
+        output(&core, first).contains("(it said \\'WRONGPASS no\\')"),
+        "{}",
+        output(&core, first)
+    );
+    assert_eq!(
+        core.plane.plan.health.reason(core.links[0].id),
+        Some(keyway_topology::FailureReason::Handshake)
+    );
+    // It cannot be reached at all now.
+    pass_to(&mut core, 60_000);
+    asks(&mut core);
+    core.on_connecting(0);
+    core.on_connect_failed(0, ConnectFault::Refused);
+    let third = asks(&mut core);
+    assert!(output(&core, third).contains("cannot be reached"));
+    assert!(!output(&core, third).contains("it said"));
 }

@@ -12,7 +12,7 @@ use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 
-use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_base::{Fault, Key};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
 use keyway_proxy::{Join, Owner};
@@ -70,28 +70,27 @@ impl Plane {
         Step::Started
     }
 
-    /// A private link to each of the servers, or none to one that cannot be
+    /// A private link to each of the servers, or why there is none to one that cannot be
     /// reached; `None` when there are too many.
     fn lease_each(
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &Asked,
         servers: &[u16],
-    ) -> Option<Vec<(u16, Option<LinkIndex>)>> {
+    ) -> Option<Vec<(u16, Result<LinkIndex, Fault>)>> {
         let pool = asked.session.pool;
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
             let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
             let shared = state.link(server, asked.key, Protocol::Resp2);
             if links[shared].link.is_down(self.clock.now) {
-                self.note_refused(shared, &mut links[shared]);
-                leased.push((server, None));
+                leased.push((server, Err(self.note_refused(&links[shared]))));
                 continue;
             }
             match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {
-                Some(index) => leased.push((server, Some(index))),
+                Some(index) => leased.push((server, Ok(index))),
                 None => {
-                    leased.iter().filter_map(|(_, index)| *index).for_each(|index| {
+                    leased.iter().filter_map(|(_, index)| index.ok()).for_each(|index| {
                         self.release(links, index);
                     });
                     return None;
@@ -105,7 +104,7 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         asked: &mut Asked,
-        leased: &[(u16, Option<LinkIndex>)],
+        leased: &[(u16, Result<LinkIndex, Fault>)],
     ) {
         self.count(asked.session, asked.request);
         let class = asked.request.command.class as u8;
@@ -118,6 +117,7 @@ impl Plane {
         join.pool = asked.session.pool;
         join.command = asked.request.command.name;
         join.is_whole = true;
+        join.is_waiting = true;
         leased.iter().for_each(|(server, _)| {
             join.add_fragment(*server, 1);
         });
@@ -126,14 +126,13 @@ impl Plane {
         let mut is_over = false;
         for (fragment, (_, index)) in leased.iter().enumerate() {
             match index {
-                Some(index) => {
+                Ok(index) => {
                     self.send_wait(&mut links[*index], *index, asked, (join_key, fragment as u16));
                     blocked_on.push(*index);
                 }
-                None => {
-                    let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+                Err(fault) => {
                     let join = self.joins.get_mut(join_key);
-                    is_over = join.is_some_and(|join| join.on_fault(fragment as u16, fault));
+                    is_over = join.is_some_and(|join| join.on_fault(fragment as u16, *fault));
                 }
             }
         }

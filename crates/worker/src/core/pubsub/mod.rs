@@ -19,7 +19,7 @@ use super::Plane;
 use crate::channels::Published;
 use crate::{Plan, PoolKind};
 use indexmap::IndexSet;
-use keyway_base::Key;
+use keyway_base::{Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{Name, PushShape, Registry, SubscriberLink, SubscriptionKind};
@@ -79,8 +79,8 @@ pub(crate) struct SubscriberSlot {
     pub(crate) generation: u32,
     /// In `PubSub::busy_slots`.
     is_busy: bool,
-    /// Failures since it last worked: only the first is logged.
-    failures_logged: u32,
+    /// When the latest attempt to connect began.
+    attempted: Time,
 }
 
 impl PubSub {
@@ -97,7 +97,7 @@ impl PubSub {
                     socket: None,
                     generation: 1,
                     is_busy: false,
-                    failures_logged: 0,
+                    attempted: Time(0),
                 }));
             }
             pools.push(PoolChannels {

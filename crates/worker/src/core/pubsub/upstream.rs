@@ -71,7 +71,7 @@ impl Core {
         let slot = &mut plane.pubsub.slots[index];
         slot.link = link;
         if has_confirmed {
-            slot.failures_logged = 0;
+            plane.troubles[id.index()].lost = 0;
             if let Some(change) = plane.plan.health.note_success(id) {
                 plane.log_change(&change);
             }
@@ -86,7 +86,9 @@ impl Core {
     pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
         let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        self.plane.pubsub.slots[index].link.on_connecting(&options, now);
+        let slot = &mut self.plane.pubsub.slots[index];
+        slot.attempted = now;
+        slot.link.on_connecting(&options, now);
     }
 
     /// A subscriber's connection stands.
@@ -105,10 +107,11 @@ impl Core {
         index: SubscriberIndex,
         fault: ConnectFault,
     ) {
-        let id = self.plane.pubsub.slots[index].id;
+        let slot = &self.plane.pubsub.slots[index];
+        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
-            if let Some(change) = self.plane.plan.health.note_failure(id, reason, now) {
+            if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
                 self.plane.log_change(&change);
             }
         }
@@ -405,14 +408,12 @@ impl Plane {
 
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let slot = &mut self.pubsub.slots[index];
-        slot.failures_logged += 1;
-        if slot.failures_logged > 1 {
-            return;
-        }
+        let slot = &self.pubsub.slots[index];
+        let is_first = self.troubles[slot.id.index()].is_first();
         let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
         let name = self.name_backend(pool, backend);
-        tracing::warn!(
+        super::super::troubles::log_at!(
+            is_first,
             pool = name.pool,
             backend = &*name.label,
             address = name.address,

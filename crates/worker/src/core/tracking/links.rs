@@ -330,18 +330,19 @@ impl Core {
         slot.is_connecting = false;
         slot.client_id = None;
         slot.given = Given::default();
-        let mut lost = Vec::new();
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
         slot.link.on_lost(false, |one| lost.push(one));
         for one in lost {
             let why = super::super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), &one.exchange, why);
+            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         }
         if is_failure && tells_of_server(fault) {
-            plane.note_failure(index, slot, super::super::links::failure_reason(fault));
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, super::super::links::failure_reason(fault), began);
         }
         release_all(sessions, plane, slot);
         let socket = slot.socket.take();

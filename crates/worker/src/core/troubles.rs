@@ -1,0 +1,138 @@
+//! What the log and the clients are told of connections that are lost, or
+//! refused in words: once for each row of them, however many links of however
+//! many clients a server ends.
+
+use super::{LinkSlot, Plane};
+use crate::PoolKind;
+use keyway_base::{BackendFault, ReplyBound};
+use keyway_proxy::LinkState;
+
+/// What a worker knows of the failures of one server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    /// Connections lost, or not made, since the server last answered.
+    pub(super) lost: u32,
+    /// How, and in which words, it refused the latest connection, if it did.
+    pub(super) refusal: Option<(BackendFault, String)>,
+}
+
+impl Trouble {
+    /// Notes one more; whether it is the first of a row.
+    pub(super) fn is_first(&mut self) -> bool {
+        self.lost = self.lost.saturating_add(1);
+        self.lost == 1
+    }
+}
+
+/// Logs the first of a row as a warning, and the rest for those who look close.
+macro_rules! log_at {
+    ($is_first:expr, $($field:tt)*) => {
+        if $is_first {
+            tracing::warn!($($field)*);
+        } else {
+            tracing::debug!($($field)*);
+        }
+    };
+}
+pub(super) use log_at;
+
+impl Plane {
+    /// Notes what the server said against a connection that is over, or that it
+    /// said nothing against one that never worked.
+    pub(super) fn note_refusal(&mut self, slot: &LinkSlot, fault: BackendFault) {
+        // What it refuses to a tracked client it may grant to others.
+        if slot.role.is_some() || slot.link.has_answered() {
+            return;
+        }
+        let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
+        let said = if is_refusal { self.refusal_text(slot) } else { None };
+        let trouble = &mut self.troubles[slot.id.index()];
+        if said.is_some() && trouble.refusal.is_none() {
+            // Worth a line, also in a row that began with something else.
+            trouble.lost = 0;
+        }
+        trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
+    }
+
+    /// Tells the log that a connection, or the attempt to make it, is over.
+    pub(super) fn log_link_end(&mut self, slot: &LinkSlot, state: LinkState, fault: BackendFault) {
+        let is_known = self.troubles[slot.id.index()].lost > 0;
+        if fault == BackendFault::Connect && !is_known {
+            let reason = match state {
+                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
+                _ => "connecting took longer than connect_timeout",
+            };
+            self.log_cannot_connect(slot, reason);
+        }
+        let in_flight = slot.link.in_flight();
+        if fault != BackendFault::Connect {
+            let what = match fault {
+                BackendFault::Closed => "the backend closed the connection",
+                BackendFault::Timeout => "the backend has been silent for too long",
+                BackendFault::Protocol => "the backend answered something that is not RESP",
+                BackendFault::Handshake => {
+                    "the backend refused the password, the database or client-side caching"
+                }
+                BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Full => "the backend has as many connections as it takes",
+                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
+                BackendFault::Reply(ReplyBound::Depth) => {
+                    "a reply is nested deeper than reply_depth_max"
+                }
+                BackendFault::Connect => "connecting failed",
+            };
+            let is_first = self.troubles[slot.id.index()].is_first();
+            let said = self.refusal_text(slot);
+            let name = self.name_backend(slot.pool, slot.backend);
+            log_at!(
+                is_first,
+                pool = name.pool,
+                backend = &*name.label,
+                address = name.address,
+                in_flight,
+                said,
+                "connection lost: {what}"
+            );
+        }
+    }
+
+    /// Tells the log why a connection could not be made.
+    #[cold]
+    pub(super) fn log_cannot_connect(&mut self, slot: &LinkSlot, reason: &str) {
+        let is_first = self.troubles[slot.id.index()].is_first();
+        let name = self.name_backend(slot.pool, slot.backend);
+        log_at!(
+            is_first,
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            reason,
+            "cannot connect; trying again"
+        );
+    }
+
+    /// What the backend said against the handshake, fit for the log and for
+    /// clients: in one line of bounded length, and without the password.
+    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
+        const LEN_MAX: usize = 200;
+        const SECRET_LEN: usize = 8;
+        let line = slot.link.handshake_refusal();
+        if line.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(line);
+        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+            return None;
+        };
+        // A server that repeats what it was sent may cut it off.
+        let is_secret = |password: &String| {
+            let begin: String = password.chars().take(SECRET_LEN).collect();
+            !begin.is_empty() && text.contains(&*begin)
+        };
+        if options.password.as_ref().is_some_and(is_secret) {
+            return Some("(left out: it repeats the password)".to_owned());
+        }
+        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
+        Some(text.chars().take(LEN_MAX).map(shown).collect())
+    }
+}
