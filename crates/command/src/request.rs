@@ -162,7 +162,7 @@ impl<'a> Request<'a> {
 
     /// Whether a SORT reads keys it does not name: a BY pattern with a star,
     /// or a GET pattern other than `#`.
-    fn reads_by_pattern(&self) -> bool {
+    pub fn reads_by_pattern(&self) -> bool {
         let mut index = 2;
         while let Some(word) = self.args.get(index) {
             let is = |name: &[u8]| word.eq_ignore_ascii_case(name);

@@ -129,6 +129,7 @@ pub fn plan(
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
         channels,
+        handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),

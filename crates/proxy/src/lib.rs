@@ -40,5 +40,7 @@ pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
     Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
 };
-pub use session::{PrivateLink, QueueBudget, QueueFault, Stateful, Transaction, Watch};
+pub use session::{
+    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Transaction, Watch, WatchedKeys,
+};
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

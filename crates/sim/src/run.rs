@@ -612,6 +612,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
         channels: Arc::default(),
+        handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),

@@ -7,7 +7,7 @@ use crate::evict::is_expired;
 use crate::item::{Encoding, Item, Kind, Meta, Owned};
 use crate::shard::Shard;
 use crate::space::Space;
-use crate::store::Store;
+use crate::store::{Context, Store};
 use crate::table::{Marks, Position, SlotMut};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::Protocol;
@@ -26,6 +26,13 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// What holds for a request of a client.
+    #[inline]
+    pub(crate) fn of(context: Context) -> Self {
+        let Context { database, clock, protocol, worker } = context;
+        Self { database, now_millis: clock.unix_millis(), protocol, worker }
+    }
+
     /// The second, as noted in items.
     fn access(self) -> u32 {
         (self.now_millis / 1000) as u32
@@ -103,11 +110,12 @@ impl Store {
                 && slot.with_item(|item| item.overwrite(&meta, turn.access(), value))
             {
                 turn.note_use(self, &mut slot);
-                return;
+                return self.note_event(turn, KeyspaceEvents::STRING, "set", key);
             }
         }
         let place = Place { shard: (shard, index), database, hash };
         Entry::at(self, place, turn, key, found).set(value, Encoding::Text, None);
+        self.note_event(turn, KeyspaceEvents::STRING, "set", key);
     }
 }
 

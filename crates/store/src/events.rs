@@ -2,15 +2,18 @@
 //! copies.
 //!
 //! Every path by which a key changes notes it here, within the class that
-//! Redis's keyspace events give it. A class that nobody asks for costs one
-//! branch. Events are kept until the worker that made them takes them, right
-//! after the request.
+//! Redis's keyspace events give it, with the key's shard locked. A class that
+//! nobody asks for costs one branch. Events are kept until the worker that made
+//! them takes them, right after the request; keys that are watched are marked
+//! at once ([`crate::watches`]), those that somebody waits for are noted as ready
+//! ([`crate::waiters`]).
 
 use crate::entry::Turn;
 use crate::lock::Lock;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 /// Something that became of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,18 +40,105 @@ pub(crate) const SILENT: KeyspaceEvents = KeyspaceEvents::from_bits(1 << 15);
 /// Lists of events. Workers beyond share one, and wait for each other's lock.
 const LISTS: usize = 64;
 
+/// Bits of `Events::kept` that are classes.
+const KEPT_BITS: u32 = 16;
+const KEPT_MASK: u64 = (1 << KEPT_BITS) - 1;
+
+/// The worker that is to see to a key, its database, and the key.
+type Ready = (u16, u32, Box<[u8]>);
+
 /// Events nobody took yet, and which are noted.
 pub(crate) struct Events {
-    /// Classes that are noted: the configured ones, or all while changes are
-    /// watched.
+    /// Classes that are noted: those kept, or all while somebody observes keys.
     noted: AtomicU16,
+    /// In the low 16 bits, classes of which events are kept: the configured
+    /// ones, or all while every change is. Above, how many keys are ready.
+    kept: AtomicU64,
+    /// Commands that wait for keys.
+    waiting: AtomicUsize,
+    /// Keys that somebody waits for and that may have something now.
+    ready: Lock<VecDeque<Ready>>,
+    /// Keys that are watched for transactions.
+    watched: AtomicUsize,
+    /// Held while what is noted changes.
+    order: Lock<()>,
     lists: Box<[Lock<Vec<KeyEvent>>]>,
 }
 
 impl Events {
     pub(crate) fn new(classes: KeyspaceEvents) -> Self {
         let lists = (0..LISTS).map(|_| Lock::new(Vec::new())).collect();
-        Self { noted: AtomicU16::new(classes.bits()), lists }
+        Self {
+            noted: AtomicU16::new(classes.bits()),
+            kept: AtomicU64::new(u64::from(classes.bits())),
+            waiting: AtomicUsize::new(0),
+            ready: Lock::new(VecDeque::new()),
+            watched: AtomicUsize::new(0),
+            order: Lock::new(()),
+            lists,
+        }
+    }
+
+    /// Changes who wants to know of events, and so which are noted. The loads
+    /// elsewhere are relaxed: see [`Events::noted`].
+    fn observe(&self, change: impl FnOnce()) {
+        let _order = self.order.lock();
+        change();
+        let is_observed = self.has_watched() || self.waiting() > 0;
+        let noted = match is_observed {
+            true => KeyspaceEvents::ALL.bits() | SILENT.bits(),
+            false => self.kept().bits(),
+        };
+        self.noted.store(noted, Ordering::Relaxed);
+    }
+
+    /// Counts keys that are watched from now on, or with `-1` no more.
+    pub(crate) fn count_watched(&self, change: isize) {
+        self.observe(|| {
+            let watched = self.watched.load(Ordering::Relaxed);
+            self.watched.store(watched.saturating_add_signed(change), Ordering::Relaxed);
+        });
+    }
+
+    /// Counts a command that waits from now on, or with `-1` no more.
+    pub(crate) fn count_waiting(&self, change: isize) {
+        self.observe(|| {
+            let waiting = self.waiting.load(Ordering::Relaxed);
+            self.waiting.store(waiting.saturating_add_signed(change), Ordering::Relaxed);
+        });
+    }
+
+    /// How many commands wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn kept(&self) -> KeyspaceEvents {
+        KeyspaceEvents::from_bits(self.kept.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Notes that a key may have something for who waits for it.
+    pub(crate) fn note_ready(&self, worker: u16, database: u32, key: &[u8]) {
+        let mut ready = self.ready.lock();
+        ready.push_back((worker, database, key.into()));
+        self.kept.fetch_add(1 << KEPT_BITS, Ordering::Relaxed);
+    }
+
+    /// A key that a worker's requests have made ready.
+    pub(crate) fn take_ready(&self, worker: u16) -> Option<(u32, Box<[u8]>)> {
+        if self.kept.load(Ordering::Relaxed) >> KEPT_BITS == 0 {
+            return None;
+        }
+        let mut ready = self.ready.lock();
+        let at = ready.iter().position(|(one, ..)| *one == worker)?;
+        let (_, database, key) = ready.remove(at)?;
+        self.kept.fetch_sub(1 << KEPT_BITS, Ordering::Relaxed);
+        Some((database, key))
+    }
+
+    /// Whether any key is watched.
+    pub(crate) fn has_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -69,18 +159,21 @@ impl Events {
 }
 
 impl Store {
-    /// Whether there ever are events, as things stand.
+    /// Whether there ever is something to take, as things stand.
     #[inline]
     pub fn notifies(&self) -> bool {
-        self.events.noted() != KeyspaceEvents::NONE
+        self.events.kept.load(Ordering::Relaxed) != 0
     }
 
-    /// Begins or ends noting every change of a key, whatever the configured
+    /// Begins or ends keeping every change of a key, whatever the configured
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
         let all_classes = KeyspaceEvents::ALL.bits() | SILENT.bits();
         let classes = if all { all_classes } else { self.published().bits() };
-        self.events.noted.store(classes, Ordering::Relaxed);
+        self.events.observe(|| {
+            let ready = |kept: u64| Some(kept & !KEPT_MASK | u64::from(classes));
+            let _ = self.events.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ready);
+        });
     }
 
     /// The classes that are to be published.
@@ -127,6 +220,15 @@ impl Store {
         }
     }
 
+    /// Notes that keys of a database may all have something for who waits for
+    /// them.
+    pub(crate) fn note_all_ready(&self, turn: Turn, database: u32) {
+        if self.events.waiting() > 0 {
+            let keys = self.waiters.keys_of(database);
+            keys.iter().for_each(|key| self.events.note_ready(turn.worker, database, key));
+        }
+    }
+
     #[cold]
     fn keep_event(
         &self,
@@ -136,6 +238,18 @@ impl Store {
         name: &'static str,
         key: &[u8],
     ) {
+        let (_, shard) = self.locate(key);
+        debug_assert!(self.lock_of(shard).is_guarded(), "{name} is noted with the shard locked");
+        if self.events.has_watched() {
+            self.watches.mark(database, key);
+        }
+        let may_give = class != KeyspaceEvents::EXPIRED && class != KeyspaceEvents::EVICTED;
+        if may_give && self.events.waiting() > 0 && self.waiters.has(database, key) {
+            self.events.note_ready(turn.worker, database, key);
+        }
+        if !self.events.kept().contains(class) {
+            return;
+        }
         let event = KeyEvent { database, class, name, key: key.into(), worker: turn.worker };
         self.events.list(turn.worker).lock().push(event);
     }

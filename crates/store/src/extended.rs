@@ -129,6 +129,12 @@ impl Extended {
         Some(Self { negative: negative && sum.mantissa != 0, ..sum })
     }
 
+    /// The number, about.
+    pub(crate) fn to_f64(self) -> f64 {
+        let size = self.mantissa as f64 * 2f64.powi(self.exponent);
+        if self.negative { -size } else { size }
+    }
+
     /// The number with 17 decimals, less trailing zeros.
     pub(crate) fn format(self) -> Vec<u8> {
         let (mut whole, fraction) = self.whole_and_fraction();

@@ -38,9 +38,15 @@ mod shard;
 mod space;
 mod store;
 mod table;
+mod transaction;
+mod waiters;
+mod watches;
 
 pub use ahead::KeyHint;
 pub use events::{KeyEvent, NO_WORKER};
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use store::{Context, DatabaseStats, Store, StoreConfig, StoreStats};
+pub use transaction::{Footprint, Held, OutOfMemory};
+pub use waiters::{Patience, Waited, Waiter, Who};
+pub use watches::Mark;

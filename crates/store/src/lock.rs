@@ -1,9 +1,13 @@
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// The word of a lock that nobody has: no guard, and no holder in its upper
+/// bits.
 const FREE: u32 = 0;
-const HELD: u32 = 1;
+/// Set while there is a guard.
+const GUARDED: u32 = 1;
 
 /// Spins before the processor is given away. A critical section takes tens of
 /// nanoseconds: fewer spins yield too early, more burn the core when the
@@ -14,6 +18,11 @@ const SPINS_MAX: u32 = 64;
 /// holding it, so there is no queue of sleepers: a waiter spins, then yields.
 /// Unlocking is a plain store, half the price of a lock that has to look for
 /// sleepers.
+///
+/// A thread may also *hold* a lock, for as long as several requests take that
+/// nobody is to see half of: its guards come and go meanwhile as if the lock
+/// were free, and nobody else gets one. Who locks a free lock pays nothing for
+/// that.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -42,14 +51,59 @@ impl<T> Lock<T> {
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         // ORDER: Acquire pairs with the Release in `Guard::drop`.
         self.word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(FREE, GUARDED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             .then(|| Guard { lock: self })
+    }
+
+    /// The value, if it is free now or held by this thread.
+    pub(crate) fn try_lock_or_held(&self) -> Option<Guard<'_, T>> {
+        self.try_lock().or_else(|| self.try_held(Holder::of_thread()))
+    }
+
+    /// The value, if `holder` holds it and has no guard.
+    fn try_held(&self, holder: Holder) -> Option<Guard<'_, T>> {
+        let guarded = holder.0 | GUARDED;
+        // Nobody but this thread changes the word while it is the holder's.
+        self.word
+            .compare_exchange(holder.0, guarded, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+            .then(|| Guard { lock: self })
+    }
+
+    /// Waits until the value is free, and holds the lock until
+    /// [`Lock::release`].
+    pub(crate) fn hold(&self, holder: Holder) {
+        let guard = self.lock();
+        self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
+        drop(guard);
+    }
+
+    /// Ends what [`Lock::hold`] began; there is no guard.
+    pub(crate) fn release(&self, holder: Holder) {
+        debug_assert_eq!(self.word.load(Ordering::Relaxed), holder.0);
+        // ORDER: Release pairs with the Acquire in `Lock::try_lock`.
+        self.word.store(FREE, Ordering::Release);
+    }
+
+    /// Whether there is a guard.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & GUARDED != 0
+    }
+
+    /// Whether this thread holds the lock.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !GUARDED == Holder::of_thread().0
     }
 
     #[cold]
     fn lock_contended(&self) -> Guard<'_, T> {
         let mut spins = 0;
+        let holder = Holder::of_thread();
+        if let Some(guard) = self.try_held(holder) {
+            return guard;
+        }
         loop {
             while self.word.load(Ordering::Relaxed) != FREE {
                 if spins < SPINS_MAX {
@@ -96,8 +150,40 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        // Nobody else changes the word while there is a guard; what is left is
+        // the holder, if there is one.
+        let holder = self.lock.word.load(Ordering::Relaxed) & !GUARDED;
         // ORDER: Release pairs with the Acquire in `Lock::try_lock`.
-        self.lock.word.store(FREE, Ordering::Release);
+        self.lock.word.store(holder, Ordering::Release);
+    }
+}
+
+/// A thread that can hold locks; it stays on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder(u32, PhantomData<*const ()>);
+
+thread_local! {
+    static IS_HOLDING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Holder {
+    /// Whether the thread holds any lock: it must not wait for another then.
+    pub(crate) fn is_holding() -> bool {
+        IS_HOLDING.get()
+    }
+
+    /// Notes that the thread begins, or ends, to hold locks.
+    pub(crate) fn set_holding(self, is_holding: bool) {
+        IS_HOLDING.set(is_holding);
+    }
+
+    /// The thread that asks.
+    pub(crate) fn of_thread() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        thread_local! {
+            static OWN: u32 = NEXT.fetch_add(1, Ordering::Relaxed) << 1;
+        }
+        Self(OWN.with(|own| *own), PhantomData)
     }
 }
 
@@ -118,6 +204,51 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), 40_000);
+    }
+
+    #[test]
+    fn who_holds_a_lock_gets_its_guards_one_at_a_time_and_nobody_else_does() {
+        let lock = Lock::new(1);
+        let holder = Holder::of_thread();
+        lock.hold(holder);
+        *lock.lock() += 1;
+        let guard = lock.try_lock_or_held().expect("held here");
+        assert!(lock.try_lock_or_held().is_none(), "there is a guard");
+        drop(guard);
+        let own = holder.0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(lock.try_lock().is_none() && lock.try_lock_or_held().is_none());
+                assert_ne!(Holder::of_thread().0, own);
+            });
+        });
+        lock.release(holder);
+        assert_eq!(lock.try_lock().as_deref(), Some(&2));
+    }
+
+    #[test]
+    fn what_is_done_while_a_lock_is_held_is_seen_whole() {
+        let lock = Lock::new((0u64, 0u64));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let holder = Holder::of_thread();
+                    for _ in 0..2_000 {
+                        lock.hold(holder);
+                        lock.lock().0 += 1;
+                        lock.lock().1 += 1;
+                        lock.release(holder);
+                    }
+                });
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let both = *lock.lock();
+                        assert_eq!(both.0, both.1);
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), (4_000, 4_000));
     }
 
     #[test]

@@ -6,9 +6,11 @@ use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_expired};
 use crate::item::Item;
 use crate::lines::Memory;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Holder, Lock};
 use crate::shard::Shard;
 use crate::space::Upkeep;
+use crate::waiters::Waiters;
+use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
@@ -149,6 +151,10 @@ pub struct Store {
     evict_turn: AtomicUsize,
     /// What became of keys.
     pub(crate) events: Events,
+    /// Which keys are watched for transactions.
+    pub(crate) watches: Watches,
+    /// Who waits for elements.
+    pub(crate) waiters: Waiters,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
 }
@@ -184,6 +190,8 @@ impl Store {
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
             events: Events::new(KeyspaceEvents::NONE),
+            watches: Watches::new(),
+            waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
         };
         store.watch_changes(false);
@@ -193,7 +201,8 @@ impl Store {
 
     fn own_bytes(&self) -> i64 {
         let shards = self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>());
-        (size_of::<Self>() + shards + self.events.bytes()) as i64
+        let tables = self.events.bytes() + self.watches.bytes() + self.waiters.bytes();
+        (size_of::<Self>() + shards + tables) as i64
     }
 
     /// Whether the store executes `verb`.
@@ -204,11 +213,10 @@ impl Store {
     /// Executes `request` to completion and appends its reply, exactly one
     /// element of the client's protocol, to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
-        if context.database >= self.config.databases {
-            return reply::error(out, "ERR DB index is out of range");
+        if !self.has_database(context, out) {
+            return;
         }
-        let Context { database, clock, protocol, worker } = context;
-        let turn = Turn { database, now_millis: clock.unix_millis(), protocol, worker };
+        let turn = Turn::of(context);
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, out);
         }
@@ -219,6 +227,17 @@ impl Store {
         commands::execute(self, request, turn, out);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
+    }
+
+    /// Whether there is the database that a client has selected; if not, says
+    /// so.
+    #[inline]
+    pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {
+        let is_there = context.database < self.config.databases;
+        if !is_there {
+            reply::error(out, "ERR DB index is out of range");
+        }
+        is_there
     }
 
     /// Upkeep, in bounded time: frees items that expired and memory of flushed
@@ -323,7 +342,21 @@ impl Store {
 
     #[inline]
     pub(crate) fn shard(&self, index: usize) -> Guard<'_, Shard> {
-        self.shards[index].0.lock()
+        let lock = &self.shards[index].0;
+        #[cfg(debug_assertions)]
+        assert!(!Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
+        lock.lock()
+    }
+
+    /// A shard to evict from. Who holds others must not wait for one more.
+    fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
+        let lock = &self.shards[index].0;
+        if Holder::is_holding() { lock.try_lock_or_held() } else { Some(lock.lock()) }
+    }
+
+    /// A shard's lock, to be held for several requests.
+    pub(crate) fn lock_of(&self, index: usize) -> &Lock<Shard> {
+        &self.shards[index].0
     }
 
     /// A shard, if nobody uses it now.
@@ -441,7 +474,8 @@ impl Store {
     }
 
     /// Evicts until `extra` bytes fit below the bound on memory; whether they
-    /// do. No shard may be locked by the caller.
+    /// do. No shard may be locked by the caller; those that it holds are as
+    /// good as others.
     pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
         if self.config.memory_max == 0 {
             return true;
@@ -484,7 +518,10 @@ impl Store {
                 fruitless += 1;
                 continue;
             }
-            let mut shard = self.shard(index);
+            let Some(mut shard) = self.shard_to_evict(index) else {
+                fruitless += 1;
+                continue;
+            };
             let gone = |place: usize, key: &[u8]| {
                 self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
             };
@@ -527,6 +564,24 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
+    /// Whether a key of a locked shard is there; with `now_millis`, and has not
+    /// expired.
+    pub(crate) fn contains(&self, database: u32, key: &[u8], now_millis: Option<u64>) -> bool {
+        let (hash, index) = self.store.locate(key);
+        let Ok(at) = self.indices.binary_search(&(index as u32)) else { return false };
+        let space = self.guards[at].space_to_read(self.store.place_of(database));
+        let is_live = |space: &crate::space::Space| {
+            let position = space.table.find(hash, |item, _| item.key() == key)?;
+            let item = space.table.item(position);
+            Some(!now_millis.is_some_and(|now| is_expired(&item, now)))
+        };
+        space.and_then(is_live).unwrap_or(false)
+    }
+
     /// One of the keys that were locked.
     ///
     /// # Panics

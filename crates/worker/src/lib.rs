@@ -10,6 +10,7 @@
 
 mod channels;
 mod core;
+mod handouts;
 mod invalidations;
 mod mail;
 mod monitors;
@@ -22,6 +23,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use handouts::Handouts;
 pub use invalidations::Invalidations;
 pub use mail::{Adopted, Mail};
 pub use monitors::Monitors;

@@ -1,4 +1,4 @@
-use crate::{Channels, Invalidations, Mail, Monitors, Notices, Pause, Redirects};
+use crate::{Channels, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -41,6 +41,8 @@ pub struct Plan {
     pub channels: Arc<Channels>,
     /// Who is to be told when keys of the embedded stores change.
     pub invalidations: Invalidations,
+    /// What is answered clients that waited on an embedded store.
+    pub handouts: Handouts,
     /// Who watches the requests.
     pub monitors: Monitors,
     /// What is to be told clients of other workers about their keys.

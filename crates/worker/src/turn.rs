@@ -152,6 +152,9 @@ impl<I: Io> Worker<I> {
         if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
+        if self.core.plane.store_blocking.has_work() {
+            self.core.deliver_handouts();
+        }
         if self.core.plane.store_tracking.has_work() {
             self.core.deliver_invalidations();
         }
@@ -193,6 +196,7 @@ impl<I: Io> Worker<I> {
             || !self.subscriber_rereads.is_empty()
             || plane.pubsub.has_work()
             || plane.store_tracking.has_work()
+            || plane.store_blocking.has_work()
             || plane.monitoring.has_work()
             || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
@@ -605,6 +609,7 @@ impl<I: Io> Worker<I> {
         // Who found this mailbox full has told nothing.
         self.core.plane.pubsub.has_mail = true;
         self.core.plane.store_tracking.has_mail = true;
+        self.core.plane.store_blocking.has_mail = true;
         self.core.plane.monitoring.has_mail = true;
         self.core.plane.tracking.has_mail = true;
     }

@@ -13,6 +13,7 @@ mod live;
 mod reply_size;
 mod stateful;
 mod transaction;
+mod watched;
 
 pub use busy::{Busy, BusyPool};
 pub use identity::{Identity, ReplyMode};
@@ -21,7 +22,8 @@ pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Watch};
 #[cfg(test)]
 pub(crate) use transaction::QUEUED_MAX;
-pub use transaction::{QueueBudget, QueueFault, Transaction};
+pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
+pub use watched::WatchedKeys;
 
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
@@ -157,9 +159,11 @@ impl Session {
         busy.order.is_empty() && self.unheard == 0
     }
 
-    /// Whether a blocking command waits on a private link.
+    /// Whether a blocking command waits, on private links or on the embedded
+    /// store.
     pub fn is_blocked(&self) -> bool {
-        self.stateful.as_ref().is_some_and(|stateful| !stateful.blocked_on.is_empty())
+        let is_waiting = |it: &Stateful| it.waits_on_store || !it.blocked_on.is_empty();
+        self.stateful.as_deref().is_some_and(is_waiting)
     }
 
     /// Brings what `CLIENT LIST` tells of it up to date.
@@ -177,14 +181,16 @@ impl Session {
         let stateful = self.stateful.as_ref();
         let transaction = stateful.and_then(|stateful| stateful.transaction.as_ref());
         let watch = stateful.and_then(|stateful| stateful.watch);
+        let watched = stateful.and_then(|stateful| stateful.watched.as_deref());
         let subscriptions = self.subscriptions.as_ref();
         let count = |kind| subscriptions.map_or(0, |them| them.names(kind).len() as u32);
         use SubscriptionKind::{Channel, Pattern, Shard};
         ClientState {
             subscriptions: [Channel, Pattern, Shard].map(count),
             multi: transaction.map(|transaction| transaction.queued().into()),
-            is_watching: watch.is_some(),
-            is_dirty: watch.is_some_and(|watch| watch.link.is_none()),
+            is_watching: watch.is_some() || watched.is_some(),
+            is_dirty: watch.is_some_and(|watch| watch.link.is_none())
+                || watched.is_some_and(|watched| watched.has_changed()),
             is_monitor: self.is_monitor,
         }
     }

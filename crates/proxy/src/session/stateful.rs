@@ -1,7 +1,7 @@
 //! What a client has begun on its connection and not ended: a transaction, a
 //! watch, a command that blocks.
 
-use super::Transaction;
+use super::{Transaction, WatchedKeys};
 
 /// Position of a private link in its worker.
 pub type PrivateLink = usize;
@@ -13,9 +13,13 @@ pub struct Stateful {
     pub transaction: Option<Transaction>,
     /// Between `WATCH` and the end of the transaction.
     pub watch: Option<Watch>,
+    /// The same on the embedded store.
+    pub watched: Option<Box<WatchedKeys>>,
     /// The private links on which a blocking command waits: one, or of WAIT one
     /// for each server that has not answered.
     pub blocked_on: Vec<PrivateLink>,
+    /// A blocking command waits on the embedded store.
+    pub waits_on_store: bool,
 }
 
 /// Keys watched on one server.
@@ -33,7 +37,11 @@ pub struct Watch {
 impl Stateful {
     /// Whether nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.transaction.is_none() && self.watch.is_none() && self.blocked_on.is_empty()
+        self.transaction.is_none()
+            && self.watch.is_none()
+            && self.watched.is_none()
+            && self.blocked_on.is_empty()
+            && !self.waits_on_store
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.

@@ -14,7 +14,8 @@ pub(crate) const QUEUED_MAX: u16 = u16::MAX - 2;
 /// that are short; less makes them grow more than once.
 const ROOM_MIN: usize = 512;
 
-/// Bytes that the transactions of all clients may take together. Every worker
+/// Bytes that the transactions of all clients, with what they watch and wait
+/// for on the embedded store, may take together. Every worker
 /// takes from it; it is touched when a transaction needs more room, not for
 /// each command.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub enum QueueFault {
 
 /// A share of the budget, given back when it is dropped.
 #[derive(Debug)]
-struct Share {
+pub struct Share {
     budget: Arc<QueueBudget>,
     len: u64,
 }
@@ -79,7 +80,13 @@ impl QueueBudget {
 }
 
 impl Share {
-    fn grow(&mut self, len: usize) -> bool {
+    /// Nothing of `budget` yet.
+    pub fn new(budget: &Arc<QueueBudget>) -> Self {
+        Self { budget: Arc::clone(budget), len: 0 }
+    }
+
+    /// Takes `len` bytes more; whether there are as many.
+    pub fn grow(&mut self, len: usize) -> bool {
         let has_room = self.budget.take(len as u64);
         if has_room {
             self.len += len as u64;
@@ -108,7 +115,7 @@ impl Transaction {
             scripts: Vec::new(),
             calls_functions: false,
             is_refused: false,
-            share: Share { budget: Arc::clone(budget), len: 0 },
+            share: Share::new(budget),
         }
     }
 

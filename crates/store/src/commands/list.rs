@@ -1,6 +1,8 @@
 //! Lists.
 
+use super::blocking::begin_pair;
 use super::{Call, Fault, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use crate::collections::WrongType;
 use crate::collections::list::{self, List};
 use crate::entry::Entry;
 use crate::item::Kind;
@@ -17,7 +19,7 @@ pub(super) enum End {
 }
 
 impl End {
-    fn parse(call: &Call<'_>, index: usize) -> Result<Self, Fault> {
+    pub(super) fn parse(call: &Call<'_>, index: usize) -> Result<Self, Fault> {
         match () {
             () if call.is(index, "left") => Ok(Self::Left),
             () if call.is(index, "right") => Ok(Self::Right),
@@ -73,7 +75,7 @@ pub(super) fn push(call: &Call<'_>, end: End, if_present: bool, out: &mut Vec<u8
 
 /// Takes `count` elements off an end, of which there are as many, and appends
 /// them one by one.
-fn take(entry: &mut Entry<'_>, end: End, count: usize, out: &mut Vec<u8>) -> Outcome {
+fn take(entry: &mut Entry<'_>, end: End, count: usize, out: &mut Vec<u8>) -> Result<(), WrongType> {
     entry.edit(Kind::List, end.popped(), |editor| {
         let Some(list) = editor.view::<List<'_>>() else { return };
         let len = list.len();
@@ -317,28 +319,48 @@ pub(super) fn lmove(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn move_element(call: &Call<'_>, from: End, to: End, out: &mut Vec<u8>) -> Outcome {
+    match try_move(call, (from, to), out) {
+        Ok(true) => {}
+        Ok(false) => call.turn.protocol.null(out),
+        Err(_) => return Err(WrongType.into()),
+    }
+    Ok(())
+}
+
+/// Which key of a move holds something else than a list.
+pub(super) enum MoveFault {
+    Source,
+    Target,
+}
+
+/// Moves an element, if there is one, and writes it; whether there is.
+pub(super) fn try_move(
+    call: &Call<'_>,
+    (from, to): (End, End),
+    out: &mut Vec<u8>,
+) -> Result<bool, MoveFault> {
     let (source, target) = (call.arg(1), call.arg(2));
     let mut locked = call.store.lock_keys([source, target].into_iter());
     let mut entry = locked.entry(call.turn, source);
-    let Some(list) = entry.look_at::<List<'_>>()? else {
-        call.turn.protocol.null(out);
-        return Ok(());
-    };
+    let list = entry.look_at::<List<'_>>().map_err(|WrongType| MoveFault::Source)?;
+    let Some(list) = list else { return Ok(false) };
     let len = list.len();
     let value = match from {
         End::Left => list.get(0),
         End::Right => list.back_from(len).next(),
     };
     let value = value.unwrap_or_default().to_vec();
-    locked.entry(call.turn, target).edit(Kind::List, to.pushed(), |editor| {
+    let pushed = locked.entry(call.turn, target).edit(Kind::List, to.pushed(), |editor| {
         list::insert(editor, to.push_index(), &value);
-    })?;
-    locked.entry(call.turn, source).edit(Kind::List, from.popped(), |editor| {
+    });
+    pushed.map_err(|WrongType| MoveFault::Target)?;
+    let popped = locked.entry(call.turn, source).edit(Kind::List, from.popped(), |editor| {
         let index = if from == End::Left { 0 } else { list::len(editor) - 1 };
         list::remove(editor, index, 1);
-    })?;
+    });
+    popped.map_err(|WrongType| MoveFault::Source)?;
     reply::bulk(out, &value);
-    Ok(())
+    Ok(true)
 }
 
 /// A number of keys at `index`, of which at least one more word must follow;
@@ -365,21 +387,53 @@ pub(super) fn parse_pop_count(call: &Call<'_>, index: usize) -> Result<usize, Fa
     }
 }
 
+/// The keys' number, at `index`, the end and the COUNT of LMPOP and BLMPOP.
+pub(super) fn parse_multi_pop(call: &Call<'_>, index: usize) -> Result<(usize, End, usize), Fault> {
+    let end_at = parse_key_count(call, index)?;
+    let end = End::parse(call, end_at)?;
+    Ok((end_at - index - 1, end, parse_pop_count(call, end_at + 1)?))
+}
+
+/// Writes the key and up to `count` elements taken off it, if it has any;
+/// whether it has.
+pub(super) fn take_some(
+    entry: &mut Entry<'_>,
+    key: &[u8],
+    (end, count): (End, usize),
+    out: &mut Vec<u8>,
+) -> Result<bool, WrongType> {
+    let Some(list) = entry.look_at::<List<'_>>()? else { return Ok(false) };
+    let count = count.min(list.len());
+    begin_pair(key, 2, out);
+    reply::array(out, count);
+    take(entry, end, count, out)?;
+    Ok(true)
+}
+
+/// The same with one element, as BLPOP has it.
+pub(super) fn take_one(
+    entry: &mut Entry<'_>,
+    key: &[u8],
+    end: End,
+    out: &mut Vec<u8>,
+) -> Result<bool, WrongType> {
+    if entry.look_at::<List<'_>>()?.is_none() {
+        return Ok(false);
+    }
+    begin_pair(key, 2, out);
+    take(entry, end, 1, out)?;
+    Ok(true)
+}
+
 /// LMPOP.
 pub(super) fn lmpop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let end_at = parse_key_count(call, 1)?;
-    let end = End::parse(call, end_at)?;
-    let count = parse_pop_count(call, end_at + 1)?;
-    let keys = call.args_from(2, 1).take(end_at - 2);
+    let (keys, end, count) = parse_multi_pop(call, 1)?;
+    let keys = call.args_from(2, 1).take(keys);
     let mut locked = call.store.lock_keys(keys.clone());
     for key in keys {
-        let mut entry = locked.entry(call.turn, key);
-        let Some(list) = entry.look_at::<List<'_>>()? else { continue };
-        let count = count.min(list.len());
-        reply::array(out, 2);
-        reply::bulk(out, key);
-        reply::array(out, count);
-        return take(&mut entry, end, count, out);
+        if take_some(&mut locked.entry(call.turn, key), key, (end, count), out)? {
+            return Ok(());
+        }
     }
     call.turn.protocol.null_array(out);
     Ok(())

@@ -3,6 +3,7 @@
 
 mod bit;
 mod bitfield;
+mod blocking;
 mod dump;
 mod expire;
 mod geo;
@@ -22,10 +23,14 @@ mod sorted;
 mod stream;
 mod string;
 
+pub(crate) use blocking::{Found, How, is_blocking, waits_for_first};
+
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
+use crate::lock::Holder;
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
+use crate::waiters::Patience;
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;
@@ -138,8 +143,36 @@ impl<'a> Call<'a> {
 pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
     let call = Call { store, turn, args: request.args };
     let start = out.len();
-    let Err(fault) = dispatch(&call, request, out) else { return };
-    out.truncate(start);
+    if let Err(fault) = dispatch(&call, request, out) {
+        out.truncate(start);
+        match fault {
+            // Nobody waits inside a transaction.
+            Fault::WouldBlock if Holder::is_holding() => turn.protocol.null_array(out),
+            fault => write_fault(request, fault, out),
+        }
+    }
+}
+
+/// Makes an attempt at a command that may wait; what came of it, and how long
+/// it would. `out` is as it was unless there is an answer.
+pub(crate) fn attempt(
+    store: &Store,
+    request: &Request<'_>,
+    turn: Turn,
+    how: How<'_>,
+    out: &mut Vec<u8>,
+) -> (Found, Patience) {
+    let call = Call { store, turn, args: request.args };
+    let start = out.len();
+    let attempted = blocking::attempt(&call, request, how, out);
+    attempted.unwrap_or_else(|fault| {
+        out.truncate(start);
+        write_fault(request, fault, out);
+        (Found::Answered, 0)
+    })
+}
+
+fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {
     match fault {
         Fault::Text(text) => reply::error(out, text),
         Fault::Line(line) => {
@@ -383,6 +416,7 @@ fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
         Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
         Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
+        verb if is_blocking(verb) => blocking::now(call, request, out),
         _ => dispatch_streams(call, request, out),
     }
 }

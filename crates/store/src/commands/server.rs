@@ -28,7 +28,9 @@ fn check_flush_option(call: &Call<'_>) -> Outcome {
 /// FLUSHDB.
 pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     check_flush_option(call)?;
-    call.store.lock_all().flush(call.turn.database);
+    let mut locked = call.store.lock_all();
+    locked.mark_emptied(call.turn.database, None, call.turn);
+    locked.flush(call.turn.database);
     reply::simple(out, "OK");
     Ok(())
 }
@@ -37,7 +39,10 @@ pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 pub(super) fn flushall(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     check_flush_option(call)?;
     let mut locked = call.store.lock_all();
-    (0..call.store.database_count()).for_each(|database| locked.flush(database));
+    for database in 0..call.store.database_count() {
+        locked.mark_emptied(database, None, call.turn);
+        locked.flush(database);
+    }
     reply::simple(out, "OK");
     Ok(())
 }
@@ -57,7 +62,14 @@ pub(super) fn swapdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         return Err(NO_SUCH_DATABASE);
     };
     let locked = call.store.lock_all();
-    call.store.swap_databases(&locked, one, other);
+    if one != other {
+        locked.mark_emptied(one, Some(other), call.turn);
+        locked.mark_emptied(other, Some(one), call.turn);
+        call.store.swap_databases(&locked, one, other);
+        for database in [one, other] {
+            call.store.note_all_ready(call.turn, database);
+        }
+    }
     reply::simple(out, "OK");
     Ok(())
 }

@@ -102,7 +102,6 @@ impl<'a> SetOptions<'a> {
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if call.args.len() == 3 {
         call.store.set(call.turn, call.arg(1), call.arg(2));
-        call.notify(KeyspaceEvents::STRING, "set", call.arg(1));
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
     }

@@ -1,6 +1,7 @@
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
+use super::store_transactions::unserved;
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -14,7 +15,6 @@ use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
 use keyway_store::{Context, Store};
 use keyway_topology::{Distribution, ShardedPool};
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
@@ -83,8 +83,10 @@ impl Plane {
         store: &Store,
         asked: &mut Asked,
     ) -> Step {
-        if asked.session.tracking.is_some() {
-            self.begin_tracked(store, asked);
+        if asked.session.is_special()
+            && let Some(step) = self.serve_special(links, store, asked)
+        {
+            return step;
         }
         let command = asked.request.command;
         if !store_serves(command.verb) {
@@ -93,6 +95,8 @@ impl Plane {
                     self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
                 }
                 Handling::Tracking => self.track_on_store(store, asked),
+                Handling::Block => self.block_on_store(store, asked),
+                Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
                 _ if command.verb == Verb::Monitor => self.start_monitor(asked),
                 _ => {
                     self.answer_without_server(asked.session, asked.busy, pool, asked.request);
@@ -347,13 +351,7 @@ impl Plane {
     ) {
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
-            let text = match request.command.handling.refused_everywhere() {
-                Some(reason) => format!("ERR '{name}' is refused: {reason}"),
-                None => format!(
-                    "ERR '{name}' is not supported by the embedded store yet; docs/commands.md \
-                     lists what is"
-                ),
-            };
+            let text = unserved(&name, request.command.handling);
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
         self.count(session, request);
@@ -361,18 +359,7 @@ impl Plane {
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
-        let plan = Arc::clone(&self.plan);
-        let mut context = LocalContext {
-            identity: &mut session.identity,
-            clock: self.clock,
-            password: plan.listeners[session.listener as usize].password.as_deref(),
-            databases: pool.databases,
-            clients: &plan.clients,
-            facts: &*plan.facts,
-            pool: session.pool,
-            reply_len_max: plan.limits.session_output_len_hard as usize,
-        };
-        let after = local::answer(request, &mut context, &mut out);
+        let after = self.compose_local(session, pool, request, &mut out);
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
         // about the request behind it.
         if !Self::is_silent(session) {
@@ -384,6 +371,33 @@ impl Plane {
             Self::end_skip(session);
         }
         self.scratch = out;
+        self.follow(session, pool, after);
+    }
+
+    /// Appends the reply to a request that needs no server.
+    pub(super) fn compose_local(
+        &self,
+        session: &mut Session,
+        pool: &PoolPlan,
+        request: &Request,
+        out: &mut Vec<u8>,
+    ) -> After {
+        let plan = &self.plan;
+        let mut context = LocalContext {
+            identity: &mut session.identity,
+            clock: self.clock,
+            password: plan.listeners[session.listener as usize].password.as_deref(),
+            databases: pool.databases,
+            clients: &plan.clients,
+            facts: &*plan.facts,
+            pool: session.pool,
+            reply_len_max: plan.limits.session_output_len_hard as usize,
+        };
+        local::answer(request, &mut context, out)
+    }
+
+    /// Does what a request asks of the worker that it answered.
+    pub(super) fn follow(&mut self, session: &mut Session, pool: &PoolPlan, after: After) {
         match after {
             After::Continue => {}
             After::Close => session.closing = true,
@@ -519,7 +533,7 @@ impl Plane {
     /// Counts an error reply of the store, and tells of one that refuses
     /// writes.
     #[cold]
-    fn note_store_error(&self, pool: u16, class: u8, is_full: bool) {
+    pub(super) fn note_store_error(&self, pool: u16, class: u8, is_full: bool) {
         if !is_full {
             self.cells.pool(pool as usize).class(class as usize).error_replies.add(1);
             return;

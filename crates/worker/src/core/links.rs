@@ -208,6 +208,7 @@ impl Core {
                 Err(fault) => dead.push((index, fault)),
             }
         }
+        self.end_overdue_waits();
     }
 
     /// Upkeep of the pools' health, a few times a second: backends that are

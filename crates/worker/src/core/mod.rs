@@ -20,6 +20,8 @@
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
+//! | `store_blocking` | commands that wait on the embedded store |
+//! | `store_transactions` | transactions on the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
 mod across;
@@ -39,7 +41,9 @@ mod scripts;
 mod slow;
 mod split;
 mod stateful;
+mod store_blocking;
 mod store_tracking;
+mod store_transactions;
 mod tracking;
 mod troubles;
 mod wait;
@@ -134,6 +138,7 @@ pub(crate) struct Plane {
     troubles: Vec<troubles::Trouble>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
+    pub(crate) store_blocking: store_blocking::StoreBlocking,
     pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
@@ -200,6 +205,7 @@ impl Core {
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
+            store_blocking: store_blocking::StoreBlocking::default(),
             tracking: tracking::State::default(),
             plan,
             cells,

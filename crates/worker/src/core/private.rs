@@ -156,7 +156,7 @@ impl Plane {
         }
     }
 
-    /// Ends what a session has begun on private links, as it leaves or resets.
+    /// Ends what a session has begun on its connection, as it leaves or resets.
     pub(super) fn end_stateful(
         &mut self,
         links: &mut [LinkSlot],
@@ -164,6 +164,12 @@ impl Plane {
         session: &mut Session,
     ) {
         let Some(stateful) = session.stateful.take() else { return };
+        if let Some(watched) = stateful.watched {
+            self.unwatch_keys(session.pool, *watched);
+        }
+        if stateful.waits_on_store {
+            self.forget_waiting(session);
+        }
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
             self.unwatch(links, key, index);
         }

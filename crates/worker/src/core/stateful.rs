@@ -1,4 +1,5 @@
-//! Transactions and blocking commands.
+//! Transactions and blocking commands of sharded pools; what they have in
+//! common with those of the embedded store.
 //!
 //! A transaction is held in the session until `EXEC` and goes out whole, on
 //! the shared link of its server, or on the private link that watches its
@@ -68,7 +69,6 @@ impl Plane {
 
     fn try_queue(&mut self, asked: &mut Asked) -> Result<(), String> {
         let server = self.server_in_transaction(asked)?;
-        let len_max = self.plan.limits.link_output_len_max as usize / 2;
         let ring = self.ring_number(asked.session.pool);
         let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
         let Some(transaction) = transaction else { return Ok(()) };
@@ -83,6 +83,18 @@ impl Plane {
         };
         transaction.calls_functions |=
             matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        self.keep_queued(asked, script)
+    }
+
+    /// Keeps a command for `EXEC`, with the script that it calls by its digest.
+    pub(super) fn keep_queued(
+        &mut self,
+        asked: &mut Asked,
+        script: Option<Digest>,
+    ) -> Result<(), String> {
+        let len_max = self.plan.limits.link_output_len_max as usize / 2;
+        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let Some(transaction) = transaction else { return Ok(()) };
         let queued = transaction.queue(asked.request.args.buf(), script, len_max);
         queued.map_err(|fault| match fault {
             QueueFault::TooLong => format!(
@@ -195,6 +207,10 @@ impl Plane {
     ) {
         let Some(stateful) = &mut session.stateful else { return };
         stateful.transaction = None;
+        if let Some(watched) = stateful.watched.take() {
+            self.unwatch_keys(session.pool, *watched);
+        }
+        let Some(stateful) = &mut session.stateful else { return };
         if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
             self.unwatch(links, key, index);
         }
@@ -573,7 +589,7 @@ impl Plane {
         self.refuse_route(asked.session, asked.busy, pool, asked.request, route);
     }
 
-    fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
+    pub(super) fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
         if let Some(stateful) = &mut asked.session.stateful {
             stateful.refuse();
         }
@@ -604,6 +620,10 @@ impl Core {
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get(key) else { return false };
         let stateful = session.stateful.as_ref();
+        if stateful.is_some_and(|stateful| stateful.waits_on_store) {
+            self.unblock_on_store(unblock.id, unblock.reason);
+            return true;
+        }
         let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
         for index in waiting {
             let slot = &mut self.links[index];

@@ -23,7 +23,7 @@ use keyway_proxy::tracking::{
 };
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
-use keyway_store::{KeyEvent, NO_WORKER, Store};
+use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,6 +59,17 @@ pub(crate) struct StoreTracking {
 }
 
 type Places = IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
+
+/// What one request leaves to be told of.
+pub(super) struct Settlement {
+    /// What became of keys.
+    events: Vec<KeyEvent>,
+    /// The keys that it read for a client that caches, if there are events, and
+    /// whether the client had not read them before.
+    reads: BTreeMap<Box<[u8]>, bool>,
+    /// Everything may have changed.
+    is_of_everything: bool,
+}
 
 /// Targets whose places are kept; more are looked for again.
 const TARGETS_MAX: usize = 1024;
@@ -146,12 +157,21 @@ impl Plane {
         if command.verb == Verb::Reset {
             return self.set_store_tracking(store, asked, None);
         }
-        let Asked { session, request, .. } = asked;
-        let Some(tracking) = session.tracking.as_deref_mut() else { return };
-        let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
-        if !command.name.starts_with("client|") {
+        self.enter_reads(asked.session, asked.request);
+        let is_part = matches!(command.verb, Verb::Multi | Verb::Exec);
+        if let Some(tracking) = asked.session.tracking.as_deref_mut()
+            && !is_part
+            && !command.name.starts_with("client|")
+        {
             tracking.take_caching();
         }
+    }
+
+    /// Enters the keys that a request is about to read.
+    pub(super) fn enter_reads(&mut self, session: &Session, request: &Request) {
+        let command = request.command;
+        let Some(tracking) = session.tracking.as_deref() else { return };
+        let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
         if !reads || !keyway_command::store_serves(command.verb) {
             return;
         }
@@ -181,22 +201,49 @@ impl Plane {
         (store, request): (&Store, &Request),
         is_refused: bool,
     ) {
-        let (pool, own) = (session.pool, session.identity.id);
-        let mut events = std::mem::take(&mut self.store_tracking.events);
-        store.take_events(self.worker(), &mut events);
-        self.publish_events(pool, store, &events);
-        let table = Arc::clone(self.table(pool));
-        let reads = std::mem::take(&mut self.store_tracking.reads);
-        let read = |(index, is_new): &(u32, bool)| (&request.args[*index as usize], *is_new);
-        // Of a key that is read twice the first counts.
-        let read: BTreeMap<&[u8], bool> = match events.is_empty() {
-            true => BTreeMap::new(),
-            false => reads.iter().rev().map(read).collect(),
+        let settlement = self.gather(session.pool, (store, request), is_refused);
+        self.tell_changes(session, busy, settlement);
+        self.serve_waiters(session.pool, store);
+    }
+
+    /// Publishes what a request has changed, and takes what remains to be told
+    /// of it, as the one that has just been executed.
+    pub(super) fn gather(
+        &mut self,
+        pool: u16,
+        (store, request): (&Store, &Request),
+        is_refused: bool,
+    ) -> Settlement {
+        let mut settlement = Settlement {
+            events: std::mem::take(&mut self.store_tracking.events),
+            reads: BTreeMap::new(),
+            is_of_everything: is_of_everything(request.command.verb) && !is_refused,
         };
+        store.take_events(self.worker(), &mut settlement.events);
+        self.publish_events(pool, store, &settlement.events);
+        // Of a key that is read twice the first counts.
+        for (index, is_new) in self.store_tracking.reads.drain(..).rev() {
+            if !settlement.events.is_empty() {
+                settlement.reads.insert(request.args[index as usize].into(), is_new);
+            }
+        }
+        settlement
+    }
+
+    /// Tells who is to know of what a request has changed.
+    pub(super) fn tell_changes(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        settlement: Settlement,
+    ) {
+        let (pool, own) = (session.pool, session.identity.id);
+        let Settlement { mut events, reads, is_of_everything } = settlement;
+        let table = Arc::clone(self.table(pool));
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);
             self.note_changed(pool, &table, &event, is_own.then_some(own));
-            let read = read.get(&*event.key).copied();
+            let read = reads.get(&*event.key).copied();
             let mut readers = table.take(&event.key, read.map(|_| own));
             if readers.remove(own) {
                 // It has expired as it was read for the first time: the reply
@@ -210,12 +257,11 @@ impl Plane {
             }
             self.tell_readers(&table, &readers, &event.key);
         }
-        if is_of_everything(request.command.verb) && !is_refused {
+        if is_of_everything {
             self.note_everything(&table, session, busy);
         }
+        // Its room is used again.
         self.store_tracking.events = events;
-        self.store_tracking.reads = reads;
-        self.store_tracking.reads.clear();
     }
 
     /// Tells of what the store's upkeep has changed.
@@ -227,6 +273,25 @@ impl Plane {
         for event in events.drain(..) {
             self.note_changed(pool, &table, &event, None);
             let readers = table.take(&event.key, None);
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        self.store_tracking.events = events;
+    }
+
+    /// Tells of what serving a command that waited has changed.
+    pub(super) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(pool, store, &events);
+        let table = Arc::clone(self.table(pool));
+        for event in events.drain(..) {
+            let is_own = changed_by_client(&event);
+            let client = waiter.who.client;
+            self.note_changed(pool, &table, &event, is_own.then_some(client));
+            let mut readers = table.take(&event.key, None);
+            if is_own && waiter.who.is_noloop {
+                readers.remove(client);
+            }
             self.tell_readers(&table, &readers, &event.key);
         }
         self.store_tracking.events = events;

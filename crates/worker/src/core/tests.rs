@@ -75,6 +75,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             Limits::default().transactions_len_max,
         )),
         channels: Arc::default(),
+        handouts: crate::Handouts::default(),
         invalidations: crate::Invalidations::default(),
         monitors: crate::Monitors::default(),
         redirects: crate::Redirects::default(),

@@ -183,7 +183,8 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 }
 
 fn in_store(command: &Command) -> &'static str {
-    let serves = matches!(command.handling, Handling::PubSub | Handling::Tracking);
+    use Handling::{Block, PubSub, Tracking, Transaction};
+    let serves = matches!(command.handling, PubSub | Tracking | Transaction | Block);
     if serves || store_serves(command.verb) {
         "yes"
     } else if does_nothing(command.verb) {

@@ -3,11 +3,12 @@
 pub(super) mod combine;
 pub(super) mod range;
 
+use super::blocking::begin_pair;
 use super::list::{parse_count, parse_key_count, parse_pop_count};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
-use crate::collections::score;
 use crate::collections::sorted::{self, Sorted};
+use crate::collections::{WrongType, score};
 use crate::entry::{Editor, Entry};
 use crate::item::Kind;
 use keyway_resp::{Protocol, reply};
@@ -234,7 +235,7 @@ fn take(
     entry: &mut Entry<'_>,
     (end, count, nests): (End, usize, bool),
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> Result<(), WrongType> {
     let event = if end == End::Min { "zpopmin" } else { "zpopmax" };
     entry.edit(Kind::Sorted, event, |editor| {
         let Some(set) = editor.view::<Sorted<'_>>() else { return };
@@ -270,29 +271,64 @@ pub(super) fn pop(call: &Call<'_>, end: End, out: &mut Vec<u8>) -> Outcome {
         if taken == 0 {
             return Ok(());
         }
-        take(call, &mut entry, (end, taken, nests), out)
+        take(call, &mut entry, (end, taken, nests), out)?;
+        Ok(())
     })
 }
 
-/// ZMPOP.
-pub(super) fn zmpop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let end_at = parse_key_count(call, 1)?;
+/// The keys' number, at `index`, the end and the COUNT of ZMPOP and BZMPOP.
+pub(super) fn parse_multi_pop(call: &Call<'_>, index: usize) -> Result<(usize, End, usize), Fault> {
+    let end_at = parse_key_count(call, index)?;
     let end = match () {
         () if call.is(end_at, "min") => End::Min,
         () if call.is(end_at, "max") => End::Max,
         () => return Err(SYNTAX),
     };
-    let count = parse_pop_count(call, end_at + 1)?;
-    let keys = call.args_from(2, 1).take(end_at - 2);
+    Ok((end_at - index - 1, end, parse_pop_count(call, end_at + 1)?))
+}
+
+/// Writes the key and up to `count` members taken off it, if it has any;
+/// whether it has.
+pub(super) fn take_some(
+    call: &Call<'_>,
+    entry: &mut Entry<'_>,
+    key: &[u8],
+    (end, count): (End, usize),
+    out: &mut Vec<u8>,
+) -> Result<bool, WrongType> {
+    let Some(set) = entry.look_at::<Sorted<'_>>()? else { return Ok(false) };
+    let taken = count.min(set.len());
+    begin_pair(key, 2, out);
+    reply::array(out, taken);
+    take(call, entry, (end, taken, true), out)?;
+    Ok(true)
+}
+
+/// The same with one member, as BZPOPMIN has it.
+pub(super) fn take_one(
+    call: &Call<'_>,
+    entry: &mut Entry<'_>,
+    key: &[u8],
+    end: End,
+    out: &mut Vec<u8>,
+) -> Result<bool, WrongType> {
+    if entry.look_at::<Sorted<'_>>()?.is_none() {
+        return Ok(false);
+    }
+    begin_pair(key, 3, out);
+    take(call, entry, (end, 1, false), out)?;
+    Ok(true)
+}
+
+/// ZMPOP.
+pub(super) fn zmpop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (keys, end, count) = parse_multi_pop(call, 1)?;
+    let keys = call.args_from(2, 1).take(keys);
     let mut locked = call.store.lock_keys(keys.clone());
     for key in keys {
-        let mut entry = locked.entry(call.turn, key);
-        let Some(set) = entry.look_at::<Sorted<'_>>()? else { continue };
-        let taken = count.min(set.len());
-        reply::array(out, 2);
-        reply::bulk(out, key);
-        reply::array(out, taken);
-        return take(call, &mut entry, (end, taken, true), out);
+        if take_some(call, &mut locked.entry(call.turn, key), key, (end, count), out)? {
+            return Ok(());
+        }
     }
     call.turn.protocol.null_array(out);
     Ok(())

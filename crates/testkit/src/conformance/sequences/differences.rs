@@ -123,6 +123,23 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "channels in MULTI",
+        systems: &[Reach::Store],
+        reason: "What changes or tells what the client is sent (SUBSCRIBE, PUBSUB, CLIENT REPLY, CLIENT \
+                 TRACKING) is refused inside MULTI; EXEC then answers EXECABORT.",
+        ends: true,
+        is_by_chance: false,
+        example: &["0: MULTI", "0: SUBSCRIBE c0"],
+        matches: |seen| {
+            seen.asks("MULTI")
+                && seen.reach == Reach::Store
+                && seen.is_instead_of(|wanted, got| {
+                    *wanted == Value::simple("QUEUED")
+                        && got.error_text().contains("is refused inside MULTI")
+                })
+        },
+    },
+    Difference {
         name: "chance",
         systems: ALL,
         reason: "RANDOMKEY answers with any key; of several servers it may ask one after another, \
@@ -239,16 +256,15 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "messages inside EXEC",
-        systems: POOLS,
+        systems: ALL,
         reason: "In RESP3, Redis 7.0 puts the message of a client that publishes to itself in a \
                  transaction among the elements of EXEC's reply, one of which then comes behind it; \
-                 a pool sends the message on its own.",
+                 pools and the store send the message on its own.",
         ends: false,
         is_by_chance: false,
         example: &["0: HELLO 3", "0: SUBSCRIBE c0", "0: MULTI", "0: PUBLISH c0 v", "0: EXEC"],
         matches: |seen| {
-            seen.is_of_pool()
-                && seen.asks("MULTI")
+            seen.asks("MULTI")
                 && seen.asks_any(&["PUBLISH", "SPUBLISH"])
                 && flat(seen.wanted) == flat(seen.got)
         },

@@ -70,6 +70,10 @@ const STORE_FLAVOURS: &[&[&str]] = &[
         "strings",
     ],
     &["walks", "strings", "keys", "flushes"],
+    &["transactions", "transactions", "strings", "lists", "hashes", "keys", "connection"],
+    &["transactions", "transactions", "zsets", "lists", "channels", "blocking", "flushes"],
+    &["channels", "subscribing", "transactions", "strings", "blocking", "lists"],
+    &["blocking", "lists", "zsets", "lists", "waiting"],
     &["strings", "keys", "walks", "channels", "subscribing", "unsubscribing", "connection"],
 ];
 
@@ -115,6 +119,7 @@ struct Draw {
     /// Whether keys that may are on any server, rather than all on one.
     is_spread: bool,
     flavour: &'static [&'static str],
+    reach: Reach,
 }
 
 /// Draws the sequence of a seed.
@@ -123,7 +128,7 @@ pub fn draw(seed: u64, reach: Reach) -> Vec<Step> {
     let flavours = if reach == Reach::Store { STORE_FLAVOURS } else { FLAVOURS };
     let flavour = *random.pick(flavours);
     let is_spread = random.below(4) == 0;
-    let mut draw = Draw { random, guesses: Default::default(), is_spread, flavour };
+    let mut draw = Draw { random, guesses: Default::default(), is_spread, flavour, reach };
     let mut steps = Vec::new();
     for connection in 0..CONNECTIONS {
         if draw.random.below(5) < 2 {
@@ -259,7 +264,10 @@ impl Draw {
         };
         let family =
             if family == "blocking" && self.random.below(3) > 0 { "lists" } else { family };
-        let all = templates(family);
+        let mut all = templates(family);
+        if self.reach == Reach::Store {
+            all.retain(|line| !line.starts_with('X'));
+        }
         self.random.pick::<&'static str>(&all)
     }
 

@@ -55,6 +55,7 @@ pub struct Stage {
     system: SocketAddr,
     /// Connections past everything in between.
     bare_control: Wire,
+    /// The servers of a pool; of a store, itself.
     servers: Vec<Wire>,
 }
 
@@ -79,7 +80,8 @@ impl Stage {
     /// The system at `system`, which is a pool of `servers` (none: a store),
     /// beside the bare server at `bare`.
     pub fn new(reach: Reach, bare: SocketAddr, system: SocketAddr, servers: &[SocketAddr]) -> Self {
-        let servers = servers.iter().map(|at| Wire::connect(*at)).collect();
+        let counted = if servers.is_empty() { &[system][..] } else { servers };
+        let servers = counted.iter().map(|at| Wire::connect(*at)).collect();
         Stage { reach, bare, system, bare_control: Wire::connect(bare), servers }
     }
 
@@ -210,9 +212,6 @@ impl Stage {
     /// Whether as many clients wait on the servers as on the bare server, soon
     /// and before the one in question is told something.
     fn wait_blocked(&mut self, blocked: i64, ours: &mut Wire) -> bool {
-        if self.servers.is_empty() {
-            return true;
-        }
         let end = std::time::Instant::now() + SOON;
         loop {
             let here: i64 = self.servers.iter_mut().map(blocked_clients).sum();

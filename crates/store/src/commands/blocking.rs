@@ -1,0 +1,204 @@
+//! Commands that wait for an element: one attempt of each. Who waits, and is
+//! tried again, is in [`crate::waiters`].
+
+use super::list::{self, End};
+use super::sorted;
+use super::{Call, Fault, Outcome};
+use crate::collections::WrongType;
+use crate::entry::Entry;
+use crate::extended::{self, Extended};
+use crate::waiters::Patience;
+use keyway_command::{Request, Verb};
+use keyway_resp::reply;
+
+/// For whom an attempt is made.
+#[derive(Clone, Copy)]
+pub(crate) enum How<'a> {
+    /// A transaction, which does not wait: it takes what is there.
+    Now,
+    /// Somebody who has just come: what others wait for is theirs.
+    Newcomer,
+    /// Somebody who waits, now that this key may have something.
+    Ready(&'a [u8]),
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The reply is written.
+    Answered,
+    /// None of the keys has anything.
+    Nothing,
+    /// The key is there, and has nothing for this command.
+    NotForIt,
+}
+
+/// Whether `verb` is a command of this file.
+pub(crate) fn is_blocking(verb: Verb) -> bool {
+    use Verb::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
+    matches!(verb, Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin)
+}
+
+/// Whether of the keys of a command the first alone is waited for.
+pub(crate) fn waits_for_first(verb: Verb) -> bool {
+    matches!(verb, Verb::Blmove | Verb::Brpoplpush)
+}
+
+/// A command that finds nothing and may not wait.
+pub(super) fn now(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    let start = out.len();
+    if attempt(call, request, How::Now, out)?.0 != Found::Answered {
+        out.truncate(start);
+        match waits_for_first(request.command.verb) {
+            true => call.turn.protocol.null(out),
+            false => call.turn.protocol.null_array(out),
+        }
+    }
+    Ok(())
+}
+
+/// Makes an attempt, and says how long the command would wait.
+pub(super) fn attempt(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    how: How<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(Found, Patience), Fault> {
+    let last = call.args.len() - 1;
+    match request.command.verb {
+        Verb::Blpop => pop(call, how, End::Left, out),
+        Verb::Brpop => pop(call, how, End::Right, out),
+        Verb::Blmove => {
+            let ends = (End::parse(call, 3)?, End::parse(call, 4)?);
+            let patience = patience(call, last)?;
+            Ok((move_element(call, how, ends, out)?, patience))
+        }
+        Verb::Brpoplpush => {
+            let patience = patience(call, last)?;
+            Ok((move_element(call, how, (End::Right, End::Left), out)?, patience))
+        }
+        Verb::Bzpopmin => pop_sorted(call, how, sorted::End::Min, out),
+        Verb::Bzpopmax => pop_sorted(call, how, sorted::End::Max, out),
+        Verb::Blmpop => {
+            let (keys, end, count) = list::parse_multi_pop(call, 2)?;
+            let patience = patience(call, 1)?;
+            let keys = call.args_from(3, 1).take(keys);
+            let serve = |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| {
+                list::take_some(entry, key, (end, count), out)
+            };
+            Ok((first_of(call, how, keys, serve, out)?, patience))
+        }
+        _ => {
+            let (keys, end, count) = sorted::parse_multi_pop(call, 2)?;
+            let patience = patience(call, 1)?;
+            let keys = call.args_from(3, 1).take(keys);
+            let serve = |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| {
+                sorted::take_some(call, entry, key, (end, count), out)
+            };
+            Ok((first_of(call, how, keys, serve, out)?, patience))
+        }
+    }
+}
+
+/// BLPOP and BRPOP.
+fn pop(
+    call: &Call<'_>,
+    how: How<'_>,
+    end: End,
+    out: &mut Vec<u8>,
+) -> Result<(Found, Patience), Fault> {
+    let last = call.args.len() - 1;
+    let patience = patience(call, last)?;
+    let keys = call.args_from(1, 1).take(last - 1);
+    let serve =
+        |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| list::take_one(entry, key, end, out);
+    Ok((first_of(call, how, keys, serve, out)?, patience))
+}
+
+/// BZPOPMIN and BZPOPMAX.
+fn pop_sorted(
+    call: &Call<'_>,
+    how: How<'_>,
+    end: sorted::End,
+    out: &mut Vec<u8>,
+) -> Result<(Found, Patience), Fault> {
+    let last = call.args.len() - 1;
+    let patience = patience(call, last)?;
+    let keys = call.args_from(1, 1).take(last - 1);
+    let serve = |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| {
+        sorted::take_one(call, entry, key, end, out)
+    };
+    Ok((first_of(call, how, keys, serve, out)?, patience))
+}
+
+/// Serves the first of the keys that has something; `serve` says whether one
+/// has.
+fn first_of<'a>(
+    call: &Call<'_>,
+    how: How<'_>,
+    keys: impl Iterator<Item = &'a [u8]> + Clone,
+    serve: impl Fn(&mut Entry<'_>, &[u8], &mut Vec<u8>) -> Result<bool, WrongType>,
+    out: &mut Vec<u8>,
+) -> Result<Found, Fault> {
+    if let How::Ready(key) = how {
+        let served = call.store.with_key(call.turn, key, |mut entry| serve(&mut entry, key, out));
+        return Ok(match served {
+            Ok(true) => Found::Answered,
+            Ok(false) => Found::Nothing,
+            Err(WrongType) => Found::NotForIt,
+        });
+    }
+    let mut locked = call.store.lock_keys(keys.clone());
+    for key in keys {
+        if !is_taken(call, how, key) && serve(&mut locked.entry(call.turn, key), key, out)? {
+            return Ok(Found::Answered);
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+/// Whether what may be at a key is for others.
+fn is_taken(call: &Call<'_>, how: How<'_>, key: &[u8]) -> bool {
+    matches!(how, How::Newcomer) && call.store.waiters.has(call.turn.database, key)
+}
+
+/// BLMOVE and BRPOPLPUSH.
+fn move_element(
+    call: &Call<'_>,
+    how: How<'_>,
+    ends: (End, End),
+    out: &mut Vec<u8>,
+) -> Result<Found, Fault> {
+    let source = call.arg(1);
+    if is_taken(call, how, source) {
+        return Ok(Found::Nothing);
+    }
+    let is_ready = matches!(how, How::Ready(_));
+    match list::try_move(call, ends, out) {
+        Ok(true) => Ok(Found::Answered),
+        Ok(false) => Ok(Found::Nothing),
+        Err(list::MoveFault::Source) if is_ready => Ok(Found::NotForIt),
+        Err(_) => Err(WrongType.into()),
+    }
+}
+
+/// How long argument `index` says to wait.
+fn patience(call: &Call<'_>, index: usize) -> Result<Patience, Fault> {
+    const NEGATIVE: Fault = Fault::Text("ERR timeout is negative");
+    let seconds = match Extended::parse(call.arg(index)) {
+        Ok(seconds) => seconds.to_f64(),
+        // Redis finds no place for it.
+        Err(extended::Fault::Infinite) => return Err(NEGATIVE),
+        Err(extended::Fault::Invalid) => {
+            return Err(Fault::Text("ERR timeout is not a float or out of range"));
+        }
+    };
+    let millis = (seconds * 1000.0).ceil();
+    if millis < 0.0 || millis >= i64::MAX as f64 { Err(NEGATIVE) } else { Ok(millis as u64) }
+}
+
+/// Writes a pair of a key and what was taken from it, begun by the key.
+pub(super) fn begin_pair(key: &[u8], len: usize, out: &mut Vec<u8>) {
+    reply::array(out, len);
+    reply::bulk(out, key);
+}

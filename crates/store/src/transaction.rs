@@ -1,0 +1,165 @@
+//! Several requests as one: nobody else sees the store between them.
+//!
+//! Which shards they need is known from their keys before the first begins. All
+//! of these are held, taken in ascending order as every request takes its own,
+//! and the requests then find them as if they were free ([`crate::lock`]).
+
+use crate::commands;
+use crate::entry::Turn;
+use crate::lock::Holder;
+use crate::store::{Context, Store};
+use keyway_command::{Flags, Request, Verb};
+
+/// What the requests of a transaction need.
+#[derive(Debug, Default)]
+pub struct Footprint {
+    /// Shards of their keys, in any order.
+    shards: Vec<u32>,
+    /// They may need any shard.
+    is_all: bool,
+    /// Bytes of those that may make the store larger; `None` without any.
+    room: Option<u64>,
+    /// Room for one request's keys.
+    keys: Vec<u32>,
+}
+
+/// There is no room in the store for what a request would write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl OutOfMemory {
+    /// Redis's words for it, error code included.
+    pub const TEXT: &'static str = crate::store::OUT_OF_MEMORY;
+}
+
+impl Footprint {
+    /// Adds what `request`, of which the store serves the command, needs.
+    pub fn add(&mut self, store: &Store, request: &Request<'_>) {
+        if request.command.flags.contains(Flags::DENYOOM) {
+            let len = args_len(request);
+            self.room = Some(self.room.unwrap_or_default().saturating_add(len));
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        let args = &request.args;
+        match request.keys(&mut keys) {
+            Ok(()) if !keys.is_empty() && !reads_others(request) => {
+                keys.iter().for_each(|key| self.add_key(store, &args[*key as usize]));
+            }
+            // Without keys it is about all of them; with wrong ones it is
+            // refused, by its command.
+            _ => self.add_all(),
+        }
+        self.keys = keys;
+    }
+
+    /// Adds one key.
+    pub fn add_key(&mut self, store: &Store, key: &[u8]) {
+        let (_, shard) = store.locate(key);
+        self.shards.push(shard as u32);
+    }
+
+    /// Adds everything.
+    pub fn add_all(&mut self) {
+        self.is_all = true;
+    }
+
+    /// The shards, ascending and each once.
+    fn settle(mut self, store: &Store) -> Vec<u32> {
+        if self.is_all {
+            return (0..store.shard_count() as u32).collect();
+        }
+        self.shards.sort_unstable();
+        self.shards.dedup();
+        self.shards
+    }
+}
+
+/// Whether a request may need keys that it does not name, or not where its
+/// command's specification looks for them.
+fn reads_others(request: &Request<'_>) -> bool {
+    match request.command.verb {
+        Verb::Sort | Verb::SortRo => request.reads_by_pattern(),
+        Verb::Georadius | Verb::Georadiusbymember => {
+            request.args.from(5).any(|word| word.eq_ignore_ascii_case(b"store"))
+                || request.args.from(5).any(|word| word.eq_ignore_ascii_case(b"storedist"))
+        }
+        _ => false,
+    }
+}
+
+fn args_len(request: &Request<'_>) -> u64 {
+    request.args.ranges().iter().map(|range| range.len() as u64).sum()
+}
+
+impl Store {
+    /// Whether there is room for what a request would write.
+    pub(crate) fn may_execute(&self, request: &Request<'_>, context: Context) -> bool {
+        !request.command.flags.contains(Flags::DENYOOM) || self.has_room_for(request, context)
+    }
+
+    /// Whether there is room for a request that is to be executed later:
+    /// evicts for it as if it were executed now.
+    pub fn has_room_for(&self, request: &Request<'_>, context: Context) -> bool {
+        self.config().memory_max == 0 || self.make_room(args_len(request), Turn::of(context))
+    }
+
+    /// Holds what `footprint` says, so that requests are executed as one.
+    ///
+    /// # Errors
+    /// When there is no room for what they would write. Nothing is held then.
+    ///
+    /// # Panics
+    /// When this thread holds something already: it would wait for itself.
+    pub fn hold(&self, footprint: Footprint, context: Context) -> Result<Held<'_>, OutOfMemory> {
+        assert!(!Holder::is_holding(), "one transaction at a time");
+        let turn = Turn::of(context);
+        let grows = footprint.room.is_some();
+        if footprint.room.is_some_and(|room| !self.make_room(room, turn)) {
+            return Err(OutOfMemory);
+        }
+        let shards = footprint.settle(self);
+        let holder = Holder::of_thread();
+        shards.iter().for_each(|index| self.lock_of(*index as usize).hold(holder));
+        holder.set_holding(true);
+        Ok(Held { store: self, shards, holder, grows, turn })
+    }
+}
+
+/// Shards that one thread holds until this is dropped.
+pub struct Held<'a> {
+    store: &'a Store,
+    /// Ascending.
+    shards: Vec<u32>,
+    holder: Holder,
+    /// What was executed may have made the store larger.
+    grows: bool,
+    turn: Turn,
+}
+
+impl Held<'_> {
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
+    /// Executes a request that was added to the footprint, and appends its
+    /// reply to `out`.
+    pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
+        if !self.store.has_database(context, out) {
+            return;
+        }
+        commands::execute(self.store, request, Turn::of(context), out);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.holder.set_holding(false);
+        for index in &self.shards {
+            self.store.lock_of(*index as usize).release(self.holder);
+        }
+        if self.grows {
+            // What the estimate missed, such as a table that grew.
+            self.store.make_room(0, self.turn);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Who waits for an element of a key, in the order in which they came, whatever
+//! worker they are of.
+//!
+//! ```text
+//!  BLPOP finds nothing ──► entered, with the shards of its keys held
+//!  a change of the key ──► noted as ready, with its shard locked
+//!  the worker that made it ──► serves who waits: first come, first served
+//! ```
+//! The worker that changed the key executes the commands of who waits, right
+//! after its own request, and hands out the replies: nobody waits for another
+//! worker's turn, and what a client sends behind its push finds the element
+//! taken, as with Redis. Who comes while others wait for a key stands behind
+//! them, whether or not the key has something by now.
+//!
+//! A waiter is over once: it is served, or it is cancelled by its own worker.
+
+use crate::commands::{self, Found, How};
+use crate::entry::Turn;
+use crate::lock::Lock;
+use crate::store::{Context, Store};
+use crate::transaction::{Footprint, OutOfMemory};
+use keyway_base::{ByteRange, Clock};
+use keyway_command::{Args, Command, Request};
+use keyway_resp::{Protocol, reply};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Parts of the table, each with its own lock. Fewer let workers wait for each
+/// other.
+const STRIPES: usize = 64;
+
+/// How long a command is to wait, in milliseconds; 0 for ever.
+pub type Patience = u64;
+
+/// A command that waits.
+pub struct Waiter {
+    /// Whose it is.
+    pub who: Who,
+    /// When it came, among all.
+    ticket: u64,
+    database: u32,
+    protocol: Protocol,
+    command: &'static Command,
+    frame: Box<[u8]>,
+    ranges: Box<[ByteRange]>,
+    /// What it waits for.
+    keys: Box<[Box<[u8]>]>,
+    /// Whether it is served or cancelled. Held while it is being served.
+    is_over: Lock<bool>,
+}
+
+/// A client that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its id.
+    pub client: u64,
+    /// Its worker.
+    pub worker: u16,
+    /// It is told nothing of the keys that it changes itself.
+    pub is_noloop: bool,
+}
+
+/// What became of a command that may wait.
+pub enum Waited {
+    /// It is answered.
+    Answered,
+    /// It waits, for so many milliseconds; 0 for ever.
+    Waits(Arc<Waiter>, Patience),
+}
+
+/// By key: who waits, by database and ticket.
+type Stripe = BTreeMap<Box<[u8]>, BTreeMap<(u32, u64), Arc<Waiter>>>;
+
+pub(crate) struct Waiters {
+    stripes: Box<[Lock<Stripe>]>,
+    next_ticket: AtomicU64,
+}
+
+impl Waiter {
+    fn with_request<R>(&self, work: impl FnOnce(&Request<'_>) -> R) -> R {
+        let args = Args::new(&self.frame, &self.ranges);
+        work(&Request { command: self.command, args })
+    }
+
+    /// The class of its command, as metrics count them.
+    pub fn class(&self) -> u8 {
+        self.command.class as u8
+    }
+
+    /// What it is answered when its time is up.
+    pub fn write_timeout(&self, out: &mut Vec<u8>) {
+        self.protocol.null_array(out);
+    }
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        let stripes = (0..STRIPES).map(|_| Lock::new(Stripe::new())).collect();
+        Self { stripes, next_ticket: AtomicU64::new(1) }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.stripes.len() * size_of::<Lock<Stripe>>()
+    }
+
+    fn stripe(&self, key: &[u8]) -> &Lock<Stripe> {
+        let sum = key.iter().fold(key.len(), |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
+        &self.stripes[sum % self.stripes.len()]
+    }
+
+    /// Whether anybody waits for a key.
+    pub(crate) fn has(&self, database: u32, key: &[u8]) -> bool {
+        self.next(database, key, 0).is_some()
+    }
+
+    /// Who waits for a key with a ticket of `from` or later, the first of them.
+    fn next(&self, database: u32, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
+        let stripe = self.stripe(key).lock();
+        let waiters = stripe.get(key)?;
+        let mut waiters = waiters.range((database, from)..=(database, u64::MAX));
+        waiters.next().map(|(_, waiter)| Arc::clone(waiter))
+    }
+
+    fn enter(&self, waiter: &Arc<Waiter>) {
+        let place = (waiter.database, waiter.ticket);
+        for key in &waiter.keys {
+            let mut stripe = self.stripe(key).lock();
+            stripe.entry(key.clone()).or_default().insert(place, Arc::clone(waiter));
+        }
+    }
+
+    fn remove(&self, waiter: &Waiter) {
+        for key in &waiter.keys {
+            let mut stripe = self.stripe(key).lock();
+            let Some(waiters) = stripe.get_mut(key) else { continue };
+            waiters.remove(&(waiter.database, waiter.ticket));
+            if waiters.is_empty() {
+                stripe.remove(key);
+            }
+        }
+    }
+
+    /// Keys of a database that somebody waits for.
+    pub(crate) fn keys_of(&self, database: u32) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = stripe.lock();
+            let is_there = |waiters: &BTreeMap<(u32, u64), Arc<Waiter>>| {
+                waiters.range((database, 0)..=(database, u64::MAX)).next().is_some()
+            };
+            keys.extend(
+                stripe.iter().filter(|(_, them)| is_there(them)).map(|(key, _)| key.clone()),
+            );
+        }
+        keys
+    }
+}
+
+impl Store {
+    /// Makes an attempt at a command that may wait; whether it is answered.
+    pub fn attempt(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) -> bool {
+        if !self.has_database(context, out) {
+            return true;
+        }
+        if !self.may_execute(request, context) {
+            reply::error(out, OutOfMemory::TEXT);
+            return true;
+        }
+        let (found, _) = commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
+        found == Found::Answered
+    }
+
+    /// Makes an attempt at a command that may wait, and lets it wait if it finds
+    /// nothing: nothing comes between the two. What it waits for becomes its by
+    /// [`Store::serve_ready`] of any worker, unless [`Store::cancel`] ends it.
+    pub fn attempt_or_wait(
+        &self,
+        request: &Request<'_>,
+        context: Context,
+        who: Who,
+        out: &mut Vec<u8>,
+    ) -> Waited {
+        let mut footprint = Footprint::default();
+        footprint.add(self, request);
+        // Before the shards are held: who changes a key later locks it later,
+        // and knows that somebody waits.
+        self.events.count_waiting(1);
+        let Ok(held) = self.hold(footprint, context) else {
+            self.events.count_waiting(-1);
+            reply::error(out, OutOfMemory::TEXT);
+            return Waited::Answered;
+        };
+        let waiter = Arc::new(self.waiter(request, context, who));
+        // Before the attempt, which leaves alone what others wait for: while the
+        // shards are held they may become fewer, not more.
+        let has_others = |key: &&[u8]| self.waiters.has(context.database, key);
+        let shared: Vec<&[u8]> = waiter.keys.iter().map(AsRef::as_ref).filter(has_others).collect();
+        let (found, patience) =
+            commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
+        if found == Found::Answered {
+            drop(held);
+            self.events.count_waiting(-1);
+            return Waited::Answered;
+        }
+        self.waiters.enter(&waiter);
+        // Those before it may be served otherwise meanwhile, or wait for
+        // something of another type, and leave to it what is there.
+        for key in shared {
+            self.events.note_ready(who.worker, context.database, key);
+        }
+        Waited::Waits(waiter, patience)
+    }
+
+    fn waiter(&self, request: &Request<'_>, context: Context, who: Who) -> Waiter {
+        let mut keys = Vec::new();
+        if request.keys(&mut keys).is_err() {
+            keys.clear();
+        }
+        if commands::waits_for_first(request.command.verb) {
+            keys.truncate(1);
+        }
+        Waiter {
+            who,
+            ticket: self.waiters.next_ticket.fetch_add(1, Ordering::Relaxed),
+            database: context.database,
+            protocol: context.protocol,
+            command: request.command,
+            frame: request.args.buf().into(),
+            ranges: request.args.ranges().into(),
+            keys: keys.iter().map(|key| request.args[*key as usize].into()).collect(),
+            is_over: Lock::new(false),
+        }
+    }
+
+    /// Ends the waiting of a command; whether it still did, or has been served.
+    pub fn cancel(&self, waiter: &Waiter) -> bool {
+        let mut is_over = waiter.is_over.lock();
+        let waited = !std::mem::replace(&mut *is_over, true);
+        if waited {
+            self.waiters.remove(waiter);
+            self.events.count_waiting(-1);
+        }
+        waited
+    }
+
+    /// Serves who waits for the keys that a worker's requests have made ready.
+    /// Each reply is given to `served`, which may take the events of it. To be
+    /// called after each request while [`Store::notifies`], when nothing is
+    /// held.
+    pub fn serve_ready(
+        &self,
+        worker: u16,
+        clock: Clock,
+        mut served: impl FnMut(&Arc<Waiter>, Vec<u8>),
+    ) {
+        while let Some((database, key)) = self.events.take_ready(worker) {
+            self.serve_key((database, &key), (worker, clock), &mut served);
+        }
+    }
+
+    fn serve_key(
+        &self,
+        (database, key): (u32, &[u8]),
+        (worker, clock): (u16, Clock),
+        served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
+    ) {
+        let mut from = 0;
+        while let Some(waiter) = self.waiters.next(database, key, from) {
+            let mut is_over = waiter.is_over.lock();
+            if *is_over {
+                // Another worker has served it, or its own has cancelled it,
+                // since it was found: it is not there any more.
+                continue;
+            }
+            let context = Context { database, clock, protocol: waiter.protocol, worker };
+            let mut out = Vec::new();
+            let (found, _) = waiter.with_request(|request| {
+                commands::attempt(self, request, Turn::of(context), How::Ready(key), &mut out)
+            });
+            match found {
+                Found::Answered => {
+                    *is_over = true;
+                    // Until here, who comes stands behind it.
+                    self.waiters.remove(&waiter);
+                    drop(is_over);
+                    self.events.count_waiting(-1);
+                    served(&waiter, out);
+                }
+                Found::Nothing => return,
+                Found::NotForIt => from = waiter.ticket + 1,
+            }
+        }
+    }
+
+    /// Commands that wait now, for tests.
+    pub fn waiting_len(&self) -> usize {
+        self.events.waiting()
+    }
+}

@@ -1,0 +1,195 @@
+//! What is executed while shards are held is seen whole by every other thread,
+//! and no two transactions wait for each other.
+
+mod common;
+
+use common::{Random, Reply, clock_at, run};
+use keyway_base::ByteRange;
+use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
+use keyway_store::{Context, EvictionPolicy, Footprint, Mark, OutOfMemory, Store, StoreConfig};
+use std::sync::atomic::Ordering;
+
+const START: u64 = 1_700_000_000_000;
+
+fn context(worker: u16) -> Context {
+    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
+}
+
+/// Calls `work` with the request that a line makes.
+fn with_request<R>(line: &str, work: impl FnOnce(&Request) -> R) -> R {
+    let mut buf = Vec::new();
+    let mut ranges = Vec::new();
+    for word in line.split(' ') {
+        let start = buf.len();
+        buf.extend_from_slice(word.as_bytes());
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    work(&Request::resolve(Args::new(&buf, &ranges)).expect("a request"))
+}
+
+/// Executes lines as one; the replies.
+fn transact(store: &Store, worker: u16, lines: &[String]) -> Result<Vec<Reply>, OutOfMemory> {
+    let mut footprint = Footprint::default();
+    lines.iter().for_each(|line| with_request(line, |request| footprint.add(store, request)));
+    let held = store.hold(footprint, context(worker))?;
+    let mut out = Vec::new();
+    for line in lines {
+        with_request(line, |request| held.execute(request, context(worker), &mut out));
+    }
+    let mut rest = &out[..];
+    let replies = lines.iter().map(|_| Reply::read(&mut rest)).collect();
+    assert!(rest.is_empty());
+    Ok(replies)
+}
+
+fn lines(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn whatever_commands_are_executed_as_one_they_find_all_they_need() {
+    let store = Store::new(StoreConfig { shards: Some(64), ..StoreConfig::default() });
+    let all = lines(&[
+        "SET a 1",
+        "MSET a 1 b 2 c 3",
+        "BITOP AND d a b",
+        "LCS a b",
+        "RENAME a e",
+        "COPY e f",
+        "COPY e f DB 1",
+        "MOVE f 1",
+        "RPUSH l 1 2 3",
+        "LMOVE l m LEFT RIGHT",
+        "LMPOP 2 l m LEFT",
+        "SADD s x y",
+        "SADD t y z",
+        "SINTERSTORE u s t",
+        "SMOVE s t x",
+        "ZADD z 1 a 2 b",
+        "ZUNIONSTORE w 2 z s",
+        "ZRANGESTORE v z 0 -1",
+        "ZMPOP 2 z w MIN",
+        "SINTERCARD 2 s t",
+        "SETRANGE big 100000 x",
+        "OBJECT ENCODING s",
+        "ZUNIONSTORE w 0 z",
+    ]);
+    for line in &all {
+        transact(&store, 0, std::slice::from_ref(line)).expect("room");
+    }
+    transact(&store, 0, &all).expect("room");
+    for line in ["KEYS *", "SCAN 0", "DBSIZE", "RANDOMKEY", "SWAPDB 0 1", "FLUSHALL", "FLUSHDB"] {
+        transact(&store, 0, &lines(&["SET a 0", line, "MSET a 1 b 2"])).expect("room");
+    }
+    assert_eq!(run(&store, START, "MGET a b").strings(), [b"1", b"2"]);
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_in_anybody_s_eyes() {
+    const ACCOUNTS: usize = 8;
+    const ROUNDS: usize = 3_000;
+    let store = Store::new(StoreConfig { shards: Some(8), ..StoreConfig::default() });
+    let accounts: Vec<String> = (0..ACCOUNTS).map(|nth| format!("account:{nth}")).collect();
+    for account in &accounts {
+        run(&store, START, &format!("SET {account} 100"));
+    }
+    let look = format!("MGET {}", accounts.join(" "));
+    let number = |text: &Vec<u8>| -> i64 { String::from_utf8_lossy(text).parse().expect("one") };
+    let sum = |reply: &Reply| -> i64 { reply.strings().iter().map(number).sum() };
+    std::thread::scope(|scope| {
+        for worker in 0..4u16 {
+            let (store, look) = (&store, &look);
+            scope.spawn(move || {
+                let mut random = Random::new(u64::from(worker) + 1);
+                for round in 0..ROUNDS {
+                    let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+                    let mut moved =
+                        vec![format!("DECR account:{from}"), format!("INCR account:{to}")];
+                    if round % 64 == 0 {
+                        moved.push("DBSIZE".to_owned());
+                    }
+                    transact(store, worker, &moved).expect("room");
+                    let seen = match round % 2 {
+                        0 => transact(store, worker, std::slice::from_ref(look))
+                            .expect("room")
+                            .remove(0),
+                        _ => run(store, START, look),
+                    };
+                    assert_eq!(sum(&seen), 100 * ACCOUNTS as i64);
+                    let _ = store.tick(clock_at(START));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn transactions_in_want_of_room_evict_and_never_wait_for_each_other() {
+    let config = StoreConfig {
+        shards: Some(16),
+        memory_max: 8 << 20,
+        policy: EvictionPolicy::AllKeysLru,
+        ..StoreConfig::default()
+    };
+    let store = Store::new(config);
+    std::thread::scope(|scope| {
+        for worker in 0..4u16 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let line = |nth: usize| format!("SETRANGE k:{worker}:{round}:{nth} 20000 x");
+                    let all: Vec<String> = (0..8).map(line).collect();
+                    transact(store, worker, &all).expect("others are evicted");
+                }
+            });
+        }
+    });
+    assert!(store.stats().memory_used <= 9 << 20, "{}", store.stats().memory_used);
+}
+
+#[test]
+fn without_room_nothing_of_it_is_executed() {
+    let config = StoreConfig {
+        shards: Some(4),
+        memory_max: 1 << 20,
+        policy: EvictionPolicy::NoEviction,
+        ..StoreConfig::default()
+    };
+    let store = Store::new(config);
+    let huge = format!("SET huge {}", "x".repeat(2 << 20));
+    assert_eq!(transact(&store, 0, &[huge, "SET small 1".to_owned()]), Err(OutOfMemory));
+    assert_eq!(run(&store, START, "EXISTS huge small").integer(), 0);
+}
+
+#[test]
+fn a_watch_sees_every_change_of_its_keys_and_leaves_nothing() {
+    let store = Store::new(StoreConfig { shards: Some(8), ..StoreConfig::default() });
+    run(&store, START, "SET a 1");
+    let watch = |keys: &[&str]| {
+        let mark = Mark::default();
+        keys.iter().for_each(|key| store.watch(key.as_bytes(), context(0), &mark));
+        mark
+    };
+    let has_changed = |mark: &Mark| mark.load(Ordering::Relaxed);
+    let (first, second) = (watch(&["a", "b"]), watch(&["b"]));
+    run(&store, START, "GET a");
+    run(&store, START, "SET c 1");
+    assert!(!has_changed(&first) && !has_changed(&second));
+    run(&store, START, "SET a 1");
+    assert!(has_changed(&first) && !has_changed(&second));
+    assert!(!store.notifies(), "nothing is kept for anybody");
+    run(&store, START, "FLUSHALL");
+    assert!(!has_changed(&second), "there was no such key");
+    run(&store, START, "PSETEX b 10 x");
+    assert!(has_changed(&second));
+    for (mark, keys) in [(&first, &["a", "b"][..]), (&second, &["b"])] {
+        keys.iter().for_each(|key| store.unwatch(0, key.as_bytes(), mark));
+    }
+    // It expires by itself.
+    let third = watch(&["b"]);
+    (0..10).for_each(|_| while store.tick(clock_at(START + 5_000)) {});
+    assert!(has_changed(&third));
+    store.unwatch(0, b"b", &third);
+    assert_eq!(store.watched_len(), 0);
+}

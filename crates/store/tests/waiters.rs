@@ -1,0 +1,150 @@
+//! Who waits for a key is served in the order of coming, once, by whoever
+//! changes the key, and leaves nothing.
+
+mod common;
+
+use common::{clock_at, execute_in, run};
+use keyway_base::ByteRange;
+use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
+use keyway_store::{Context, Store, StoreConfig, Waited, Waiter, Who};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const START: u64 = 1_700_000_000_000;
+
+fn store() -> Store {
+    Store::new(StoreConfig { shards: Some(8), ..StoreConfig::default() })
+}
+
+fn context(worker: u16) -> Context {
+    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
+}
+
+/// As [`begin`], where nothing is there.
+fn wait(store: &Store, client: u64, worker: u16, line: &str) -> Result<Arc<Waiter>, String> {
+    let begun = begin(store, client, worker, line);
+    // Others may have waited before it: it looks what is there for it.
+    store.serve_ready(worker, clock_at(START), |_, _| panic!("nothing is there"));
+    begun
+}
+
+/// Lets a client wait with a command; its waiter, or the reply it got at once.
+fn begin(store: &Store, client: u64, worker: u16, line: &str) -> Result<Arc<Waiter>, String> {
+    let mut buf = Vec::new();
+    let mut ranges = Vec::new();
+    for word in line.split(' ') {
+        let start = buf.len();
+        buf.extend_from_slice(word.as_bytes());
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    let request = Request::resolve(Args::new(&buf, &ranges)).expect("a request");
+    let who = Who { client, worker, is_noloop: false };
+    let mut out = Vec::new();
+    match store.attempt_or_wait(&request, context(worker), who, &mut out) {
+        Waited::Waits(waiter, _) => Ok(waiter),
+        Waited::Answered => Err(String::from_utf8(out).expect("text")),
+    }
+}
+
+/// Who is served after a line, and with what.
+fn served(store: &Store, worker: u16, line: &str) -> Vec<(u64, String)> {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    execute_in(store, context(worker), &words, &mut Vec::new());
+    let mut all = Vec::new();
+    store.serve_ready(worker, clock_at(START), |waiter, reply| {
+        all.push((waiter.who.client, String::from_utf8(reply).expect("text")));
+    });
+    all
+}
+
+#[test]
+fn the_first_who_came_is_the_first_to_be_served() {
+    let store = store();
+    let mut waiters = Vec::new();
+    for client in 1..=4 {
+        waiters.push(wait(&store, client, 0, "BLPOP k other 0").expect("nothing is there"));
+    }
+    assert!(store.cancel(&waiters[1]) && !store.cancel(&waiters[1]));
+    let told = served(&store, 1, "RPUSH k a b");
+    let pair = |value: &str| format!("*2\r\n$1\r\nk\r\n$1\r\n{value}\r\n");
+    assert_eq!(told, [(1, pair("a")), (3, pair("b"))]);
+    assert!(!store.cancel(&waiters[0]), "it is served");
+    assert_eq!(served(&store, 1, "RPUSH k c d"), [(4, pair("c"))]);
+    assert_eq!(run(&store, START, "LRANGE k 0 -1").strings(), [b"d"]);
+    assert_eq!(store.waiting_len(), 0);
+    assert!(!store.notifies());
+}
+
+#[test]
+fn a_waiter_is_served_only_from_the_key_that_is_ready_and_of_its_type() {
+    let store = store();
+    let first = wait(&store, 1, 0, "BZPOPMIN k 0").expect("nothing");
+    let second = wait(&store, 2, 0, "BLMPOP 0 2 wrong k LEFT COUNT 9").expect("nothing");
+    assert_eq!(served(&store, 0, "SET wrong x"), []);
+    let told = served(&store, 0, "RPUSH k a b");
+    assert_eq!(told, [(2, "*2\r\n$1\r\nk\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n".to_owned())]);
+    assert!(!store.cancel(&second) && store.cancel(&first));
+}
+
+#[test]
+fn a_move_serves_who_waits_for_its_target() {
+    let store = store();
+    let _first = wait(&store, 1, 0, "BLMOVE a b LEFT LEFT 0").expect("nothing");
+    let _second = wait(&store, 2, 0, "BLMOVE b text LEFT LEFT 0").expect("nothing");
+    let _third = wait(&store, 3, 0, "BLPOP b 0").expect("nothing");
+    run(&store, START, "SET text x");
+    let told = served(&store, 0, "RPUSH a v");
+    assert_eq!(told[0], (1, "$1\r\nv\r\n".to_owned()));
+    assert!(told[1].0 == 2 && told[1].1.starts_with("-WRONGTYPE "));
+    assert_eq!(told[2], (3, "*2\r\n$1\r\nb\r\n$1\r\nv\r\n".to_owned()));
+    assert_eq!(store.waiting_len(), 0);
+}
+
+#[test]
+fn whatever_brings_a_list_wakes_who_waits_for_it() {
+    for line in ["RENAME l k", "COPY l k", "LMOVE l k LEFT LEFT", "LPUSH k x", "SWAPDB 0 1"] {
+        let store = store();
+        run(&store, START, "RPUSH l x");
+        run(&store, START, "RPUSH m x");
+        run(&store, START, "MOVE m 1");
+        let in_one = Context { database: 1, ..context(0) };
+        execute_in(&store, in_one, &[b"RENAME", b"m", b"k"], &mut Vec::new());
+        let _waiter = wait(&store, 1, 0, "BLPOP k 0").expect("nothing");
+        assert_eq!(served(&store, 0, line).len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn elements_of_many_threads_come_to_one_waiter_each() {
+    const THREADS: u16 = 4;
+    const EACH: u64 = 2_000;
+    let store = store();
+    let work = |worker: u16| {
+        let (mut taken, mut waiting) = (Vec::new(), Vec::new());
+        for nth in 0..EACH {
+            let client = u64::from(worker) * EACH + nth;
+            match begin(&store, client, worker, "BRPOP k l 0") {
+                Ok(waiter) => waiting.push(waiter),
+                Err(reply) => taken.push(reply),
+            }
+            let told = served(&store, worker, &format!("LPUSH k {client}"));
+            taken.extend(told.into_iter().map(|(_, reply)| reply));
+        }
+        (taken, waiting)
+    };
+    let (taken, waiting): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            (0..THREADS).map(|worker| scope.spawn(move || work(worker))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a worker")).unzip()
+    });
+    let taken = taken.concat();
+    let waiting = waiting.concat();
+    let left = run(&store, START, "LLEN k").integer() as usize;
+    assert_eq!(taken.len(), BTreeSet::from_iter(&taken).len(), "none twice");
+    assert_eq!(taken.len() + left, usize::from(THREADS) * EACH as usize);
+    let cancelled = waiting.iter().filter(|waiter| store.cancel(waiter)).count();
+    assert_eq!(cancelled, left, "as many wait as are left, for nothing");
+    assert_eq!((store.waiting_len(), left), (0, 0));
+}

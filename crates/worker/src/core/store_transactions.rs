@@ -1,0 +1,335 @@
+//! Transactions on the embedded store.
+//!
+//! ```text
+//!  MULTI ──► the session keeps the commands ──► EXEC: the shards of all their
+//!            keys are held, each command is executed, the shards are released
+//!        ──► the reply, and behind it what the client is told of its own changes
+//! ```
+//! WATCH enters keys in the store's table of whose marks a change sets; EXEC
+//! looks at the mark while it holds the keys' shards.
+//!
+//! A command that the store cannot run, or for which there is no room, is
+//! refused when it comes; then EXEC is refused as well, as with Redis.
+
+use super::input::Step;
+use super::stateful::Asked;
+use super::store_tracking::Settlement;
+use super::{LinkSlot, Plane};
+use crate::{PoolKind, PoolPlan};
+use keyway_base::ByteRange;
+use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
+use keyway_proxy::pubsub::SubscriptionKind;
+use keyway_proxy::{Transaction, WatchedKeys};
+use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
+use keyway_store::{Context, Footprint, Held, OutOfMemory, Store};
+
+/// What the commands of a transaction leave to be told once all are executed.
+#[derive(Default)]
+struct Executed {
+    replies: Vec<u8>,
+    settlements: Vec<Settlement>,
+}
+
+impl Plane {
+    /// Takes a request of a session that has begun something, or that is
+    /// tracked; `None` when it is to be handled as any other.
+    #[cold]
+    pub(super) fn serve_special(
+        &mut self,
+        links: &mut [LinkSlot],
+        store: &Store,
+        asked: &mut Asked,
+    ) -> Option<Step> {
+        let stateful = asked.session.stateful.as_ref();
+        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
+        match asked.request.command.verb {
+            Verb::Reset => self.end_stateful(links, asked.key, asked.session),
+            Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => {}
+            _ if is_open => {
+                self.queue_on_store(store, asked);
+                return Some(Step::Started);
+            }
+            _ => {}
+        }
+        if asked.session.tracking.is_some() {
+            self.begin_tracked(store, asked);
+        }
+        None
+    }
+
+    /// Puts a command into the open transaction.
+    fn queue_on_store(&mut self, store: &Store, asked: &mut Asked) {
+        let context = self.context_of(asked);
+        let is_queued = match () {
+            () if !store.has_room_for(asked.request, context) => Err(OutOfMemory::TEXT.to_owned()),
+            () => check_queued(asked.request).and_then(|()| self.keep_queued(asked, None)),
+        };
+        match is_queued {
+            Ok(()) => self.answer_locally(asked, |out| reply::simple(out, "QUEUED")),
+            Err(text) => self.refuse_queued(asked, &text),
+        }
+    }
+
+    /// Begins, ends or guards a transaction.
+    #[cold]
+    pub(super) fn transact_on_store(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, store): (&PoolPlan, &Store),
+        asked: &mut Asked,
+    ) -> Step {
+        let stateful = asked.session.stateful.as_ref();
+        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
+        let wrong = match (asked.request.command.verb, is_open) {
+            (Verb::Exec, true) => {
+                self.exec_on_store((pool, store), asked);
+                return Step::Started;
+            }
+            (Verb::Exec, false) => "ERR EXEC without MULTI",
+            (Verb::Discard, false) => "ERR DISCARD without MULTI",
+            (Verb::Multi, true) => "ERR MULTI calls can not be nested",
+            (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
+            (Verb::Watch, false) => {
+                self.watch_on_store(store, asked);
+                return Step::Started;
+            }
+            (Verb::Multi, false) => {
+                let stateful = asked.session.stateful.get_or_insert_default();
+                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+            _ => {
+                self.end_transaction(links, asked.key, asked.session);
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+        };
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
+        Step::Started
+    }
+
+    /// Watches the keys of a request.
+    fn watch_on_store(&mut self, store: &Store, asked: &mut Asked) {
+        let context = self.context_of(asked);
+        let stateful = asked.session.stateful.get_or_insert_default();
+        let watched = stateful
+            .watched
+            .get_or_insert_with(|| Box::new(WatchedKeys::new(&self.plan.transactions)));
+        for key in asked.request.args.from(1) {
+            // Once one has changed, EXEC fails whatever becomes of others.
+            if watched.has_changed() {
+                break;
+            }
+            match watched.add(context.database, key) {
+                Some(true) => store.watch(key, context, &watched.mark),
+                Some(false) => {}
+                None => {
+                    let text = format!(
+                        "OOM the keys that clients watch, with what waits for EXEC, would take more \
+                         than transactions_len_max ({} bytes); watch fewer, or ask again when others \
+                         have ended",
+                        self.plan.transactions.len_max()
+                    );
+                    return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                }
+            }
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+    }
+
+    /// Watches keys no more.
+    pub(super) fn unwatch_keys(&mut self, pool: u16, watched: WatchedKeys) {
+        let PoolKind::Store(store) = &self.plan.pools[usize::from(pool)].kind else { return };
+        watched.keys().for_each(|(database, key)| store.unwatch(database, key, &watched.mark));
+    }
+
+    /// Executes the queued commands as one, unless a watched key has changed.
+    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut Asked) {
+        let Some(stateful) = asked.session.stateful.as_mut() else { return };
+        let Some(transaction) = stateful.transaction.take() else { return };
+        let watched = stateful.watched.take();
+        asked.session.tidy();
+        let executed = match transaction.is_refused() {
+            true => Err(" previous errors.".to_owned()),
+            false => self.execute_queued((pool, store), asked, &transaction, watched.as_deref()),
+        };
+        if let Some(watched) = watched {
+            self.unwatch_keys(asked.session.pool, *watched);
+        }
+        match executed {
+            Err(reason) => {
+                let text = format!("EXECABORT Transaction discarded because of{reason}");
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            }
+            Ok(Executed { replies, settlements }) => {
+                self.answer_locally(asked, |out| out.extend_from_slice(&replies));
+                for settlement in settlements {
+                    self.tell_changes(asked.session, asked.busy, settlement);
+                }
+                if store.notifies() {
+                    self.serve_waiters(asked.session.pool, store);
+                }
+            }
+        }
+        if let Some(tracking) = asked.session.tracking.as_deref_mut() {
+            tracking.take_caching();
+        }
+    }
+
+    /// Does so; or says why not, in the end of an error's text.
+    fn execute_queued(
+        &mut self,
+        (pool, store): (&PoolPlan, &Store),
+        asked: &mut Asked,
+        transaction: &Transaction,
+        watched: Option<&WatchedKeys>,
+    ) -> Result<Executed, String> {
+        let context = self.context_of(asked);
+        let limits = ParseLimits::of(&self.plan.limits);
+        let mut footprint = Footprint::default();
+        each_request(transaction.requests(), &limits, |request| {
+            match is_executed(request) {
+                true => footprint.add(store, request),
+                // It looks at every shard, one after the other.
+                false if request.command.verb == Verb::Info => footprint.add_all(),
+                false => {}
+            }
+        });
+        let watched_keys = || watched.into_iter().flat_map(WatchedKeys::keys);
+        watched_keys().for_each(|(_, key)| footprint.add_key(store, key));
+        let held = store
+            .hold(footprint, context)
+            .map_err(|OutOfMemory| format!(": {}", OutOfMemory::TEXT))?;
+        let mut executed = Executed::default();
+        for (database, key) in watched_keys() {
+            held.expire(key, Context { database, ..context });
+        }
+        if watched.is_some_and(WatchedKeys::has_changed) {
+            asked.session.identity.protocol.null_array(&mut executed.replies);
+            if store.notifies() {
+                let gathered = self.gather(asked.session.pool, (store, asked.request), true);
+                executed.settlements.push(gathered);
+            }
+            return Ok(executed);
+        }
+        reply::array(&mut executed.replies, usize::from(transaction.queued()));
+        each_request(transaction.requests(), &limits, |request| {
+            self.run_queued((pool, store), &held, asked, request, &mut executed);
+        });
+        Ok(executed)
+    }
+
+    /// Executes one command of a transaction.
+    fn run_queued(
+        &mut self,
+        (pool, store): (&PoolPlan, &Store),
+        held: &Held<'_>,
+        asked: &mut Asked,
+        request: &Request,
+        executed: &mut Executed,
+    ) {
+        let out = &mut executed.replies;
+        let start = out.len();
+        let verb = request.command.verb;
+        if is_executed(request) {
+            if asked.session.tracking.is_some() {
+                self.enter_reads(asked.session, request);
+            }
+            held.execute(request, self.context_of(asked), out);
+            let is_error = out.get(start) == Some(&b'-');
+            if store.notifies() {
+                let settlement = self.gather(asked.session.pool, (store, request), is_error);
+                executed.settlements.push(settlement);
+            }
+        } else {
+            match verb {
+                Verb::Publish | Verb::Spublish => {
+                    let kind = match verb {
+                        Verb::Publish => SubscriptionKind::Channel,
+                        _ => SubscriptionKind::Shard,
+                    };
+                    let (channel, message) = (&request.args[1], &request.args[2]);
+                    let count = self.publish(asked.session.pool, kind, channel, message);
+                    reply::integer(out, count as i64);
+                }
+                Verb::Unwatch => reply::simple(out, "OK"),
+                _ => {
+                    let after = self.compose_local(asked.session, pool, request, out);
+                    self.follow(asked.session, pool, after);
+                }
+            }
+        }
+        if out.get(start) == Some(&b'-') {
+            self.note_store_error(asked.session.pool, request.command.class as u8, false);
+        }
+        if out.len() as u64 > self.plan.limits.session_output_len_hard {
+            // The client will be disconnected for it: no more is kept.
+            out.truncate(start);
+            out.resize(self.plan.limits.session_output_len_hard as usize + 1, b'\n');
+        }
+    }
+
+    /// What the store is to know of who asks.
+    pub(super) fn context_of(&self, asked: &Asked) -> Context {
+        let identity = &asked.session.identity;
+        Context {
+            database: identity.database,
+            clock: self.clock,
+            protocol: identity.protocol,
+            worker: self.worker(),
+        }
+    }
+}
+
+/// Whether the store executes a command of a transaction: what may wait
+/// otherwise does not.
+fn is_executed(request: &Request) -> bool {
+    store_serves(request.command.verb) || request.command.handling == Handling::Block
+}
+
+/// Calls `each` with the requests whose wire forms `frames` are.
+fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Request)) {
+    let (mut ranges, mut inline): (Vec<ByteRange>, Vec<u8>) = (Vec::new(), Vec::new());
+    let mut rest = frames;
+    while let Ok(Parsed::Ready { consumed }) = parse_request(rest, limits, &mut ranges, &mut inline)
+    {
+        let frame;
+        (frame, rest) = rest.split_at(consumed);
+        if let Ok(request) = Request::resolve(Args::new(frame, &ranges)) {
+            each(&request);
+        }
+        if rest.is_empty() {
+            break;
+        }
+    }
+}
+
+/// Whether a command may be part of a transaction; if not, what to answer.
+fn check_queued(request: &Request) -> Result<(), String> {
+    let command = request.command;
+    let name = command.name.replace('|', " ");
+    if command.flags.contains(Flags::NO_MULTI) {
+        return Err("ERR Command not allowed inside a transaction".to_owned());
+    }
+    match (command.handling, command.verb) {
+        _ if is_executed(request) => Ok(()),
+        (Handling::PubSub, Verb::Publish | Verb::Spublish) => Ok(()),
+        (Handling::PubSub | Handling::Tracking, _) | (_, Verb::ClientReply) => Err(format!(
+            "ERR '{name}' is refused inside MULTI: it changes or tells what the client is sent; \
+             send it before MULTI or after EXEC"
+        )),
+        (Handling::Transaction | Handling::Local, _) => Ok(()),
+        (handling, _) => Err(unserved(&name, handling)),
+    }
+}
+
+/// What a client is told of a command that the embedded store does not have.
+pub(super) fn unserved(name: &str, handling: Handling) -> String {
+    match handling.refused_everywhere() {
+        Some(reason) => format!("ERR '{name}' is refused: {reason}"),
+        None => format!(
+            "ERR '{name}' is not supported by the embedded store yet; docs/commands.md lists what is"
+        ),
+    }
+}
