@@ -397,6 +397,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: Arc::default(),
+        handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
