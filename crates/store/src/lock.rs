@@ -16,8 +16,8 @@ const SPINS_MAX: u32 = 64;
 
 /// A one-word lock around `T`. Nobody waits for anything but memory while
 /// holding it, so there is no queue of sleepers: a waiter spins, then yields.
-/// Unlocking is a plain store, half the price of a lock that has to look for
-/// sleepers.
+/// Unlocking is a plain load and store, half the price of a lock that has to
+/// look for sleepers.
 ///
 /// A thread may also *hold* a lock, for as long as several requests take that
 /// nobody is to see half of: its guards come and go meanwhile as if the lock

@@ -33,6 +33,12 @@ pub(super) struct Asked<'a, 'r> {
     pub(super) request: &'a Request<'r>,
 }
 
+/// What of a transaction is done where its keys are.
+pub(super) enum ForKeys {
+    Exec,
+    Watch,
+}
+
 impl Plane {
     /// Takes a request that belongs to an open transaction; `None` when it is
     /// to be handled as any other.
@@ -173,11 +179,25 @@ impl Plane {
 
     /// Begins, ends or guards a transaction.
     pub(super) fn transact(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+        match self.begin_or_drop(links, asked) {
+            None => Step::Started,
+            Some(ForKeys::Exec) => self.exec(links, asked),
+            Some(ForKeys::Watch) => self.watch(links, asked),
+        }
+    }
+
+    /// Answers what concerns the session alone, on a pool or a store; says what
+    /// is left to do where the keys are.
+    pub(super) fn begin_or_drop(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+    ) -> Option<ForKeys> {
         let stateful = asked.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
         let wrong = match (asked.request.command.verb, is_open) {
-            (Verb::Exec, true) => return self.exec(links, asked),
-            (Verb::Watch, false) => return self.watch(links, asked),
+            (Verb::Exec, true) => return Some(ForKeys::Exec),
+            (Verb::Watch, false) => return Some(ForKeys::Watch),
             (Verb::Exec, false) => "ERR EXEC without MULTI",
             (Verb::Discard, false) => "ERR DISCARD without MULTI",
             (Verb::Multi, true) => "ERR MULTI calls can not be nested",
@@ -186,16 +206,16 @@ impl Plane {
                 let stateful = asked.session.stateful.get_or_insert_default();
                 stateful.transaction = Some(Transaction::new(&self.plan.transactions));
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
-                return Step::Started;
+                return None;
             }
             _ => {
                 self.end_transaction(links, asked.key, asked.session);
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
-                return Step::Started;
+                return None;
             }
         };
         self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
-        Step::Started
+        None
     }
 
     /// Drops the queued commands and the watch.

@@ -12,7 +12,7 @@
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::{Asked, ForKeys};
 use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -78,34 +78,11 @@ impl Plane {
         (pool, store): (&PoolPlan, &Store),
         asked: &mut Asked,
     ) -> Step {
-        let stateful = asked.session.stateful.as_ref();
-        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
-        let wrong = match (asked.request.command.verb, is_open) {
-            (Verb::Exec, true) => {
-                self.exec_on_store((pool, store), asked);
-                return Step::Started;
-            }
-            (Verb::Exec, false) => "ERR EXEC without MULTI",
-            (Verb::Discard, false) => "ERR DISCARD without MULTI",
-            (Verb::Multi, true) => "ERR MULTI calls can not be nested",
-            (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
-            (Verb::Watch, false) => {
-                self.watch_on_store(store, asked);
-                return Step::Started;
-            }
-            (Verb::Multi, false) => {
-                let stateful = asked.session.stateful.get_or_insert_default();
-                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
-                return Step::Started;
-            }
-            _ => {
-                self.end_transaction(links, asked.key, asked.session);
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
-                return Step::Started;
-            }
-        };
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
+        match self.begin_or_drop(links, asked) {
+            None => {}
+            Some(ForKeys::Exec) => self.exec_on_store((pool, store), asked),
+            Some(ForKeys::Watch) => self.watch_on_store(store, asked),
+        }
         Step::Started
     }
 
