@@ -15,7 +15,16 @@ pub(crate) struct Counts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
+    /// Fields of hashes.
+    pub(crate) expired_fields: u64,
     pub(crate) evicted: u64,
+}
+
+/// What of a key has expired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    Whole,
+    Fields,
 }
 
 /// One of the parts the key space is cut into by hash, with its own lock. Each
@@ -113,13 +122,14 @@ impl Shard {
 
     /// Frees what expired or was flushed, in up to `steps` steps; the bytes
     /// freed. Sets `due` to the second at which to come again, 0 for at once.
-    /// `gone` is told of each key that expired, with its database's place.
+    /// `gone` is told of each key that expired, with its database's place, and
+    /// of those of which only fields did, which it leaves as they are.
     pub(crate) fn tidy<H: Fn(&[u8]) -> u32>(
         &mut self,
         upkeep: &Upkeep<'_, H>,
         steps: &mut u32,
         due: &AtomicU32,
-        gone: impl Fn(usize, &[u8]),
+        mut gone: impl FnMut(usize, &[u8], Gone),
     ) -> i64 {
         let mut freed = 0;
         while *steps > 0 && !self.garbage.is_empty() {
@@ -131,11 +141,17 @@ impl Shard {
             let Some(space) = self.existing_space(database) else { continue };
             let mut expired = 0;
             while let Some(found) = space.next_due(upkeep, steps) {
-                if let Due::Expired(position) = found {
-                    let item = space.remove(upkeep.memory, position);
-                    gone(database, item.item().key());
-                    freed += item.release(upkeep.memory.heap) as i64;
-                    expired += 1;
+                match found {
+                    Due::Expired(position) => {
+                        let item = space.remove(upkeep.memory, position);
+                        gone(database, item.item().key(), Gone::Whole);
+                        freed += item.release(upkeep.memory.heap) as i64;
+                        expired += 1;
+                    }
+                    Due::Fields(position) => {
+                        gone(database, space.table.item(position).key(), Gone::Fields);
+                    }
+                    Due::Nothing => {}
                 }
             }
             freed -= space.growth();

@@ -3,11 +3,11 @@ use crate::collections::{Means, WrongType};
 use crate::commands;
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
-use crate::evict::{EvictionPolicy, is_expired};
+use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
-use crate::shard::Shard;
+use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
@@ -110,6 +110,8 @@ pub struct StoreStats {
     pub misses: u64,
     /// Items removed because they had expired.
     pub expired: u64,
+    /// Fields of hashes removed because they had expired.
+    pub expired_fields: u64,
     /// Items removed to make room.
     pub evicted: u64,
 }
@@ -292,6 +294,7 @@ impl Store {
             stats.hits += shard.counts.hits;
             stats.misses += shard.counts.misses;
             stats.expired += shard.counts.expired;
+            stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
         }
         used += self.heap.discarded.bytes();
@@ -377,6 +380,11 @@ impl Store {
         self.places[database as usize].load(Ordering::Relaxed) as usize
     }
 
+    /// The database that has a place in shards, one of which is locked.
+    pub(crate) fn database_at(&self, place: usize) -> u32 {
+        (0..self.database_count()).find(|index| self.place_of(*index) == place).unwrap_or_default()
+    }
+
     pub(crate) fn database_count(&self) -> u32 {
         self.config.databases
     }
@@ -456,12 +464,22 @@ impl Store {
 
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
-        let gone = |place: usize, key: &[u8]| {
-            self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+        let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
+        let gone = |place: usize, key: &[u8], what: Gone| match what {
+            Gone::Whole => {
+                self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+            }
+            Gone::Fields => partly.push((place, key.into())),
         };
         let due = &self.due[shard_index];
         let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
         self.charge(shard, -freed);
+        for (place, key) in partly {
+            // Of the last one something is done in any case.
+            *steps = (*steps).max(WRITE_STEPS);
+            let turn = Turn { database: self.database_at(place), ..turn };
+            self.drop_fields((shard, shard_index), turn, &key, steps);
+        }
     }
 
     pub(crate) fn upkeep(
@@ -577,7 +595,7 @@ impl Locked<'_> {
         let is_live = |space: &crate::space::Space| {
             let position = space.table.find(hash, |item, _| item.key() == key)?;
             let item = space.table.item(position);
-            Some(!now_millis.is_some_and(|now| is_expired(&item, now)))
+            Some(!now_millis.is_some_and(|now| is_gone(&item, now)))
         };
         space.and_then(is_live).unwrap_or(false)
     }
@@ -624,7 +642,7 @@ impl Locked<'_> {
         let space = shard.space_to_read(self.store.place_of(turn.database))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
-        (!is_expired(&item, turn.now_millis)).then_some((item, means))
+        (!is_gone(&item, turn.now_millis)).then_some((item, means))
     }
 
     /// Hints to the processor which cache lines the keys' items are in.

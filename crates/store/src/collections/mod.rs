@@ -8,6 +8,7 @@
 //!  sorted    count, then member score ...       Scores: a table of member -> score,
 //!                                                       and a tree in order
 //!  stream                                       Stream: a tree of blocks of entries
+//!  hash of which fields expire: see `timed.rs`
 //! ```
 //! A collection is boxed when it grows beyond what Redis keeps in one block,
 //! and stays so. The tables are those of the key space: no request ever pays
@@ -26,6 +27,7 @@ pub(crate) mod score;
 pub(crate) mod set;
 pub(crate) mod sorted;
 pub(crate) mod stream;
+pub(crate) mod timed;
 
 use crate::lines::Memory;
 use crate::store::Store;
@@ -33,6 +35,7 @@ use chunks::Chunks;
 use fields::Fields;
 use sorted::Scores;
 use stream::Stream;
+use timed::Timed;
 
 /// Most elements of a set or a sorted set in a blob, and the longest string of
 /// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
@@ -70,6 +73,8 @@ pub(crate) enum Boxed {
     List(Chunks),
     Sorted(Scores),
     Stream(Box<Stream>),
+    /// Of a hash whose fields may expire.
+    Timed(Box<Timed>),
 }
 
 impl Boxed {
@@ -80,6 +85,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.bytes(),
             Boxed::Sorted(scores) => scores.bytes(),
             Boxed::Stream(stream) => stream.bytes(),
+            Boxed::Timed(timed) => timed.bytes(),
         };
         size_of::<Self>() + inner
     }
@@ -91,6 +97,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.len(),
             Boxed::Sorted(scores) => scores.len(),
             Boxed::Stream(stream) => stream.log().len() as usize,
+            Boxed::Timed(timed) => timed.fields().len(),
         }
     }
 
@@ -101,6 +108,7 @@ impl Boxed {
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
             Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
+            Boxed::Timed(timed) => Boxed::Timed(Box::new(timed.duplicate(means))),
         }
     }
 
@@ -112,6 +120,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.free_some(steps),
             Boxed::Sorted(scores) => scores.free_some(memory, steps),
             Boxed::Stream(stream) => stream.free_some(steps),
+            Boxed::Timed(timed) => timed.free_some(memory, steps),
         }
     }
 }

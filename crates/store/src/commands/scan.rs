@@ -6,7 +6,7 @@
 //! throughout, though tables grow and shrink meanwhile.
 
 use super::{Call, Fault, Outcome, SYNTAX};
-use crate::evict::is_expired;
+use crate::evict::is_gone;
 use crate::item::Item;
 use crate::table::Position;
 use keyway_base::glob;
@@ -60,7 +60,7 @@ impl<'a> Options<'a> {
         let kind = item.encoding().kind().name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, item.key()))
-            && !is_expired(item, now_millis)
+            && !is_gone(item, now_millis)
     }
 }
 
@@ -182,7 +182,7 @@ fn random_in_shard(call: &Call<'_>, index: usize, out: &mut Vec<u8>) -> bool {
     if table.len() == 0 {
         return false;
     }
-    let is_live = |position: &Position| !is_expired(&table.item(*position), call.turn.now_millis);
+    let is_live = |position: &Position| !is_gone(&table.item(*position), call.turn.now_millis);
     let random_item = || {
         let random = call.store.random();
         let bucket = table.bucket_of(random as u32);

@@ -1,16 +1,18 @@
 //! Values in Redis's own form: what DUMP gives and RESTORE takes.
 //!
 //! Written is what Redis 7.0 writes with its default settings and
-//! `rdbcompression no`; read is every form that it reads, but streams and
-//! modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
+//! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does; read is every
+//! form that they read, but streams and modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
 //! the types:
 //!
 //! ```text
 //!  type            written as                 read as well
 //!  string          string
 //!  hash            listpack │ pairs           zipmap, ziplist
+//!   whose fields   listpack │ triples         the same without the earliest time
+//!   expire
 //!  list            listpacks                  elements, ziplist, ziplists
-//!  set             integers │ members
+//!  set             integers │ members         listpack
 //!  sorted set      listpack │ scores          scores as text, ziplist
 //! ```
 //! What is read is believed in nothing: whatever Redis checks with
@@ -43,4 +45,11 @@ mod kind {
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const SORTED_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
+    pub(super) const SET_LISTPACK: u8 = 20;
+    /// Hashes of which fields expire, as first published: with no time in
+    /// front, from which the others count.
+    pub(super) const HASH_TIMES_EARLY: u8 = 22;
+    pub(super) const HASH_TIMES_LISTPACK_EARLY: u8 = 23;
+    pub(super) const HASH_TIMES: u8 = 24;
+    pub(super) const HASH_TIMES_LISTPACK: u8 = 25;
 }
