@@ -70,7 +70,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_of(turn.database);
+        let database = self.place_for(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -101,7 +101,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_of(turn.database);
+        let database = self.place_for(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -170,7 +170,7 @@ impl<'a> Entry<'a> {
         key: &'a [u8],
         hash: u32,
     ) -> Self {
-        let place = Place { shard, database: store.place_of(turn.database), hash };
+        let place = Place { shard, database: store.place_for(turn.database, key), hash };
         let table = &place.shard.0.space(place.database).table;
         let position = table.find(hash, |item, _| item.key() == key);
         Self::at(store, place, turn, key, position)
@@ -235,9 +235,26 @@ impl<'a> Entry<'a> {
         Some(self.space().table.item(position))
     }
 
-    /// The item to read: counts a hit or a miss, and a use.
+    /// The item to read: counts a hit or a miss, and a use. Its expiry may be
+    /// moved by that.
     #[inline]
     pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
+        if self.count_read() && self.store.config().after_read.is_some() {
+            self.put_off_expiry();
+        }
+        self.item()
+    }
+
+    /// As [`Entry::read`], with the expiry left as it is.
+    #[inline]
+    pub(crate) fn read_only(&mut self) -> Option<Facts<'_>> {
+        self.count_read();
+        self.item()
+    }
+
+    /// Counts a hit, with a use, or a miss; which.
+    #[inline]
+    fn count_read(&mut self) -> bool {
         match self.position {
             Some(position) => {
                 self.shard.counts.hits += 1;
@@ -245,7 +262,21 @@ impl<'a> Entry<'a> {
             }
             None => self.shard.counts.misses += 1,
         }
-        self.item()
+        self.position.is_some()
+    }
+
+    /// Moves the expiry of an item that has one, and that is read, if little
+    /// time is left. Nobody is told: the value is what it was.
+    #[cold]
+    fn put_off_expiry(&mut self) {
+        let (Some(after_read), now_millis) = (self.store.config().after_read, self.turn.now_millis)
+        else {
+            return;
+        };
+        let expiry = self.times().expiry;
+        if expiry.is_some_and(|expiry| after_read.puts_off(expiry.saturating_sub(now_millis))) {
+            self.set_expiry(now_millis.checked_add(after_read.span_millis));
+        }
     }
 
     /// The string to read: counts as [`Entry::read`] does.
@@ -366,7 +397,7 @@ impl<'a> Entry<'a> {
         let position = space.table.insert(memory, hash, item, marks, |key| store.hash(key) as u32);
         self.position = Some(position);
         self.note_times(Times::default());
-        self.charge(bytes);
+        self.charge_items(bytes, 1);
     }
 
     /// Notes that the item's times are no longer the old ones, if so.
@@ -388,8 +419,17 @@ impl<'a> Entry<'a> {
     /// Books a change of the item's bytes, and what the tables grew by.
     #[inline]
     fn charge(&mut self, change: i64) {
-        let growth = self.space().growth();
-        self.store.charge(self.shard, change + growth);
+        self.charge_items(change, 0);
+    }
+
+    /// The same with a change of the number of items.
+    #[inline]
+    fn charge_items(&mut self, change: i64, items: i64) {
+        let (store, place) = (self.store, self.database);
+        let space = self.shard.space(place);
+        let change = change + space.growth();
+        store.quotas.book(place, space, change, items);
+        store.charge(self.shard, change);
     }
 
     /// Removes the key; whether it was there.
@@ -403,7 +443,7 @@ impl<'a> Entry<'a> {
         let position = self.position.take()?;
         let memory = self.store.memory_of(self.shard_index);
         let item = self.space().remove(memory, position);
-        self.charge(-(item.bytes() as i64));
+        self.charge_items(-(item.bytes() as i64), -1);
         Some(item)
     }
 

@@ -2,6 +2,7 @@ use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
 use crate::item::{Owned, Times};
 use crate::lines::Memory;
+use crate::quota::Quotas;
 use crate::table::{Marks, Position, Table};
 use smallvec::SmallVec;
 
@@ -22,6 +23,8 @@ pub(crate) struct Space {
     timed: usize,
     /// The bucket at which the eviction policy's clock hand stands.
     pub(crate) hand: u32,
+    /// Bytes it takes with its items; counted where it is that of a quota.
+    pub(crate) used: i64,
     /// What [`Space::bytes`] was when last asked by [`Space::growth`].
     accounted: usize,
 }
@@ -30,6 +33,7 @@ pub(crate) struct Space {
 pub(crate) struct Upkeep<'a, H> {
     pub(crate) memory: Memory<'a>,
     pub(crate) now_millis: u64,
+    pub(crate) quotas: &'a Quotas,
     /// Hashes keys as the tables do.
     pub(crate) hash_key: H,
 }
@@ -59,8 +63,19 @@ impl Space {
             volatile: 0,
             timed: 0,
             hand: 0,
+            used: 0,
             accounted: 0,
         }
+    }
+
+    /// Bytes of its items, counted one by one, and of what else was booked
+    /// so far.
+    pub(crate) fn recount(&mut self) -> usize {
+        let buckets = 0..self.table.bucket_count();
+        let items: Vec<Position> =
+            buckets.flat_map(|bucket| self.table.positions(bucket)).collect();
+        let bytes = |position| self.table.with_item(position, |item| item.bytes());
+        self.accounted + items.into_iter().map(bytes).sum::<usize>()
     }
 
     /// Bytes it takes, without its items.

@@ -29,7 +29,7 @@ impl From<Refusal> for Fault {
 pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut payload = Vec::new();
     let found = call.with_key(|mut entry| {
-        if entry.read().is_some_and(|item| item.kind() == Kind::Stream) {
+        if entry.read_only().is_some_and(|item| item.kind() == Kind::Stream) {
             return Err(NO_STREAM);
         }
         Ok(dump::write(&mut entry, &mut payload)?)

@@ -130,7 +130,8 @@ pub(super) fn hexpire(call: &Call<'_>, base: Base, unit: Unit, out: &mut Vec<u8>
 /// HTTL, HPTTL, HEXPIRETIME and HPEXPIRETIME.
 pub(super) fn httl(call: &Call<'_>, base: Base, unit: Unit, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
-        let hash = entry.read_as::<Hash<'_>>()?;
+        entry.read_only();
+        let hash = entry.look_at::<Hash<'_>>()?;
         let first = fields_at(call, 2, NO_COUNT)?;
         reply::array(out, call.args.len() - first);
         for field in call.args_from(first, 1) {

@@ -47,7 +47,7 @@ impl Store {
         steps: &mut u32,
     ) {
         let (hash, _) = self.locate(key);
-        let database = self.place_of(turn.database);
+        let database = self.place_for(turn.database, key);
         let position = shard.space(database).table.find(hash, |item, _| item.key() == key);
         let mut entry =
             Entry { store: self, shard, shard_index, database, key, hash, turn, position };
