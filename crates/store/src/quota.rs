@@ -218,6 +218,19 @@ impl Store {
         }
     }
 
+    /// Evicts what a request took beyond the quotas of its keys.
+    pub(crate) fn settle_quotas(&self, request: &Request<'_>, turn: Turn) {
+        if self.quotas.is_empty() {
+            return;
+        }
+        let mut keys = Vec::new();
+        if request.keys(&mut keys).is_ok() {
+            for index in keys {
+                self.evict_of_quota(self.quotas.of(&request.args[index as usize]), (0, 0), turn);
+            }
+        }
+    }
+
     /// Makes room in a quota for a request with these keys of its; if there is
     /// none, says so.
     fn admit<'k>(

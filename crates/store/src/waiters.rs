@@ -167,7 +167,9 @@ impl Store {
             reply::error(out, OutOfMemory::TEXT);
             return true;
         }
-        let (found, _) = commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
+        let turn = Turn::of(context);
+        let (found, _) = commands::attempt(self, request, turn, How::Newcomer, out);
+        self.settle_quotas(request, turn);
         found == Found::Answered
     }
 
@@ -200,6 +202,7 @@ impl Store {
             commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
         if found == Found::Answered {
             drop(held);
+            self.settle_quotas(request, Turn::of(context));
             self.events.count_waiting(-1);
             return Waited::Answered;
         }
@@ -276,7 +279,10 @@ impl Store {
             let context = Context { database, clock, protocol: waiter.protocol, worker };
             let mut out = Vec::new();
             let (found, _) = waiter.with_request(|request| {
-                commands::attempt(self, request, Turn::of(context), How::Ready(key), &mut out)
+                let turn = Turn::of(context);
+                let attempted = commands::attempt(self, request, turn, How::Ready(key), &mut out);
+                self.settle_quotas(request, turn);
+                attempted
             });
             match found {
                 Found::Answered => {
