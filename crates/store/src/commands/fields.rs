@@ -201,6 +201,9 @@ pub(super) fn hgetex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         None if call.is(2, "persist") => (Until::Ever, 3),
         None => (Until::Before, 2),
     };
+    if call.args.len() < at + 2 {
+        return Err(Fault::Text("ERR wrong number of arguments for 'hgetex' command"));
+    }
     let first = fields_at(call, at, NO_COUNT)?;
     let event = match wanted {
         Until::Time(time) if time <= call.turn.now_millis => "hdel",
