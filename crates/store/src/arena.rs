@@ -30,7 +30,7 @@ pub(crate) const SLOT_LEN_MAX: usize = 7168;
 const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
 /// Empty pages an arena keeps for itself before it gives them back: fewer make
 /// a workload that swings around a page's edge fault memory in and out.
-const SPARE_PAGES_MAX: usize = 4;
+const SPARE_PAGES_MAX: usize = 2;
 /// Bytes in front of a block of the global allocator: its length, padded to
 /// keep the block's alignment.
 const LARGE_PREFIX_LEN: usize = 16;

@@ -27,9 +27,10 @@ const SHARDS_MIN: usize = 1024;
 const SHARDS_PER_CORE: usize = 64;
 /// Most shards: a cursor of SCAN has this much room.
 const SHARDS_MAX: usize = 1 << 16;
-/// Shards that share an arena: fewer make small caches of many sizes waste
-/// memory, more let writers wait for each other.
-const SHARDS_PER_ARENA: usize = 64;
+/// Arenas per core of the machine: each holds a page of every size of item
+/// that is not full, so more make small caches of many sizes waste memory;
+/// fewer let writers wait for each other.
+const ARENAS_PER_CORE: usize = 4;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
@@ -161,6 +162,8 @@ pub struct Store {
     /// Per shard, the second at which its upkeep has something to do.
     due: Box<[AtomicU32]>,
     pub(crate) heap: Heap,
+    /// Which shards share an arena: so many in a row, as a power of two.
+    shards_per_arena_log2: u32,
     config: StoreConfig,
     secrets: RapidSecrets,
     shard_bits: u32,
@@ -202,14 +205,13 @@ impl Store {
     pub fn with_quotas(config: StoreConfig, quotas: Vec<QuotaConfig>) -> Self {
         let quotas = Quotas::new(quotas);
         let width = quotas.width() as u32;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shard_count = match config.shards {
             Some(count) => count as usize,
-            None => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (SHARDS_PER_CORE * cores).max(SHARDS_MIN)
-            }
+            None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
         };
         let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
+        let arena_count = (ARENAS_PER_CORE * cores).next_power_of_two().min(shard_count);
         let unreported_max = match config.memory_max {
             0 => UNREPORTED_MAX,
             bound => (bound / UNREPORTED_SHARE / shard_count as u64) as i64,
@@ -220,7 +222,8 @@ impl Store {
                 .map(|_| Padded(Lock::new(Shard::new(split_mix(&mut seed)))))
                 .collect(),
             due: (0..shard_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
-            heap: Heap::new(shard_count.div_ceil(SHARDS_PER_ARENA)),
+            heap: Heap::new(arena_count),
+            shards_per_arena_log2: (shard_count / arena_count).ilog2(),
             config: StoreConfig { databases: config.databases.max(1), ..config },
             secrets: RapidSecrets::seed(config.seed),
             shard_bits: shard_count.ilog2(),
@@ -387,7 +390,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn arena_of(&self, shard_index: usize) -> usize {
-        shard_index / SHARDS_PER_ARENA
+        shard_index >> self.shards_per_arena_log2
     }
 
     /// Where a shard's tables and items get their memory from.
@@ -641,7 +644,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
-            let memory = Memory { heap: &self.heap, arena: index / SHARDS_PER_ARENA };
+            let memory = Memory { heap: &self.heap, arena: index >> self.shards_per_arena_log2 };
             shard.0.get_mut().clear(memory, &self.quotas);
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}
