@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Store ── Shard (lock) ── Space per database ── Table ── items, each one block of memory
-//!    │                                        ├── Wheel: when they expire
+//!    │                      and quota         ├── Wheel: when they expire
 //!    └── Heap: arenas for items               └── Queue: which to evict
 //! ```
 //! Shared by all workers; a request runs to completion on the thread that read

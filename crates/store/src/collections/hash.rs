@@ -57,6 +57,7 @@ impl<'a> Hash<'a> {
     }
 
     /// The value of a field, and when it expires.
+    #[inline(never)]
     pub(crate) fn get_timed(&self, field: &[u8]) -> Option<(&'a [u8], Option<u64>)> {
         match self {
             Self::Blob(_) => self.get(field).map(|value| (value, None)),
@@ -88,11 +89,7 @@ impl<'a> Hash<'a> {
                     visit(field, value);
                 }
             }
-            Self::Timed(bytes) => {
-                for Place { field, value, .. } in Places::of(bytes) {
-                    visit(&bytes[field], &bytes[value]);
-                }
-            }
+            Self::Timed(bytes) => timed::visit(bytes, &mut visit),
             Self::Boxed(fields, _) => {
                 fields.iter().for_each(|item| visit(item.key(), item.value()));
             }

@@ -117,6 +117,15 @@ impl Iterator for Places<'_> {
     }
 }
 
+/// Visits every field with its value. Kept apart, for what visits other hashes
+/// to stay small.
+#[inline(never)]
+pub(super) fn visit<'a>(blob: &'a [u8], visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+    for Place { field, value, .. } in Places::of(blob) {
+        visit(&blob[field], &blob[value]);
+    }
+}
+
 pub(super) fn find(blob: &[u8], field: &[u8]) -> Option<Place> {
     Places::of(blob).find(|place| blob[place.field.clone()] == *field)
 }
