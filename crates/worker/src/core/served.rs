@@ -57,11 +57,16 @@ impl Served {
     pub(crate) fn record(&mut self, cells: &WorkerCells, now: Time) {
         self.has_any = false;
         let of_poll = self.counts.len() / POLLS;
-        for (counts, polled) in self.counts.chunks_mut(of_poll).zip(self.polled) {
+        let in_use = self.offset + of_poll;
+        let polls = self.counts[..in_use].chunks_exact_mut(of_poll);
+        for (counts, polled) in polls.zip(self.polled) {
             let latency = Latency::between(polled, now);
-            for (place, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
-                let class = cells.pool(place / Class::ALL.len()).class(place % Class::ALL.len());
-                class.latency.add(latency, u64::from(std::mem::take(count)));
+            for (pool, counts) in counts.chunks_exact_mut(Class::ALL.len()).enumerate() {
+                for (class, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0)
+                {
+                    let cells = cells.pool(pool).class(class);
+                    cells.latency.add(latency, u64::from(std::mem::take(count)));
+                }
             }
         }
     }
