@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::callgrind::{CASES, instructions_per_request};
 use crate::error::Error;
+use crate::load::Dialect;
 use crate::memory::measure_memory;
 use crate::options::Options;
 use crate::plan::Side;
@@ -32,13 +33,8 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     for peer in &options.peers {
         session.add_external(System::external(peer.name.clone(), peer.addr, peer.pid))?;
     }
-    if options.programs.predixy.is_none() && options.selection.is_all() {
-        session.absent.push(Absent {
-            name: Kind::Predixy.name().into(),
-            side: Side::Proxy,
-            why: "takes part with --predixy PATH".into(),
-            is_failure: false,
-        });
+    if options.selection.is_all() {
+        session.absent.extend(left_out(options));
     }
     let rows = measure_rows(options, &mut session)?;
     let syscalls = match options.selection.has("syscalls") {
@@ -60,6 +56,21 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     })
 }
 
+/// The peers that take part only when their programs are named.
+fn left_out(options: &Options) -> Vec<Absent> {
+    let programs = &options.programs;
+    [(Kind::Predixy, &programs.predixy), (Kind::Memcached, &programs.memcached)]
+        .into_iter()
+        .filter(|(_, path)| path.is_none())
+        .map(|(kind, _)| Absent {
+            name: kind.name().into(),
+            side: kind.side(),
+            why: format!("takes part with --{} PATH", kind.name()),
+            is_failure: false,
+        })
+        .collect()
+}
+
 /// The systems to start: those a selected row or part needs.
 fn wanted_kinds(options: &Options) -> Vec<Kind> {
     let selection = &options.selection;
@@ -72,6 +83,7 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
     }
     if parts || !selection.rows(Side::Store).is_empty() {
         kinds.push(Kind::Redis);
+        kinds.extend(options.programs.memcached.as_ref().map(|_| Kind::Memcached));
         kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
     }
     kinds
@@ -109,7 +121,7 @@ fn measure_syscalls(
     let length = if options.quick { SYSCALLS_FOR / 6 } else { SYSCALLS_FOR };
     let mut figures = Vec::new();
     let mut progress = Progress::new(session.systems.len(), length);
-    for system in &session.systems {
+    for system in session.systems.iter().filter(|system| system.dialect == Dialect::Redis) {
         progress.step(&format!("system calls: {}", system.name));
         figures
             .push((system.name.clone(), kept(count_syscalls(system, length, &session.scratch))?));
@@ -124,7 +136,10 @@ fn measure_all_memory(
     kinds: &[Kind],
     session: &Session,
 ) -> Result<BySystem<crate::memory::Memory>, Error> {
-    let runs = |kind: &&Kind| session.systems.iter().any(|system| system.name == kind.name());
+    let runs = |kind: &&Kind| {
+        kind.dialect() == Dialect::Redis
+            && session.systems.iter().any(|system| system.name == kind.name())
+    };
     let kinds: Vec<&Kind> = kinds.iter().filter(runs).collect();
     let mut figures = Vec::new();
     let mut progress = Progress::new(kinds.len(), Duration::from_secs(8));

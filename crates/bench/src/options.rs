@@ -22,6 +22,7 @@ What runs:
   --nutcracker PATH      twemproxy; default: found in PATH
   --redis-server PATH    the servers behind the proxies; default: found in PATH
   --predixy PATH         let predixy take part, with one worker
+  --memcached PATH       let memcached take part in rows of strings on the store
   --peer NAME=HOST:PORT,PID
                          let any running Redis proxy take part (repeatable); it
                          gets the benchmark's keys written to its servers
@@ -129,6 +130,7 @@ impl Options {
                 nutcracker: "nutcracker".into(),
                 redis_server: "redis-server".into(),
                 predixy: None,
+                memcached: None,
             },
             peers: Vec::new(),
             self_check: false,
@@ -169,6 +171,7 @@ impl Options {
             "--nutcracker" => self.programs.nutcracker = value()?.into(),
             "--redis-server" => self.programs.redis_server = value()?.into(),
             "--predixy" => self.programs.predixy = Some(value()?.into()),
+            "--memcached" => self.programs.memcached = Some(value()?.into()),
             "--peer" => self.peers.push(parse_peer(&value()?)?),
             "--rows" => {
                 self.selection = Selection::parse(&value()?)
@@ -218,6 +221,9 @@ impl Options {
             }
             if self.programs.predixy.is_some() {
                 parts.push("--predixy PATH".into());
+            }
+            if self.programs.memcached.is_some() {
+                parts.push("--memcached PATH".into());
             }
             parts.extend(self.peers.iter().map(|peer| format!("--peer {}=...", peer.name)));
             if self.self_check {

@@ -114,6 +114,7 @@ fn figure_cell(column: &Column) -> String {
         Some(Spread { median, min, max }) => {
             format!("{} ({}-{})", thousands(median), thousands(min), thousands(max))
         }
+        None if column.is_unfit => "-".into(),
         None => "failed".into(),
     }
 }
@@ -222,7 +223,13 @@ mod tests {
             loader_cpu: Duration::ZERO,
             elapsed: Duration::from_secs(1),
         };
-        Column { name: name.into(), part, samples: vec![Some(sample); 5], failure: None }
+        Column {
+            name: name.into(),
+            part,
+            samples: vec![Some(sample); 5],
+            failure: None,
+            is_unfit: false,
+        }
     }
 
     fn report() -> Report {
