@@ -20,6 +20,7 @@ pub mod interrupt;
 pub mod load;
 pub mod measure;
 pub mod memory;
+pub mod misses;
 pub mod options;
 pub mod plan;
 pub mod process;
