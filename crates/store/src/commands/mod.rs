@@ -12,6 +12,7 @@ mod hyperloglog;
 mod key;
 mod lcs;
 mod list;
+mod memory;
 mod numeric;
 mod object;
 mod sample;
@@ -254,12 +255,13 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::ObjectIdletime => object::idletime(call, out),
         Verb::ObjectRefcount => object::refcount(call, out),
         Verb::ObjectHelp => object::help(out),
+        Verb::MemoryUsage => memory::usage(call, out),
         Verb::Dbsize => server::dbsize(call, out),
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
         Verb::Dump => dump::dump(call, out),
-        Verb::Restore => dump::restore(call, out),
+        Verb::Restore | Verb::RestoreAsking => dump::restore(call, out),
         Verb::Sort => sort::sort_key(call, true, out),
         Verb::SortRo => sort::sort_key(call, false, out),
         _ => dispatch_hashes(call, request, out),
