@@ -202,7 +202,7 @@ fn kept<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
     }
 }
 
-fn setting(options: &Options, kinds: &[Kind]) -> Setting {
+pub(crate) fn setting(options: &Options, kinds: &[Kind]) -> Setting {
     let mut versions: Vec<(String, String)> = Vec::new();
     for kind in kinds.iter().chain([&Kind::Redis]) {
         let Some(version) = options.programs.version(*kind) else { continue };

@@ -21,6 +21,7 @@ mod items;
 pub mod load;
 pub mod measure;
 pub mod memory;
+pub mod misses;
 pub mod options;
 pub mod plan;
 pub mod process;

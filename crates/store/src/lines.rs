@@ -128,6 +128,24 @@ impl<T: Copy> Lines<T> {
         Some(value)
     }
 
+    /// Moves a segment from a sparse page to another; whether it did.
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
+        let Some(segment) = self.segments.get_mut(segment) else { return false };
+        // SAFETY: segments are live slots of the heap, known from here alone.
+        unsafe {
+            if !memory.heap.is_sparse(segment.cast()) {
+                return false;
+            }
+            *segment = memory.heap.relocate(memory.arena, segment.cast()).cast();
+        }
+        true
+    }
+
+    /// Segments there are.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Drops all entries and gives the memory back.
     pub(crate) fn clear(&mut self, memory: Memory<'_>) {
         for segment in std::mem::take(&mut self.segments) {

@@ -1,6 +1,7 @@
 use crate::arena::Heap;
 use crate::collections::{Means, WrongType};
 use crate::commands;
+use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
@@ -27,10 +28,11 @@ const SHARDS_MIN: usize = 1024;
 const SHARDS_PER_CORE: usize = 64;
 /// Most shards: a cursor of SCAN has this much room.
 const SHARDS_MAX: usize = 1 << 16;
-/// Arenas per core of the machine: each holds a page of every size of item
-/// that is not full, so more make small caches of many sizes waste memory;
-/// fewer let writers wait for each other.
-const ARENAS_PER_CORE: usize = 4;
+/// Fewest shards that share an arena: more let writers wait for each other.
+pub(crate) const SHARDS_PER_ARENA: usize = 64;
+/// Most arenas per core of the machine: each holds a page of every size of item
+/// that is not full, so more make small caches of many sizes waste memory.
+pub(crate) const ARENAS_PER_CORE: usize = 4;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
@@ -125,7 +127,10 @@ pub struct StoreStats {
     /// Bytes of pages held for items of up to 7 KiB: what exceeds their share
     /// of `memory_used` is fragmentation.
     pub memory_pages: u64,
-    /// The bound on `memory_used`, 0 for none.
+    /// Bytes of pages that nothing takes: with `memory_used` what the process
+    /// holds for the store.
+    pub memory_idle: u64,
+    /// The bound on both together, 0 for none.
     pub memory_max: u64,
     /// Reads that found their key.
     pub hits: u64,
@@ -162,11 +167,12 @@ pub struct Store {
     /// Per shard, the second at which its upkeep has something to do.
     due: Box<[AtomicU32]>,
     pub(crate) heap: Heap,
-    /// Which shards share an arena: so many in a row, as a power of two.
-    shards_per_arena_log2: u32,
     config: StoreConfig,
     secrets: RapidSecrets,
     shard_bits: u32,
+    /// log2 of the shards that share an arena.
+    arena_shift: u32,
+    pub(crate) compaction: Compaction,
     /// Database as clients name it -> its place in shards. Changed only with
     /// all shards locked, so holding any shard is enough to read it.
     places: Box<[AtomicU32]>,
@@ -211,19 +217,20 @@ impl Store {
             None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
         };
         let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
-        let arena_count = (ARENAS_PER_CORE * cores).next_power_of_two().min(shard_count);
         let unreported_max = match config.memory_max {
             0 => UNREPORTED_MAX,
             bound => (bound / UNREPORTED_SHARE / shard_count as u64) as i64,
         };
         let mut seed = config.seed;
+        let arena_count = compaction::arena_count(config.memory_max, shard_count, cores);
         let store = Self {
             shards: (0..shard_count)
                 .map(|_| Padded(Lock::new(Shard::new(split_mix(&mut seed)))))
                 .collect(),
             due: (0..shard_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
             heap: Heap::new(arena_count),
-            shards_per_arena_log2: (shard_count / arena_count).ilog2(),
+            arena_shift: (shard_count / arena_count).ilog2(),
+            compaction: Compaction::default(),
             config: StoreConfig { databases: config.databases.max(1), ..config },
             secrets: RapidSecrets::seed(config.seed),
             shard_bits: shard_count.ilog2(),
@@ -327,7 +334,7 @@ impl Store {
                 return true;
             }
         }
-        false
+        self.compact_in_upkeep()
     }
 
     /// The store's figures. Takes every shard's lock once.
@@ -335,6 +342,7 @@ impl Store {
         let mut stats = StoreStats {
             databases: vec![DatabaseStats::default(); self.places.len()],
             memory_pages: self.heap.page_bytes(),
+            memory_idle: self.heap.idle_bytes().max(0) as u64,
             memory_max: self.config.memory_max,
             quotas: self.quotas.stats(),
             ..StoreStats::default()
@@ -390,7 +398,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn arena_of(&self, shard_index: usize) -> usize {
-        shard_index >> self.shards_per_arena_log2
+        shard_index >> self.arena_shift
     }
 
     /// Where a shard's tables and items get their memory from.
@@ -590,13 +598,15 @@ impl Store {
         if self.taken() <= bound {
             return true;
         }
+        self.compact_if_worth(compaction::WRITE_VISITS);
         self.evict_down_to(bound, turn)
     }
 
-    /// Bytes used as far as shards told, with what is still to be freed.
+    /// Bytes used as far as shards told, with what is still to be freed and what
+    /// pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes()
+        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
     }
 
     #[cold]
@@ -644,7 +654,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
-            let memory = Memory { heap: &self.heap, arena: index >> self.shards_per_arena_log2 };
+            let memory = Memory { heap: &self.heap, arena: index >> self.arena_shift };
             shard.0.get_mut().clear(memory, &self.quotas);
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}

@@ -8,6 +8,7 @@ mod tables;
 pub use doc::replace_region;
 pub use json::to_json;
 pub use machine::{Machine, load_average};
+pub(crate) use tables::setting_lines;
 pub use tables::{callgrind_markdown, comparison_markdown};
 
 use crate::items::COUNTS;

@@ -47,7 +47,7 @@ pub fn callgrind_markdown(setting: &Setting, figures: &BySystem<f64>) -> String 
     out
 }
 
-fn setting_lines(setting: &Setting) -> String {
+pub(crate) fn setting_lines(setting: &Setting) -> String {
     let Setting { machine, date, command, versions } = setting;
     let mut out = format!("- {date}: `{command}`\n");
     let (cpu, cores, kernel) = (&machine.cpu, machine.cores, &machine.kernel);

@@ -29,6 +29,7 @@ pub(crate) mod sorted;
 pub(crate) mod stream;
 pub(crate) mod timed;
 
+use crate::item::Owned;
 use crate::lines::Memory;
 use crate::store::Store;
 use chunks::Chunks;
@@ -109,6 +110,27 @@ impl Boxed {
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
             Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
             Boxed::Timed(timed) => Boxed::Timed(Box::new(timed.duplicate(means))),
+        }
+    }
+
+    /// Moves elements from sparse pages, of a large collection a part that
+    /// `turn` chooses; counts `visits` down and `moved` up.
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        turn: usize,
+        visits: &mut u32,
+        moved: &mut u64,
+    ) {
+        let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
+        match self {
+            Boxed::Fields(fields) => fields.compact(memory, turn, visits, moved, relocate),
+            Boxed::Timed(timed) => {
+                timed.fields_mut().compact(memory, turn, visits, moved, relocate);
+            }
+            Boxed::Sorted(scores) => scores.compact(memory, turn, visits, moved),
+            // Their blocks are the global allocator's.
+            Boxed::List(_) | Boxed::Stream(_) => {}
         }
     }
 

@@ -214,6 +214,11 @@ impl Timed {
         &self.fields
     }
 
+    /// The fields, to be moved: hints know them by their hash.
+    pub(super) fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.fields
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let hints = self.hints.capacity() * size_of::<Reverse<Hint>>();
         size_of::<Self>() + self.fields.bytes() + hints

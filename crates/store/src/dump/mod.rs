@@ -2,7 +2,7 @@
 //!
 //! Written is what Redis 7.0 writes with its default settings and
 //! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does; read is every
-//! form that they read, but streams and modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
+//! form that they read, but modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
 //! the types:
 //!
 //! ```text
@@ -12,8 +12,9 @@
 //!   whose fields   listpack │ triples         the same without the earliest time
 //!   expire
 //!  list            listpacks                  elements, ziplist, ziplists
-//!  set             integers │ members         listpack
+//!  set             integers │ members         listpack (7.2)
 //!  sorted set      listpack │ scores          scores as text, ziplist
+//!  stream          blocks, groups             without counters; with times (7.2)
 //! ```
 //! What is read is believed in nothing: whatever Redis checks with
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
@@ -22,6 +23,7 @@ mod integers;
 mod listpack;
 mod older;
 mod read;
+mod stream;
 mod strings;
 mod write;
 
@@ -46,6 +48,10 @@ mod kind {
     pub(super) const SORTED_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
     pub(super) const SET_LISTPACK: u8 = 20;
+    /// As Redis 5.0, 7.0 and 7.2 write them.
+    pub(super) const STREAM_5: u8 = 15;
+    pub(super) const STREAM: u8 = 19;
+    pub(super) const STREAM_72: u8 = 21;
     /// Hashes of which fields expire, as first published: with no time in
     /// front, from which the others count.
     pub(super) const HASH_TIMES_EARLY: u8 = 22;

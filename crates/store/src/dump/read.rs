@@ -1,6 +1,8 @@
 use super::strings::Strings;
-use super::{integers, kind, listpack, older};
+use super::{integers, kind, listpack, older, stream};
 use crate::collections::score;
+use crate::collections::stream::Stream;
+use crate::collections::stream::id::Id;
 use crate::collections::timed::TIME_MAX;
 use crate::commands::STRING_LEN_MAX;
 use keyway_base::rdb::{Reader, Text, unpack};
@@ -21,7 +23,7 @@ pub(super) type Visit<'a> = dyn FnMut(Text<'_>) -> Result<(), Refusal> + 'a;
 /// How the strings of a block are found.
 type VisitBlock = fn(&[u8], &mut Visit<'_>) -> Result<(), Refusal>;
 
-/// A value that was read. None but a string is empty.
+/// A value that was read. None but a string or a stream is empty.
 pub(crate) enum Value<'a> {
     Text(Cow<'a, [u8]>),
     List(Strings),
@@ -33,6 +35,7 @@ pub(crate) enum Value<'a> {
     Timed(Strings, Vec<u64>),
     /// Members, each once, with scores that are numbers.
     Sorted(Strings, Vec<f64>),
+    Stream(Box<Stream>),
 }
 
 impl Value<'_> {
@@ -42,6 +45,7 @@ impl Value<'_> {
             Self::Text(text) => text.len(),
             Self::List(strings) | Self::Set(strings) | Self::Hash(strings) => strings.bytes_len(),
             Self::Sorted(strings, scores) => strings.bytes_len() + size_of_val(&scores[..]),
+            Self::Stream(stream) => stream.bytes(),
             Self::Timed(strings, times) => strings.bytes_len() + size_of_val(&times[..]),
         }
     }
@@ -49,7 +53,7 @@ impl Value<'_> {
     /// Whether it has elements, and no two where there is to be one.
     fn is_sound(&self, hash: &dyn Fn(&[u8]) -> u64) -> bool {
         match self {
-            Self::Text(_) => true,
+            Self::Text(_) | Self::Stream(_) => true,
             Self::List(strings) => strings.len() > 0,
             Self::Set(strings) | Self::Sorted(strings, _) => {
                 strings.len() > 0 && strings.are_distinct(1, hash)
@@ -75,9 +79,10 @@ pub(crate) fn read<'a>(
 }
 
 /// What values are read from.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     reader: Reader<'a>,
-    room: usize,
+    /// Bytes that the value may take.
+    pub(super) room: usize,
 }
 
 impl<'a> Source<'a> {
@@ -97,6 +102,10 @@ impl<'a> Source<'a> {
             kind::HASH_ZIPLIST => Value::Hash(self.pairs(older::visit_ziplist)?),
             kind::HASH_LISTPACK => Value::Hash(self.pairs(listpack::visit)?),
             kind::SET_LISTPACK => Value::Set(self.block(listpack::visit)?),
+            kind::STREAM_5 | kind::STREAM | kind::STREAM_72 => {
+                let form = stream::Form::of(kind);
+                Value::Stream(Box::new(stream::read(&mut self, form)?))
+            }
             kind::HASH_TIMES_EARLY => self.timed(None)?,
             kind::HASH_TIMES_LISTPACK_EARLY => self.timed_block()?,
             kind::HASH_TIMES => {
@@ -113,12 +122,22 @@ impl<'a> Source<'a> {
         })
     }
 
-    fn len(&mut self) -> Result<usize, Refusal> {
+    pub(super) fn len(&mut self) -> Result<usize, Refusal> {
         self.reader.read_len().ok_or(Refusal::Form)
     }
 
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        self.reader.array().ok_or(Refusal::Form)
+    }
+
+    /// The id of an entry, as two lengths.
+    pub(super) fn id(&mut self) -> Result<Id, Refusal> {
+        Ok(Id { ms: self.len()? as u64, seq: self.len()? as u64 })
+    }
+
     /// The bytes of a string.
-    fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    pub(super) fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
         match self.reader.read_text().ok_or(Refusal::Form)? {
             Text::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
             Text::Integer(value) => {
