@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Items looked at by a write: some microseconds.
 pub(crate) const WRITE_VISITS: u32 = 64;
+/// Empty pages a write returns to the system before that.
+const WRITE_PAGES: usize = 1;
 /// Items looked at by a round of upkeep: a few hundred microseconds.
-const TICK_VISITS: u32 = 4000;
+const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
@@ -79,7 +81,9 @@ impl Store {
         if idle <= allowed || idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
             return false;
         }
-        self.compact(visits);
+        if !self.heap.release_pages(WRITE_PAGES) {
+            self.compact(visits);
+        }
         true
     }
 

@@ -1,9 +1,9 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Alignment of a region, that of a huge page: a page of an arena is aligned
+/// Alignment of a region, that of a huge page, and its length: a page of an arena is aligned
 /// to its own length within.
-const ALIGN: usize = 2 << 20;
+pub(crate) const ALIGN: usize = 2 << 20;
 /// Length of a small store's regions.
 const LEN_MIN: usize = 2 << 20;
 /// Longest region. Regions are address space until touched, so only a system
@@ -18,6 +18,8 @@ const HUGE_FROM: usize = 64 << 20;
 pub(crate) struct Region {
     start: NonNull<u8>,
     len: usize,
+    /// Backed by huge pages.
+    huge: bool,
 }
 
 // SAFETY: a region is plain memory owned by whoever holds it.
@@ -27,8 +29,8 @@ impl Region {
     /// A region fitting for a store that has `mapped` bytes already.
     pub(crate) fn map(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
-        let region = Self { start: map_aligned(len), len };
-        if mapped >= HUGE_FROM {
+        let region = Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM };
+        if region.huge {
             region.advise_huge();
         }
         region
@@ -37,11 +39,22 @@ impl Region {
     /// As [`Region::map`], never backed by huge pages: parts of it come and go.
     pub(crate) fn map_small_pages(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
-        Self { start: map_aligned(len), len }
+        Self { start: map_aligned(len), len, huge: false }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether an address lies in the region.
+    pub(crate) fn contains(&self, at: NonNull<u8>) -> bool {
+        let start = self.start.addr().get();
+        (start..start + self.len).contains(&at.addr().get())
+    }
+
+    /// Whether it is backed by huge pages, but for parts that no longer are.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.huge
     }
 
     /// The address `offset` bytes into the region.
@@ -87,6 +100,19 @@ impl Region {
         }
     }
 
+    /// Has the 2 MiB around an address of a region backed by small pages from
+    /// here on: a huge one would come back whole as soon as a byte of it is
+    /// used.
+    pub(crate) fn split(at: NonNull<u8>) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about our own mapping, whose regions are aligned to
+        // ALIGN and a multiple of it long; refusal does no harm.
+        unsafe {
+            let start = at.as_ptr().map_addr(|addr| addr & !(ALIGN - 1));
+            libc::madvise(start.cast(), ALIGN, libc::MADV_NOHUGEPAGE);
+        }
+    }
+
     /// Lets the system have the memory of a part of a region; the part stays
     /// mapped and may be used again, its contents undefined.
     ///
@@ -119,6 +145,9 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 #[cfg(not(all(unix, not(miri))))]
 impl Region {
     fn advise_huge(&self) {}
+
+    /// As on Linux; here it does nothing.
+    pub(crate) fn split(_at: NonNull<u8>) {}
 
     /// As on Unix, where it saves memory; here it does nothing.
     ///
