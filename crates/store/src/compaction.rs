@@ -12,6 +12,7 @@
 //! aside; beyond, it makes the store evict, but at most so much that moving
 //! items can catch up: to evict at random empties no page.
 
+use crate::evict::EvictionPolicy;
 use crate::store::{SHARDS_PER_ARENA, Store};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -65,7 +66,12 @@ impl Store {
     #[inline]
     pub(crate) fn idle_counted(&self) -> i64 {
         let bound = self.config().memory_max as i64;
-        self.heap.idle_bytes().clamp(bound / RESERVED, bound / COUNTED_MAX)
+        // Where nothing is evicted, who deletes is to have room for as much.
+        let counted_max = match self.policy() {
+            EvictionPolicy::NoEviction => bound / RESERVED,
+            _ => bound / COUNTED_MAX,
+        };
+        self.heap.idle_bytes().clamp(bound / RESERVED, counted_max)
     }
 
     /// Looks at some items, if enough is idle; whether there is more to do.
