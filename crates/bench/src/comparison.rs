@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::callgrind::{CASES, instructions_per_request};
 use crate::error::Error;
+use crate::items::{COUNTS, measure_items};
 use crate::load::Dialect;
 use crate::memory::measure_memory;
 use crate::options::Options;
@@ -45,6 +46,10 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
         true => measure_all_memory(&kinds, &session)?,
         false => Vec::new(),
     };
+    let items = match options.selection.has("items") {
+        true => measure_all_items(&kinds, &session)?,
+        false => Vec::new(),
+    };
     Ok(Report {
         setting: setting(options, &kinds),
         rounds: options.rounds,
@@ -53,6 +58,7 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
         absent: session.absent.clone(),
         memory,
         syscalls,
+        items,
     })
 }
 
@@ -81,7 +87,7 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
         kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
     }
-    if parts || !selection.rows(Side::Store).is_empty() {
+    if parts || selection.has("items") || !selection.rows(Side::Store).is_empty() {
         kinds.push(Kind::Redis);
         kinds.extend(options.programs.memcached.as_ref().map(|_| Kind::Memcached));
         kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
@@ -146,6 +152,22 @@ fn measure_all_memory(
     for kind in kinds {
         progress.step(&format!("memory: {}", kind.name()));
         figures.push((kind.name().to_owned(), kept(measure_memory(&session.site(), *kind))?));
+    }
+    progress.end();
+    Ok(figures)
+}
+
+/// Of the systems of the store's side.
+fn measure_all_items(
+    kinds: &[Kind],
+    session: &Session,
+) -> Result<BySystem<[f64; COUNTS.len()]>, Error> {
+    let kinds: Vec<&Kind> = kinds.iter().filter(|kind| kind.side() == Side::Store).collect();
+    let mut figures = Vec::new();
+    let mut progress = Progress::new(kinds.len(), Duration::from_secs(15));
+    for kind in kinds {
+        progress.step(&format!("items: {}", kind.name()));
+        figures.push((kind.name().to_owned(), kept(measure_items(&session.site(), *kind))?));
     }
     progress.end();
     Ok(figures)

@@ -17,6 +17,7 @@ pub mod comparison;
 pub mod error;
 pub mod figures;
 pub mod interrupt;
+mod items;
 pub mod load;
 pub mod measure;
 pub mod memory;

@@ -251,6 +251,7 @@ pub fn help() -> String {
     }
     text.push_str("Parts:\n  memory             resident memory of fresh processes\n");
     text.push_str("  syscalls           system calls per request, by strace\n");
+    text.push_str("  items              resident memory per item, at 1 and 5 million\n");
     text
 }
 

@@ -139,7 +139,7 @@ pub const ROWS: [Row; 20] = [
 ];
 
 /// Parts of a run that are no rows, but are chosen like rows.
-pub const EXTRAS: [&str; 2] = ["memory", "syscalls"];
+pub const EXTRAS: [&str; 3] = ["memory", "syscalls", "items"];
 
 /// Which rows and extras to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

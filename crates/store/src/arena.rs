@@ -36,7 +36,7 @@ pub(crate) const SLOT_LEN_MAX: usize = 7168;
 const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
 /// Empty pages an arena keeps for itself before it gives them back: fewer make
 /// a workload that swings around a page's edge fault memory in and out.
-const SPARE_PAGES_MAX: usize = 4;
+const SPARE_PAGES_MAX: usize = 2;
 /// A page with one slot in this many free, or more, can be set aside.
 const SPARSE_FROM: u32 = 10;
 /// Bytes by which an arena's idle memory may change before the heap's sum is

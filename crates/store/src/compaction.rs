@@ -13,7 +13,7 @@
 //! items can catch up: to evict at random empties no page.
 
 use crate::evict::EvictionPolicy;
-use crate::store::{SHARDS_PER_ARENA, Store};
+use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Items looked at by a write: some microseconds.
@@ -39,9 +39,11 @@ const TRY_AGAIN_AFTER: u32 = 100;
 /// Bytes of the bound for each arena: each has a page of each slot length.
 const BOUND_PER_ARENA: u64 = 32 << 20;
 
-/// Arenas for a store with this bound: a power of two, no more than shards.
-pub(crate) fn arena_count(memory_max: u64, shard_count: usize) -> usize {
+/// Arenas for a store with this bound on a machine with so many cores: a power
+/// of two, no more than shards.
+pub(crate) fn arena_count(memory_max: u64, shard_count: usize, cores: usize) -> usize {
     let most = (shard_count / SHARDS_PER_ARENA).max(1);
+    let most = most.min((ARENAS_PER_CORE * cores).next_power_of_two());
     match memory_max {
         0 => most,
         bound => ((bound / BOUND_PER_ARENA) as usize).clamp(1, most).next_power_of_two().min(most),

@@ -1,9 +1,9 @@
 use crate::arena::Heap;
 use std::ptr::NonNull;
 
-/// Entries of a segment, 2 KiB: larger wastes more at the end of a page,
+/// Entries of a segment, 1 KiB: larger wastes more at the end of a page,
 /// smaller makes the directory of segments too large for the caches.
-const SEGMENT_LEN: usize = 32;
+const SEGMENT_LEN: usize = 16;
 /// Size of an entry, in bytes: a cache line.
 const LINE_LEN: usize = 64;
 

@@ -52,7 +52,7 @@ impl Space {
     }
 
     /// Bytes it takes, without its items.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.table.bytes()
             + self.wheel.as_ref().map_or(0, |wheel| wheel.bytes())
             + self.queue.as_ref().map_or(0, |queue| queue.bytes())

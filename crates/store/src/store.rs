@@ -28,6 +28,9 @@ const SHARDS_PER_CORE: usize = 64;
 const SHARDS_MAX: usize = 1 << 16;
 /// Fewest shards that share an arena: more let writers wait for each other.
 pub(crate) const SHARDS_PER_ARENA: usize = 64;
+/// Most arenas per core of the machine: each holds a page of every size of item
+/// that is not full, so more make small caches of many sizes waste memory.
+pub(crate) const ARENAS_PER_CORE: usize = 4;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
@@ -170,12 +173,10 @@ pub struct Store {
 impl Store {
     /// An empty store: some hundred kilobytes.
     pub fn new(config: StoreConfig) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shard_count = match config.shards {
             Some(count) => count as usize,
-            None => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (SHARDS_PER_CORE * cores).max(SHARDS_MIN)
-            }
+            None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
         };
         let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
         let unreported_max = match config.memory_max {
@@ -183,7 +184,7 @@ impl Store {
             bound => (bound / UNREPORTED_SHARE / shard_count as u64) as i64,
         };
         let mut seed = config.seed;
-        let arena_count = compaction::arena_count(config.memory_max, shard_count);
+        let arena_count = compaction::arena_count(config.memory_max, shard_count, cores);
         let store = Self {
             shards: (0..shard_count)
                 .map(|_| Padded(Lock::new(Shard::new(split_mix(&mut seed)))))

@@ -28,7 +28,7 @@ const TAG_FROM: u32 = 8;
 
 /// Items per bucket above which a bucket is split, in eighths of an item.
 /// More makes overflow buckets common, less costs memory.
-const SPLIT_LOAD: usize = 44;
+const SPLIT_LOAD: usize = 52;
 /// Items per bucket below which two buckets are merged, in eighths. Far from
 /// `SPLIT_LOAD`, or a table would swing between the two.
 const MERGE_LOAD: usize = 12;
@@ -716,6 +716,6 @@ mod tests {
                 sizes.push(fixture.table.bytes() / number);
             }
         }
-        assert!(sizes.iter().all(|bytes| *bytes <= 16), "{sizes:?}");
+        assert!(sizes.iter().all(|bytes| *bytes <= 13), "{sizes:?}");
     }
 }

@@ -6,7 +6,7 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
-use keyway_command::{Args, Flags, Handling, Refusal, Request, Verb, store_serves};
+use keyway_command::{Args, Condition, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -89,8 +89,9 @@ impl Plane {
             return step;
         }
         let command = asked.request.command;
-        if !store_serves(command.verb) {
-            return match command.handling {
+        let may_wait = command.condition == Some(Condition::NotBlocking);
+        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
+            return match asked.request.handling() {
                 Handling::PubSub => {
                     self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
                 }
