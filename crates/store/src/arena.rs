@@ -17,7 +17,7 @@
 
 use crate::collections::discarded::Discarded;
 use crate::lock::Lock;
-use crate::mapping::Region;
+use crate::mapping::{ALIGN, Region};
 use crate::runs::{RUN_LEN_MAX, Runs, run_len};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::collections::BTreeSet;
@@ -505,6 +505,9 @@ impl PageSource {
         let region = &self.regions[self.regions.len() - 1];
         let page = region.at(self.handed_out);
         self.handed_out += PAGE_LEN;
+        if region.is_huge() && self.handed_out.is_multiple_of(ALIGN) {
+            region.merge(self.handed_out - ALIGN, ALIGN);
+        }
         (page.cast(), true)
     }
 
@@ -513,7 +516,7 @@ impl PageSource {
         let Some(page) = self.warm.pop() else { return false };
         self.pages_out -= 1;
         let is_in = |region: &&Region| region.contains(page.cast());
-        if self.split.insert(page.addr().get() / crate::mapping::ALIGN)
+        if self.split.insert(page.addr().get() / ALIGN)
             && self.regions.iter().find(is_in).is_some_and(Region::is_huge)
         {
             Region::split(page.cast());

@@ -29,11 +29,7 @@ impl Region {
     /// A region fitting for a store that has `mapped` bytes already.
     pub(crate) fn map(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
-        let region = Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM };
-        if region.huge {
-            region.advise_huge();
-        }
-        region
+        Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM }
     }
 
     /// As [`Region::map`], never backed by huge pages: parts of it come and go.
@@ -52,7 +48,7 @@ impl Region {
         (start..start + self.len).contains(&at.addr().get())
     }
 
-    /// Whether it is backed by huge pages, but for parts that no longer are.
+    /// Whether full parts of it are to be backed by huge pages.
     pub(crate) fn is_huge(&self) -> bool {
         self.huge
     }
@@ -92,11 +88,16 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(all(unix, not(miri)))]
 impl Region {
-    fn advise_huge(&self) {
+    /// Has a part of the region, all of which is in use, backed by huge pages
+    /// as the system gets round to it. Not before: the first byte written to a
+    /// huge page has all of it cleared, which stops the writer for a
+    /// millisecond and more.
+    pub(crate) fn merge(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len);
         #[cfg(target_os = "linux")]
         // SAFETY: advice about our own mapping; refusal does no harm.
         unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE);
+            libc::madvise(self.at(offset).as_ptr().cast(), len, libc::MADV_HUGEPAGE);
         }
     }
 
@@ -144,7 +145,8 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(not(all(unix, not(miri))))]
 impl Region {
-    fn advise_huge(&self) {}
+    /// As on Linux; here it does nothing.
+    pub(crate) fn merge(&self, _offset: usize, _len: usize) {}
 
     /// As on Linux; here it does nothing.
     pub(crate) fn split(_at: NonNull<u8>) {}
