@@ -7,7 +7,8 @@ use crate::laws::{compose, one_reply_in, shown};
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, COMMANDS, Command, Handling, Request, store_serves};
 use keyway_resp::{Protocol, parse_integer};
-use keyway_store::{Context, EvictionPolicy, Footprint, Store, StoreConfig, Waited, Waiter, Who};
+use keyway_store::{AfterRead, Context, EvictionPolicy, Footprint, QuotaConfig, Store};
+use keyway_store::{StoreConfig, Waited, Waiter, Who};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -82,7 +83,11 @@ const POLICIES: [&str; 9] = [
 ];
 
 /// Options and numbers that commands look for.
-const WORDS: [&str; 56] = [
+const WORDS: [&str; 60] = [
+    "FIELDS",
+    "FNX",
+    "FXX",
+    "5",
     "EX",
     "PX",
     "EXAT",
@@ -179,7 +184,9 @@ pub fn run(data: &[u8]) {
         waiting.cancel(&store, 0);
     }
     assert_eq!(store.waiting_len(), 0);
+    store.recount_quotas();
     flushing_leaves_nothing(&store, clock);
+    store.recount_quotas();
 }
 
 fn context(choices: &mut Choices, clock: Clock) -> Context {
@@ -256,19 +263,51 @@ fn execute_as_one(store: &Store, lines: &[Vec<Vec<u8>>], context: Context) {
 
 fn store(choices: &mut Choices) -> Store {
     let policy = EvictionPolicy::from_name(choices.pick(&POLICIES)).expect("a policy there is");
-    Store::new(StoreConfig {
+    let config = StoreConfig {
         memory_max: choices.pick(&[1 << 20, 64 << 10, 4 << 20, 1]),
         policy,
         databases: DATABASES,
         shards: Some(choices.pick(&[1, 2, 16])),
         seed: 7,
+        after_read: choices.pick(&[None, Some(AfterRead { span_millis: 500, below_percent: 60 })]),
         ..StoreConfig::default()
-    })
+    };
+    let quota = |prefix: &[u8], memory_max, items_max| QuotaConfig {
+        prefix: prefix.into(),
+        memory_max,
+        items_max,
+    };
+    // Of keys that are `k` and a number.
+    let quotas = match choices.below(3) {
+        0 => Vec::new(),
+        1 => vec![quota(b"k1", 20_000, 0)],
+        _ => vec![quota(b"k", 0, 5), quota(b"k1", 5000, 2), quota(b"k10", 1, 0)],
+    };
+    Store::with_quotas(config, quotas)
+}
+
+/// A command on when a field of a hash expires, which chance would hardly
+/// compose.
+fn fields_line(choices: &mut Choices) -> Vec<Vec<u8>> {
+    let (key, field) = (choices.below(12), choices.below(700));
+    let millis = choices.below(3000);
+    let value = "v".repeat(choices.below(80));
+    let line = match choices.below(8) {
+        0..=2 => format!("HSETEX k{key} PX {millis} FIELDS 1 f{field} {value}v"),
+        3 => format!("HPEXPIRE k{key} {millis} FIELDS 1 f{field}"),
+        4 => format!("HGETEX k{key} PX {millis} FIELDS 1 f{field}"),
+        5 => format!("HPERSIST k{key} FIELDS 1 f{field}"),
+        6 => format!("HGETDEL k{key} FIELDS 1 f{field}"),
+        _ => format!("HSET k{key} f{field} {value}v"),
+    };
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
 fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
-    if choices.flip() {
-        return shaped(choices);
+    match choices.below(8) {
+        0 | 1 => return fields_line(choices),
+        2..=4 => return shaped(choices),
+        _ => {}
     }
     let command = SERVED[choices.below(256) % SERVED.len()];
     let mut line: Vec<Vec<u8>> =

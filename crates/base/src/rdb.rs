@@ -11,10 +11,12 @@
 //! What is read comes from anywhere: nothing here panics on it, or reserves
 //! memory because it says so.
 
-/// The version of the form that is written.
+/// The version of the form that is written: that of Redis 7.0.
 const VERSION: u16 = 10;
-/// The newest one that is read, Redis 7.2's.
-const VERSION_MAX: u16 = 11;
+/// The newest that is read, that of Redis 7.4 and 8; and what is written of
+/// values that older servers have no form of, whose types begin here.
+const VERSION_NEWEST: u16 = 12;
+const TYPES_NEWEST: u8 = 22;
 const VERSION_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 8;
 /// Bytes of version and checksum.
@@ -31,13 +33,15 @@ const LZF: u8 = 3;
 pub fn open(payload: &[u8]) -> Option<&[u8]> {
     let (checked, sum) = payload.split_last_chunk::<CHECKSUM_LEN>()?;
     let (value, version) = checked.split_last_chunk::<VERSION_LEN>()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION_MAX;
+    let is_known = u16::from_le_bytes(*version) <= VERSION_NEWEST;
     (is_known && checksum(checked) == u64::from_le_bytes(*sum)).then_some(value)
 }
 
 /// Appends the footer to a value, which makes it a payload.
 pub fn seal(value: &mut Vec<u8>) {
-    value.extend_from_slice(&VERSION.to_le_bytes());
+    let is_newest = value.first().is_some_and(|kind| *kind >= TYPES_NEWEST);
+    let version = if is_newest { VERSION_NEWEST } else { VERSION };
+    value.extend_from_slice(&version.to_le_bytes());
     let sum = checksum(value);
     value.extend_from_slice(&sum.to_le_bytes());
 }
@@ -328,8 +332,14 @@ mod tests {
             assert_eq!(open(&other), None, "{at}");
             assert_eq!(open(&payload[..at]), None);
         }
-        let mut newer = b"\0\x01x\x0c\0".to_vec();
-        newer.extend_from_slice(&checksum(&newer).to_le_bytes());
-        assert_eq!(open(&newer), None);
+        for (version, is_known) in [(11, true), (12, true), (13, false), (0x10b, false)] {
+            let mut newer = b"\0\x01x".to_vec();
+            newer.extend_from_slice(&u16::to_le_bytes(version));
+            newer.extend_from_slice(&checksum(&newer).to_le_bytes());
+            assert_eq!(open(&newer).is_some(), is_known, "{version}");
+        }
+        let mut timed = vec![TYPES_NEWEST];
+        seal(&mut timed);
+        assert_eq!(timed[1..3], VERSION_NEWEST.to_le_bytes());
     }
 }

@@ -179,6 +179,8 @@ impl Handling {
                 Refused(INTERNAL)
             }
 
+            Hexpire | Hexpireat | Hexpiretime | Hgetdel | Hgetex | Hpersist | Hpexpire
+            | Hpexpireat | Hpexpiretime | Hpttl | Hsetex | Httl => Forward,
             Hdel | Hexists | Hget | Hgetall | Hincrby | Hincrbyfloat | Hkeys | Hlen | Hmget
             | Hmset | Hrandfield | Hscan | Hset | Hsetnx | Hstrlen | Hvals => Forward,
             Lindex | Linsert | Llen | Lmove | Lmpop | Lpop | Lpos | Lpush | Lpushx | Lrange
@@ -363,6 +365,18 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Hincrbyfloat
             | Hrandfield
             | Hscan
+            | Hexpire
+            | Hexpireat
+            | Hexpiretime
+            | Hgetdel
+            | Hgetex
+            | Hpersist
+            | Hpexpire
+            | Hpexpireat
+            | Hpexpiretime
+            | Hpttl
+            | Hsetex
+            | Httl
             | Lpush
             | Rpush
             | Lpushx

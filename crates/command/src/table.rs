@@ -299,10 +299,20 @@ pub enum Verb {
     Hello,
     /// HEXISTS
     Hexists,
+    /// HEXPIRE
+    Hexpire,
+    /// HEXPIREAT
+    Hexpireat,
+    /// HEXPIRETIME
+    Hexpiretime,
     /// HGET
     Hget,
     /// HGETALL
     Hgetall,
+    /// HGETDEL
+    Hgetdel,
+    /// HGETEX
+    Hgetex,
     /// HINCRBY
     Hincrby,
     /// HINCRBYFLOAT
@@ -315,16 +325,30 @@ pub enum Verb {
     Hmget,
     /// HMSET
     Hmset,
+    /// HPERSIST
+    Hpersist,
+    /// HPEXPIRE
+    Hpexpire,
+    /// HPEXPIREAT
+    Hpexpireat,
+    /// HPEXPIRETIME
+    Hpexpiretime,
+    /// HPTTL
+    Hpttl,
     /// HRANDFIELD
     Hrandfield,
     /// HSCAN
     Hscan,
     /// HSET
     Hset,
+    /// HSETEX
+    Hsetex,
     /// HSETNX
     Hsetnx,
     /// HSTRLEN
     Hstrlen,
+    /// HTTL
+    Httl,
     /// HVALS
     Hvals,
     /// INCR
@@ -748,7 +772,7 @@ pub enum Verb {
 }
 
 /// Every top-level command, sorted by name.
-pub static COMMANDS: [Command; 240] = [
+pub static COMMANDS: [Command; 252] = [
     Entry {
         verb: Verb::Acl, name: "acl", arity: -2,
         flags: Flags::NONE,
@@ -2361,6 +2385,73 @@ pub static COMMANDS: [Command; 240] = [
         subcommands: &[],
     }.command(),
     Entry {
+        verb: Verb::Hexpire, name: "hexpire", arity: -6,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Set in how many seconds fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "seconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hexpireat, name: "hexpireat", arity: -6,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Set the Unix time in seconds at which fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "unix-time-seconds", kind: "unix-time", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hexpiretime, name: "hexpiretime", arity: -5,
+        flags: Flags::READONLY.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::READ.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RO.with(KeyFlags::ACCESS), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Tell the Unix time in seconds at which fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
         verb: Verb::Hget, name: "hget", arity: 3,
         flags: Flags::READONLY.with(Flags::FAST),
         keys: (1, 1, 1),
@@ -2396,6 +2487,49 @@ pub static COMMANDS: [Command; 240] = [
         docs: &Docs {
             arguments: &[
                 Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hgetdel, name: "hgetdel", arity: -5,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "8.0.0",
+        summary: "Get fields of a hash and delete them",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hgetex, name: "hgetex", arity: -5,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "RW and UPDATE because it changes the TTL" },
+        ],
+        group: "hash", since: "8.0.0",
+        summary: "Get fields of a hash and set, or take away, when they expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "expiration", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), ..Argument::NONE }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), ..Argument::NONE }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), ..Argument::NONE }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), ..Argument::NONE }, Argument { name: "persist", kind: "pure-token", token: Some("PERSIST"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
             ],
             ..Docs::NONE
         },
@@ -2531,6 +2665,115 @@ pub static COMMANDS: [Command; 240] = [
         subcommands: &[],
     }.command(),
     Entry {
+        verb: Verb::Hpersist, name: "hpersist", arity: -5,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Let fields of a hash expire no more",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hpexpire, name: "hpexpire", arity: -6,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Set in how many milliseconds fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "milliseconds", kind: "integer", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hpexpireat, name: "hpexpireat", arity: -6,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Set the Unix time in milliseconds at which fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "unix-time-milliseconds", kind: "unix-time", ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "nx", kind: "pure-token", token: Some("NX"), ..Argument::NONE }, Argument { name: "xx", kind: "pure-token", token: Some("XX"), ..Argument::NONE }, Argument { name: "gt", kind: "pure-token", token: Some("GT"), ..Argument::NONE }, Argument { name: "lt", kind: "pure-token", token: Some("LT"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hpexpiretime, name: "hpexpiretime", arity: -5,
+        flags: Flags::READONLY.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::READ.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RO.with(KeyFlags::ACCESS), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Tell the Unix time in milliseconds at which fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hpttl, name: "hpttl", arity: -5,
+        flags: Flags::READONLY.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::READ.with(Categories::HASH).with(Categories::FAST),
+        tips: &["nondeterministic_output"],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RO.with(KeyFlags::ACCESS), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Tell in how many milliseconds fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
         verb: Verb::Hrandfield, name: "hrandfield", arity: -2,
         flags: Flags::READONLY,
         keys: (1, 1, 1),
@@ -2599,6 +2842,29 @@ pub static COMMANDS: [Command; 240] = [
         subcommands: &[],
     }.command(),
     Entry {
+        verb: Verb::Hsetex, name: "hsetex", arity: -6,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::WRITE.with(Categories::HASH).with(Categories::FAST),
+        tips: &[],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RW.with(KeyFlags::UPDATE), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "8.0.0",
+        summary: "Set fields of a hash, and when they expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "condition", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "fnx", kind: "pure-token", token: Some("FNX"), ..Argument::NONE }, Argument { name: "fxx", kind: "pure-token", token: Some("FXX"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "expiration", kind: "oneof", flags: &["optional"], arguments: &[Argument { name: "seconds", kind: "integer", token: Some("EX"), ..Argument::NONE }, Argument { name: "milliseconds", kind: "integer", token: Some("PX"), ..Argument::NONE }, Argument { name: "unix-time-seconds", kind: "unix-time", token: Some("EXAT"), ..Argument::NONE }, Argument { name: "unix-time-milliseconds", kind: "unix-time", token: Some("PXAT"), ..Argument::NONE }, Argument { name: "keepttl", kind: "pure-token", token: Some("KEEPTTL"), ..Argument::NONE }], ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "data", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
         verb: Verb::Hsetnx, name: "hsetnx", arity: 4,
         flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
         keys: (1, 1, 1),
@@ -2636,6 +2902,27 @@ pub static COMMANDS: [Command; 240] = [
             arguments: &[
                 Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
                 Argument { name: "field", kind: "string", ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Httl, name: "httl", arity: -5,
+        flags: Flags::READONLY.with(Flags::FAST),
+        keys: (1, 1, 1),
+        acl: Categories::READ.with(Categories::HASH).with(Categories::FAST),
+        tips: &["nondeterministic_output"],
+        key_specs: &[
+            KeySpec { flags: KeyFlags::RO.with(KeyFlags::ACCESS), begin: BeginSearch::Index(1), find: FindKeys::Range { last_key: 0, key_step: 1, limit: 0 }, notes: "" },
+        ],
+        group: "hash", since: "7.4.0",
+        summary: "Tell in how many seconds fields of a hash expire",
+        complexity: "O(N) where N is the number of fields",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
+                Argument { name: "fields", kind: "block", token: Some("FIELDS"), arguments: &[Argument { name: "numfields", kind: "integer", ..Argument::NONE }, Argument { name: "field", kind: "string", flags: &["multiple"], ..Argument::NONE }], ..Argument::NONE },
             ],
             ..Docs::NONE
         },

@@ -1,7 +1,7 @@
 //! The resolved configuration as a file.
 
 use crate::model::{
-    Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
+    Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::schema::{self, Table};
@@ -305,6 +305,22 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "databases", &store.databases.to_string());
     let events = store.notify_keyspace_events.to_string();
     out.entry(table, "notify_keyspace_events", &string(&events));
+    let after_read = store.expire_after_read.map_or("off".to_owned(), format_duration);
+    out.entry(table, "expire_after_read", &string(&after_read));
+    let percent = store.expire_after_read_percent;
+    out.entry(table, "expire_after_read_percent", &percent.to_string());
+    if !store.quotas.is_empty() {
+        let quotas = store.quotas.iter().map(|quota| format!("  {},\n", quota_text(quota)));
+        out.entry(table, "quotas", &format!("[\n{}]", quotas.collect::<String>()));
+    }
+}
+
+fn quota_text(quota: &QuotaConfig) -> String {
+    let memory_max =
+        quota.memory_max.map(|bytes| format!("memory_max = {}", string(&format_size(bytes))));
+    let items_max = quota.items_max.map(|count| format!("items_max = {count}"));
+    let parts = [Some(format!("prefix = {}", string(&quota.prefix))), memory_max, items_max];
+    format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 fn sharded(config: &ShardedConfig, out: &mut Out) {

@@ -29,6 +29,6 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 pub use value::size_text;

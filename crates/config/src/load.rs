@@ -139,6 +139,9 @@ mod tests {
                 eviction: Eviction::AllKeysS3Fifo,
                 databases: 16,
                 notify_keyspace_events: keyway_base::KeyspaceEvents::NONE,
+                expire_after_read: None,
+                expire_after_read_percent: 50,
+                quotas: Vec::new(),
             })
         );
         assert_eq!(config.warnings, []);

@@ -161,7 +161,7 @@ pub enum PoolKindConfig {
 }
 
 /// The embedded store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Memory for data, in bytes; `None` for a share of the machine's, which
     /// whoever starts the store works out.
@@ -172,6 +172,24 @@ pub struct StoreConfig {
     pub databases: u32,
     /// Which changes of keys are published.
     pub notify_keyspace_events: KeyspaceEvents,
+    /// How long after a read a key expires that has an expiry; `None`: reads
+    /// move none.
+    pub expire_after_read: Option<Duration>,
+    /// Percent of that below which the time left must be for it to be moved.
+    pub expire_after_read_percent: u8,
+    /// What keys of some prefixes may take.
+    pub quotas: Vec<QuotaConfig>,
+}
+
+/// What the keys that begin with a prefix may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaConfig {
+    /// What they begin with.
+    pub prefix: String,
+    /// Memory, in bytes; `None` for no bound.
+    pub memory_max: Option<u64>,
+    /// Keys; `None` for no bound.
+    pub items_max: Option<u64>,
 }
 
 /// What gives way when the embedded store is full, by Redis's

@@ -118,6 +118,13 @@ impl Section {
         }
     }
 
+    pub(crate) fn sections(&self, name: &str) -> &[Section] {
+        match self.value(name) {
+            Some(Value::List(sections)) => sections,
+            _ => &[],
+        }
+    }
+
     pub(crate) fn section(&self, name: &str) -> Option<&Section> {
         match self.value(name) {
             Some(Value::Table(section)) => Some(section),
@@ -206,6 +213,7 @@ fn example(name: &str) -> &'static str {
         "servers" => "servers = [\"10.0.0.1:6379:1 alpha\", \"10.0.0.2:6379:1 beta\"]",
         "listener" => "[[listener]] with bind and pool",
         "pools" => "[pool.NAME] with kind = \"store\" or kind = \"sharded\"",
+        "prefix" => "prefix = \"session:\"",
         "min" => "min = 1",
         "max" => "max = 8",
         _ => "it",
@@ -499,9 +507,16 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
             .map(Value::KeyspaceEvents)
             .map_err(|unknown| Problem::new(unknown_letter(unknown.0), KEYSPACE_EVENTS_HINT)),
         Kind::Path => parse_path(text).map(Value::Path),
+        Kind::Prefix if !(1..=PREFIX_LEN_MAX).contains(&text.len()) => {
+            Err(Problem::new(format!("the prefix has {} bytes", text.len()), PREFIX_HINT))
+        }
         _ => Ok(Value::Text(text.to_owned())),
     }
 }
+
+/// Longest prefix of a quota, in bytes.
+const PREFIX_LEN_MAX: usize = 128;
+const PREFIX_HINT: &str = "write 1 to 128 bytes of text in double quotes";
 
 fn read_secret(value: &DeValue<'_>) -> Result<Value, Problem> {
     let hint = format!("write 1 to {PASSWORD_LEN_MAX} bytes of text in double quotes");
@@ -540,6 +555,7 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
             Kind::KeyspaceEvents => KEYSPACE_EVENTS_HINT.to_owned(),
             Kind::Rejoin => REJOIN_HINT.to_owned(),
             Kind::PoolName => "write the name of a pool in double quotes".to_owned(),
+            Kind::Prefix => PREFIX_HINT.to_owned(),
             _ => "write text in double quotes".to_owned(),
         };
         Problem::new(format!("{} is not text", shown(value)), hint)

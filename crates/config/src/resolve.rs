@@ -5,7 +5,7 @@ use crate::address::ListenAddr;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::reader::{NamedPool, Section, Value, check_password};
 use crate::warnings;
@@ -40,7 +40,7 @@ pub(crate) fn resolve(
             Some(("sharded", section)) => {
                 PoolKindConfig::Sharded(sharded(section, &limits, read_file, report))
             }
-            Some((_, section)) => PoolKindConfig::Store(store(section)),
+            Some((_, section)) => PoolKindConfig::Store(store(section, report)),
             None => PoolKindConfig::Store(STORE_PLACEHOLDER),
         },
     });
@@ -59,6 +59,9 @@ const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     eviction: Eviction::AllKeysS3Fifo,
     databases: 1,
     notify_keyspace_events: KeyspaceEvents::NONE,
+    expire_after_read: None,
+    expire_after_read_percent: 50,
+    quotas: Vec::new(),
 };
 
 fn server_defaults() -> ServerConfig {
@@ -148,7 +151,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
     limits
 }
 
-fn store(section: &Section) -> StoreConfig {
+fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
     StoreConfig {
@@ -159,7 +162,40 @@ fn store(section: &Section) -> StoreConfig {
             Some(Value::KeyspaceEvents(events)) => *events,
             _ => KeyspaceEvents::NONE,
         },
+        expire_after_read: section.duration("expire_after_read"),
+        expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
+        quotas: quotas(section, report),
     }
+}
+
+/// Most quotas of a store: as many as it takes.
+const QUOTAS_MAX: usize = 64;
+
+fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
+    let sections = store.sections("quotas");
+    if let Some(beyond) = sections.get(QUOTAS_MAX) {
+        let what = format!("{} has {} quotas", store.header, sections.len());
+        report.consequence(beyond.at, Problem::new(what, format!("write up to {QUOTAS_MAX}")));
+    }
+    let mut quotas: Vec<QuotaConfig> = Vec::new();
+    for section in sections.iter().take(QUOTAS_MAX) {
+        let Some(prefix) = section.text("prefix") else { continue };
+        let is_wrong = ["memory_max", "items_max"]
+            .iter()
+            .any(|bound| section.given(bound).is_some() && section.number(bound).is_none());
+        let (memory_max, items_max) = (section.number("memory_max"), section.number("items_max"));
+        if memory_max.is_none() && items_max.is_none() && !is_wrong {
+            let what = format!("the quota of {} in {} has no bound", quoted(prefix), store.header);
+            report.consequence(section.at, Problem::new(what, "write memory_max or items_max"));
+        }
+        if quotas.iter().any(|other| other.prefix == prefix) {
+            let what = format!("quotas in {}: {} is there twice", store.header, quoted(prefix));
+            let hint = "leave one of them: of keys with the same prefix all count together";
+            report.consequence(section.place("prefix"), Problem::new(what, hint));
+        }
+        quotas.push(QuotaConfig { prefix: prefix.to_owned(), memory_max, items_max });
+    }
+    quotas
 }
 
 fn sharded(

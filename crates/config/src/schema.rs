@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     HashTag,
     /// Letters for classes of keyspace events.
     KeyspaceEvents,
+    /// What keys begin with.
+    Prefix,
     /// The name of a pool.
     PoolName,
     /// Permission bits of a unix socket: `"0660"`.
@@ -128,8 +130,8 @@ impl Key {
 
 use Absent::{Is, Refused, Unset};
 use Kind::{
-    Bool, Choice, Count, HashTag, List, Listen, Mode, Path, PoolName, Pools, Rejoin, Secret,
-    Servers, Size, Workers,
+    Bool, Choice, Count, HashTag, List, Listen, Mode, Path, PoolName, Pools, Prefix, Rejoin,
+    Secret, Servers, Size, Workers,
 };
 
 /// The file itself.
@@ -428,6 +430,52 @@ pub(crate) static STORE: Table = Table {
             "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all. Empty for none: each event costs as much as a PUBLISH.",
         )
         .known_elsewhere_as(&["notify-keyspace-events"]),
+        key(
+            "expire_after_read",
+            Kind::Duration { min: ms(1000), max: hours(10 * 365 * 24) },
+            Is("\"off\""),
+            "Reading a key that has an expiry moves it to this long from then, if less than `expire_after_read_percent` of it is left. A later expiry is left as it is, and keys without one never get one. EXISTS, TYPE, TTL, OBJECT, DUMP, SCAN, KEYS and RANDOMKEY are no reads, nor is what a command reads in order to write. Nobody is told of the new expiry: no event, no invalidation.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["default-read-touch-ttl", "sliding_expiration"]),
+        key(
+            "expire_after_read_percent",
+            Count { min: 1, max: 100 },
+            Is("50"),
+            "How much of `expire_after_read` may be left for a read to move the expiry: less of it costs fewer moves, and lets keys expire sooner after their last read.",
+        )
+        .known_elsewhere_as(&["default-read-touch-ttl-pct"]),
+        key(
+            "quotas",
+            List(&QUOTAS),
+            Unset("none"),
+            "What the keys of some prefixes may take: `[[pool.NAME.quotas]]`, up to 64.",
+        ),
+    ],
+};
+
+pub(crate) static QUOTAS: Table = Table {
+    header: "[[pool.NAME.quotas]]",
+    doc: "What the keys that begin with `prefix`, of all databases together, may take of a store. A write that would pass it evicts other keys of that prefix first, by the pool's `eviction`, and never anybody else's; with `\"noeviction\"`, or when there is nothing to evict, it is answered with an `OOM` error. What no command of Redis refuses when memory is full, such as RENAME, is not refused here either, and makes room afterwards. INFO has a section Quotas, and there are metrics of each. Each quota takes about 200 bytes for each of the store's shards (at least 1024), and another kilobyte where its keys expire; a pool without quotas pays nothing.",
+    keys: &[
+        key(
+            "prefix",
+            Prefix,
+            Refused,
+            "What the keys begin with, 1 to 128 bytes; of several that fit a key, the longest counts, and only that one.",
+        ),
+        key(
+            "memory_max",
+            Size { min: 64 * KIB, max: 64 * TIB },
+            Unset("no bound"),
+            "Memory for these keys with their values and tables.",
+        ),
+        key(
+            "items_max",
+            Count { min: 1, max: 1 << 40 },
+            Unset("no bound"),
+            "How many of them there may be. Every quota has one of these bounds, or both.",
+        ),
     ],
 };
 
@@ -659,8 +707,8 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 9] =
-    [&SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &SHARDED, &EJECTION, &RECONNECT];
+pub(crate) static TABLES: [&Table; 10] =
+    [&SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &QUOTAS, &SHARDED, &EJECTION, &RECONNECT];
 
 /// The kinds of pools, each with its table.
 pub(crate) static POOLS: [(&str, &Table); 2] = [("store", &STORE), ("sharded", &SHARDED)];

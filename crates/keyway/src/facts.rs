@@ -173,11 +173,12 @@ enum Section {
     Latencies,
     Cluster,
     Keyspace,
+    Quotas,
     Keyway,
 }
 
 impl Section {
-    const ALL: [(Section, &'static str); 13] = [
+    const ALL: [(Section, &'static str); 14] = [
         (Section::Server, "Server"),
         (Section::Clients, "Clients"),
         (Section::Memory, "Memory"),
@@ -190,6 +191,7 @@ impl Section {
         (Section::Latencies, "Latencies"),
         (Section::Cluster, "Cluster"),
         (Section::Keyspace, "Keyspace"),
+        (Section::Quotas, "Quotas"),
         (Section::Keyway, "Keyway"),
     ];
 
@@ -296,6 +298,7 @@ impl Report<'_> {
                 fields.put("cluster_enabled", 0);
             }
             Section::Keyspace => self.keyspace(fields),
+            Section::Quotas => self.quotas(fields),
             Section::Keyway => self.keyway(fields),
         }
     }
@@ -385,6 +388,7 @@ impl Report<'_> {
             .put("total_error_replies", totals.errors + totals.refused);
         if let Some(stats) = self.store() {
             fields
+                .put("expired_subkeys", stats.expired_fields)
                 .put("expired_keys", stats.expired)
                 .put("evicted_keys", stats.evicted)
                 .put("keyspace_hits", stats.hits)
@@ -437,6 +441,25 @@ impl Report<'_> {
         for (database, stats) in databases.iter().enumerate().filter(|(_, stats)| stats.items > 0) {
             let value = format_args!("keys={},expires={},avg_ttl=0", stats.items, stats.volatile);
             fields.put(&format!("db{database}"), value);
+        }
+    }
+
+    /// A line for each quota. The prefix comes last: it may have any bytes but
+    /// those that would end the line.
+    fn quotas(&self, fields: &mut Fields) {
+        let quotas = self.store().map_or(&[][..], |stats| &stats.quotas);
+        for (index, quota) in quotas.iter().enumerate() {
+            let prefix = String::from_utf8_lossy(&quota.config.prefix).replace(['\r', '\n'], " ");
+            let value = format_args!(
+                "memory={},memory_max={},keys={},keys_max={},evicted={},refused={},prefix={prefix}",
+                quota.memory_used,
+                quota.config.memory_max,
+                quota.items,
+                quota.config.items_max,
+                quota.evicted,
+                quota.refused,
+            );
+            fields.put(&format!("quota{index}"), value);
         }
     }
 

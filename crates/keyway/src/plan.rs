@@ -9,7 +9,7 @@ use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
-use keyway_store::{EvictionPolicy, Store};
+use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan};
 use parking_lot::Mutex;
@@ -156,14 +156,25 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
 fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     let policy = EvictionPolicy::from_name(config.eviction.name())
         .expect("the configuration knows the store's policies only");
-    Store::new(keyway_store::StoreConfig {
+    let after_read = config.expire_after_read.map(|span| AfterRead {
+        span_millis: span.as_millis() as u64,
+        below_percent: config.expire_after_read_percent,
+    });
+    let quotas = config.quotas.iter().map(|quota| QuotaConfig {
+        prefix: quota.prefix.as_bytes().into(),
+        memory_max: quota.memory_max.unwrap_or(0),
+        items_max: quota.items_max.unwrap_or(0),
+    });
+    let store = keyway_store::StoreConfig {
         memory_max,
         policy,
         databases: config.databases,
         shards: None,
         seed,
         notify: config.notify_keyspace_events,
-    })
+        after_read,
+    };
+    Store::with_quotas(store, quotas.collect())
 }
 
 fn figures(store: &Store) -> keyway_metrics::StoreFigures {
@@ -182,6 +193,18 @@ fn figures(store: &Store) -> keyway_metrics::StoreFigures {
         misses: stats.misses,
         evictions: stats.evicted,
         expirations: stats.expired,
+        expired_fields: stats.expired_fields,
+        quotas: stats.quotas.iter().map(quota_figures).collect(),
+    }
+}
+
+fn quota_figures(stats: &QuotaStats) -> keyway_metrics::QuotaFigures {
+    keyway_metrics::QuotaFigures {
+        prefix: String::from_utf8_lossy(&stats.config.prefix).into_owned(),
+        memory_bytes: stats.memory_used,
+        items: stats.items,
+        evictions: stats.evicted,
+        refusals: stats.refused,
     }
 }
 

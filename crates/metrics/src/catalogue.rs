@@ -43,6 +43,8 @@ pub enum Label {
     Over,
     /// Number of a database of the embedded store.
     Database,
+    /// What the keys of a quota begin with, as configured.
+    Prefix,
     /// Version of this build; on `keyway_process_build_info` alone.
     Version,
 }
@@ -58,6 +60,7 @@ impl Label {
             Label::Fault => "fault",
             Label::Over => "over",
             Label::Database => "database",
+            Label::Prefix => "prefix",
             Label::Version => "version",
         }
     }
@@ -246,6 +249,21 @@ catalogue! {
     STORE_EXPIRATIONS: Counter "keyway_store_expirations_total" in "expirations" by [Pool]
         measures "Keys removed because they had expired."
         leaves_out "Leaves out expired keys that were not met since."
+    STORE_EXPIRED_FIELDS: Counter "keyway_store_expired_fields_total" in "fields" by [Pool]
+        measures "Fields of hashes removed because they had expired."
+        leaves_out "Leaves out those of hashes that expired as a whole."
+    STORE_QUOTA_MEMORY: Gauge "keyway_store_quota_memory_bytes" in "bytes" by [Pool Prefix]
+        measures "Memory that the keys of a quota take, with their tables."
+        leaves_out "Leaves out keys for which a longer prefix has a quota."
+    STORE_QUOTA_ITEMS: Gauge "keyway_store_quota_items" in "items" by [Pool Prefix]
+        measures "Keys of a quota now, in all databases."
+        leaves_out "May include keys that have expired and were not met since."
+    STORE_QUOTA_EVICTIONS: Counter "keyway_store_quota_evictions_total" in "evictions" by [Pool Prefix]
+        measures "Keys of a quota removed to stay within it."
+        leaves_out "Leaves out those removed to stay within the memory bound of the store; both are in keyway_store_evictions_total."
+    STORE_QUOTA_REFUSALS: Counter "keyway_store_quota_refusals_total" in "refusals" by [Pool Prefix]
+        measures "Writes answered with an OOM error because a quota was used up."
+        leaves_out "Leaves out those refused because the store was full."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

@@ -53,6 +53,25 @@ pub struct StoreFigures {
     pub evictions: u64,
     /// Keys removed because they had expired.
     pub expirations: u64,
+    /// Fields of hashes removed because they had expired.
+    pub expired_fields: u64,
+    /// Quotas of its keys.
+    pub quotas: Vec<QuotaFigures>,
+}
+
+/// One quota of [`StoreFigures`].
+#[derive(Clone, Debug, Default)]
+pub struct QuotaFigures {
+    /// What its keys begin with.
+    pub prefix: String,
+    /// Bytes that they take.
+    pub memory_bytes: u64,
+    /// How many they are.
+    pub items: u64,
+    /// Of them, those removed to stay within it.
+    pub evictions: u64,
+    /// Writes refused because of it.
+    pub refusals: u64,
 }
 
 /// One database of [`StoreFigures`].

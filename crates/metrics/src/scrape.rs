@@ -8,7 +8,7 @@ use crate::cells::{
 use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
-use crate::registry::{LatencyShares, Registry, StoreFigures};
+use crate::registry::{LatencyShares, QuotaFigures, Registry, StoreFigures};
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
 
@@ -62,6 +62,14 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::STORE_MISSES, |store| store.misses),
     (&c::STORE_EVICTIONS, |store| store.evictions),
     (&c::STORE_EXPIRATIONS, |store| store.expirations),
+    (&c::STORE_EXPIRED_FIELDS, |store| store.expired_fields),
+];
+
+const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
+    (&c::STORE_QUOTA_MEMORY, |quota| quota.memory_bytes),
+    (&c::STORE_QUOTA_ITEMS, |quota| quota.items),
+    (&c::STORE_QUOTA_EVICTIONS, |quota| quota.evictions),
+    (&c::STORE_QUOTA_REFUSALS, |quota| quota.refusals),
 ];
 
 impl Registry {
@@ -238,6 +246,14 @@ impl Registry {
         for (pool, figures) in &stores {
             for of in &figures.databases {
                 expiring.sample(&[pool, &of.database.to_string()], of.expiring_items);
+            }
+        }
+        for (metric, read) in OF_QUOTAS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &stores {
+                for quota in &figures.quotas {
+                    samples.sample(&[pool, &quota.prefix], read(quota));
+                }
             }
         }
     }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
-    CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, Registry,
-    StoreFigures, WorkerCells, catalogue_markdown,
+    CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
+    Registry, StoreFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -39,6 +39,14 @@ fn registry() -> Arc<Registry> {
         misses: 20,
         evictions: 3,
         expirations: 5,
+        expired_fields: 6,
+        quotas: vec![QuotaFigures {
+            prefix: "session:".into(),
+            memory_bytes: 2048,
+            items: 4,
+            evictions: 1,
+            refusals: 2,
+        }],
     });
     assert!(taken);
     registry

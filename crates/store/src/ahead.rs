@@ -5,7 +5,8 @@ use crate::table::{Table, prefetch};
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHint {
     hash: u32,
-    shard: u32,
+    shard: u16,
+    quota: u16,
 }
 
 impl Store {
@@ -14,7 +15,7 @@ impl Store {
     pub fn hint(&self, key: &[u8]) -> KeyHint {
         let (hash, shard) = self.locate(key);
         prefetch(self.shard_place(shard));
-        KeyHint { hash, shard: shard as u32 }
+        KeyHint { hash, shard: shard as u16, quota: self.quota_of(key) as u16 }
     }
 
     /// Hints to the processor that these keys are about to be used. A key at
@@ -25,7 +26,7 @@ impl Store {
         for step in [Table::prefetch, Table::prefetch_item] {
             for hint in hints {
                 if let Some(mut shard) = self.try_shard(hint.shard as usize)
-                    && let Some(space) = shard.existing_space(place)
+                    && let Some(space) = shard.existing_space(place + usize::from(hint.quota))
                 {
                     step(&space.table, hint.hash);
                 }

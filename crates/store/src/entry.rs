@@ -1,10 +1,11 @@
 mod edit;
+mod fields;
 
 pub(crate) use edit::{Editor, View};
 
 use crate::collections::WrongType;
 use crate::evict::is_expired;
-use crate::item::{Encoding, Item, Kind, Meta, Owned};
+use crate::item::{Encoding, Item, Kind, Meta, Owned, Times};
 use crate::shard::Shard;
 use crate::space::Space;
 use crate::store::{Context, Store};
@@ -69,7 +70,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_of(turn.database);
+        let database = self.place_for(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -100,7 +101,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_of(turn.database);
+        let database = self.place_for(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -169,7 +170,7 @@ impl<'a> Entry<'a> {
         key: &'a [u8],
         hash: u32,
     ) -> Self {
-        let place = Place { shard, database: store.place_of(turn.database), hash };
+        let place = Place { shard, database: store.place_for(turn.database, key), hash };
         let table = &place.shard.0.space(place.database).table;
         let position = table.find(hash, |item, _| item.key() == key);
         Self::at(store, place, turn, key, position)
@@ -187,9 +188,8 @@ impl<'a> Entry<'a> {
         let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
         if let Some(position) = position {
             let table = &entry.space().table;
-            if table.marks(position).volatile && is_expired(&table.item(position), turn.now_millis)
-            {
-                entry.expire();
+            if table.marks(position).volatile {
+                entry.keep_time(position);
             }
         }
         entry
@@ -198,6 +198,17 @@ impl<'a> Entry<'a> {
     #[inline]
     fn space(&mut self) -> &mut Space {
         self.shard.space(self.database)
+    }
+
+    /// Removes what has expired.
+    fn keep_time(&mut self, position: Position) {
+        let now_millis = self.turn.now_millis;
+        let item = self.space().table.item(position);
+        if is_expired(&item, now_millis) {
+            self.expire();
+        } else if item.encoding().is_timed() {
+            self.drop_fields(&mut { u32::MAX });
+        }
     }
 
     #[cold]
@@ -224,9 +235,26 @@ impl<'a> Entry<'a> {
         Some(self.space().table.item(position))
     }
 
-    /// The item to read: counts a hit or a miss, and a use.
+    /// The item to read: counts a hit or a miss, and a use. Its expiry may be
+    /// moved by that.
     #[inline]
     pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
+        if self.count_read() && self.store.config().after_read.is_some() {
+            self.put_off_expiry();
+        }
+        self.item()
+    }
+
+    /// As [`Entry::read`], with the expiry left as it is.
+    #[inline]
+    pub(crate) fn read_only(&mut self) -> Option<Facts<'_>> {
+        self.count_read();
+        self.item()
+    }
+
+    /// Counts a hit, with a use, or a miss; which.
+    #[inline]
+    fn count_read(&mut self) -> bool {
         match self.position {
             Some(position) => {
                 self.shard.counts.hits += 1;
@@ -234,7 +262,21 @@ impl<'a> Entry<'a> {
             }
             None => self.shard.counts.misses += 1,
         }
-        self.item()
+        self.position.is_some()
+    }
+
+    /// Moves the expiry of an item that has one, and that is read, if little
+    /// time is left. Nobody is told: the value is what it was.
+    #[cold]
+    fn put_off_expiry(&mut self) {
+        let (Some(after_read), now_millis) = (self.store.config().after_read, self.turn.now_millis)
+        else {
+            return;
+        };
+        let expiry = self.times().expiry;
+        if expiry.is_some_and(|expiry| after_read.puts_off(expiry.saturating_sub(now_millis))) {
+            self.set_expiry(now_millis.checked_add(after_read.span_millis));
+        }
     }
 
     /// The string to read: counts as [`Entry::read`] does.
@@ -306,11 +348,14 @@ impl<'a> Entry<'a> {
     fn set_with(&mut self, value: &[u8], meta: &Meta) {
         let access = self.turn.access();
         if let Some(position) = self.position {
-            let old = self.expiry_at(position);
+            let old = self.times();
             let table = &mut self.space().table;
             if table.with_item(position, |item| item.overwrite(meta, access, value)) {
                 self.note_use(position);
-                self.note_expiry(position, old, meta.expiry);
+                let now_expires = meta.expiry.is_some() || meta.encoding.is_timed();
+                if now_expires || old.first().is_some() {
+                    self.note_times(old);
+                }
                 return;
             }
         }
@@ -320,31 +365,34 @@ impl<'a> Entry<'a> {
         self.adopt(item);
     }
 
-    fn expiry_at(&mut self, position: Position) -> Option<u64> {
+    /// When things happen to the item by themselves.
+    #[inline]
+    fn times(&mut self) -> Times {
+        let Some(position) = self.position else { return Times::default() };
         let table = &self.space().table;
-        table.marks(position).volatile.then(|| table.item(position).expiry()).flatten()
+        if table.marks(position).volatile { table.item(position).times() } else { Times::default() }
     }
 
     /// Makes `item`, which has this key, the key's item.
     pub(crate) fn adopt(&mut self, item: Owned) {
-        let (bytes, expiry) = (item.bytes() as i64, item.item().expiry());
+        let bytes = item.bytes() as i64;
         match self.position {
             Some(position) => {
-                let old = self.expiry_at(position);
+                let old = self.times();
                 let replaced = self
                     .space()
                     .table
                     .with_item(position, |current| std::mem::replace(current, item));
                 let freed = replaced.release(&self.store.heap) as i64;
                 self.note_use(position);
-                self.note_expiry(position, old, expiry);
+                self.note_times(old);
                 self.charge(bytes - freed);
             }
-            None => self.insert(item, bytes, expiry),
+            None => self.insert(item, bytes),
         }
     }
 
-    fn insert(&mut self, item: Owned, bytes: i64, expiry: Option<u64>) {
+    fn insert(&mut self, item: Owned, bytes: i64) {
         let (store, hash) = (self.store, self.hash);
         store.tidy_if_due(self.shard, self.shard_index, self.turn);
         let space = self.space();
@@ -357,18 +405,21 @@ impl<'a> Entry<'a> {
         let space = self.shard.space(self.database);
         let position = space.table.insert(memory, hash, item, marks, |key| store.hash(key) as u32);
         self.position = Some(position);
-        self.note_expiry(position, None, expiry);
-        self.charge(bytes);
+        self.note_times(Times::default());
+        self.charge_items(bytes, 1);
     }
 
+    /// Notes that the item's times are no longer the old ones, if so.
     #[inline]
-    fn note_expiry(&mut self, position: Position, old: Option<u64>, new: Option<u64>) {
+    fn note_times(&mut self, old: Times) {
+        let Some(position) = self.position else { return };
+        let new = self.space().table.item(position).times();
         if old == new {
             return;
         }
         let (store, hash) = (self.store, self.hash);
         let upkeep = store.upkeep(self.shard_index, self.turn);
-        let due = self.space().set_expiry(position, hash, (old, new), &upkeep);
+        let due = self.space().set_times(position, hash, (old, new), &upkeep);
         if let Some(second) = due {
             store.come_by(self.shard_index, second);
         }
@@ -377,8 +428,17 @@ impl<'a> Entry<'a> {
     /// Books a change of the item's bytes, and what the tables grew by.
     #[inline]
     fn charge(&mut self, change: i64) {
-        let growth = self.space().growth();
-        self.store.charge(self.shard, change + growth);
+        self.charge_items(change, 0);
+    }
+
+    /// The same with a change of the number of items.
+    #[inline]
+    fn charge_items(&mut self, change: i64, items: i64) {
+        let (store, place) = (self.store, self.database);
+        let space = self.shard.space(place);
+        let change = change + space.growth();
+        store.quotas.book(place, space, change, items);
+        store.charge(self.shard, change);
     }
 
     /// Removes the key; whether it was there.
@@ -392,7 +452,7 @@ impl<'a> Entry<'a> {
         let position = self.position.take()?;
         let memory = self.store.memory_of(self.shard_index);
         let item = self.space().remove(memory, position);
-        self.charge(-(item.bytes() as i64));
+        self.charge_items(-(item.bytes() as i64), -1);
         Some(item)
     }
 
@@ -409,10 +469,10 @@ impl<'a> Entry<'a> {
     fn reshape(&mut self, meta: &Meta, value_len: usize) {
         let Some(position) = self.position else { return };
         let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
+        let old = self.times();
         let table = &mut self.space().table;
-        let old = table.item(position).expiry();
         let change = table.with_item(position, |item| item.reshape(heap, arena, meta, value_len));
-        self.note_expiry(position, old, meta.expiry);
+        self.note_times(old);
         self.charge(change);
     }
 

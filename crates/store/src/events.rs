@@ -216,8 +216,7 @@ impl Store {
         key: &[u8],
     ) {
         if self.events.noted().contains(class) {
-            let database = (0..self.database_count()).find(|index| self.place_of(*index) == place);
-            self.keep_event(turn, database.unwrap_or_default(), class, name, key);
+            self.keep_event(turn, self.database_at(place), class, name, key);
         }
     }
 

@@ -20,7 +20,8 @@
 //! | `volatile-ttl` | the item that the shard's expiry wheel has first |
 //! | `volatile-*` | only items with an expiry |
 
-use crate::expiry::Entry;
+use crate::collections::timed;
+use crate::expiry::{Entry, due_second};
 use crate::item::Item;
 use crate::space::{Space, Upkeep};
 use crate::table::{FREQUENCY_MAX, Marks, Position};
@@ -106,6 +107,10 @@ const PROMOTED_FROM: u8 = 2;
 /// Entries of the small queue beyond the number of items, all of deleted
 /// items, before some are dropped.
 const STALE_MAX: usize = 64;
+
+/// Hashes without an expiry, but with fields that have one, that `volatile-ttl`
+/// passes on its way to an item to evict; beyond, any with an expiry will do.
+const PASSED_MAX: usize = 64;
 
 /// New items on probation, and the ghosts of those evicted from there.
 #[derive(Default)]
@@ -217,13 +222,13 @@ impl Space {
             EvictionPolicy::AllKeysS3Fifo => self.s3_fifo_victim(),
             EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => {
                 self.hand = random as u32;
-                self.sweep(|marks| policy.only_volatile() && !marks.volatile, |_| 0)
+                self.sweep_for(policy, |_| 0)
             }
             EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => {
-                self.sweep(|marks| policy.only_volatile() && !marks.volatile, |uses| uses.min(1))
+                self.sweep_for(policy, |uses| uses.min(1))
             }
             EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
-                self.sweep(|marks| policy.only_volatile() && !marks.volatile, |uses| uses)
+                self.sweep_for(policy, |uses| uses)
             }
             EvictionPolicy::VolatileTtl => self.nearest_expiry(upkeep),
         }
@@ -234,14 +239,14 @@ impl Space {
         loop {
             let waiting = self.queue.as_ref().map_or(0, |queue| queue.small.len());
             if waiting <= self.table.len() / SMALL_SHARE
-                && let Some(position) = self.sweep(|marks| !marks.main, |uses| uses)
+                && let Some(position) = self.sweep(|marks| !marks.main, |_| true, |uses| uses)
             {
                 return Some(position);
             }
             let Some((hash, position)) = self.pop_small() else {
                 // Neither here nor there: an item on probation whose entry
                 // stood for another of the same hash.
-                return self.sweep(|_| false, |_| 0);
+                return self.sweep(|_| false, |_| true, |_| 0);
             };
             let marks = self.table.marks(position);
             if marks.frequency >= PROMOTED_FROM {
@@ -255,9 +260,25 @@ impl Space {
         }
     }
 
+    /// As [`Space::sweep`], over the items that a policy evicts.
+    fn sweep_for(&mut self, policy: EvictionPolicy, clip: impl Fn(u8) -> u8) -> Option<Position> {
+        if !policy.only_volatile() {
+            return self.sweep(|_| false, |_| true, clip);
+        }
+        // The mark is also that of hashes of which only fields expire.
+        let expires = |item: &Item<'_>| item.expiry().is_some();
+        self.sweep(|marks| !marks.volatile, expires, clip)
+    }
+
     /// Moves the hand to the next item that has no uses left, taking one use
-    /// off each it passes, after `clip`; items to `skip` are not judged.
-    fn sweep(&mut self, skip: impl Fn(Marks) -> bool, clip: impl Fn(u8) -> u8) -> Option<Position> {
+    /// off each it passes, after `clip`; items to `skip` are not judged, and
+    /// only one that `suits` is taken.
+    fn sweep(
+        &mut self,
+        skip: impl Fn(Marks) -> bool,
+        suits: impl Fn(&Item<'_>) -> bool,
+        clip: impl Fn(u8) -> u8,
+    ) -> Option<Position> {
         let bucket_count = self.table.bucket_count();
         let rounds = usize::from(FREQUENCY_MAX) + 1;
         for _ in 0..=rounds * bucket_count {
@@ -269,10 +290,11 @@ impl Space {
                     continue;
                 }
                 let uses = clip(marks.frequency);
-                if uses == 0 {
+                if uses > 0 {
+                    self.table.set_marks(position, Marks { frequency: uses - 1, ..marks });
+                } else if suits(&self.table.item(position)) {
                     return Some(position);
                 }
-                self.table.set_marks(position, Marks { frequency: uses - 1, ..marks });
             }
             self.hand = bucket as u32 + 1;
         }
@@ -280,19 +302,37 @@ impl Space {
     }
 
     fn nearest_expiry(&mut self, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) -> Option<Position> {
-        while let Some(entry) = self.wheel.as_mut()?.pop_nearest() {
+        // Hashes of which only fields expire, to be put back.
+        let mut passed: SmallVec<[Entry; 8]> = SmallVec::new();
+        let found = self.pop_nearest_expiry(upkeep, &mut passed);
+        if let Some(wheel) = self.wheel.as_mut() {
+            passed.into_iter().for_each(|entry| wheel.add(upkeep.memory, entry));
+        }
+        // However many of these there are, an item with an expiry is found.
+        found.or_else(|| self.sweep_for(EvictionPolicy::VolatileTtl, |_| 0))
+    }
+
+    fn pop_nearest_expiry(
+        &mut self,
+        upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
+        passed: &mut SmallVec<[Entry; 8]>,
+    ) -> Option<Position> {
+        while passed.len() < PASSED_MAX {
+            let entry = self.wheel.as_mut()?.pop_nearest()?;
             let found = self.table.find(entry.hash, |item, marks| {
                 marks.volatile && (upkeep.hash_key)(item.key()) == entry.hash
             });
             let Some(position) = found else { continue };
-            let due = self.table.item(position).expiry().map(crate::expiry::due_second);
-            match due {
-                Some(second) if second > entry.second => {
-                    // Its expiry was moved: it waits for its new turn.
-                    let wheel = self.wheel.as_mut()?;
-                    wheel.add(upkeep.memory, Entry { hash: entry.hash, second });
-                }
-                _ => return Some(position),
+            let times = self.table.item(position).times();
+            let Some(first) = times.first().map(due_second) else { continue };
+            if times.expiry.is_none() {
+                passed.push(Entry { hash: entry.hash, second: first });
+            } else if first > entry.second {
+                // Its expiry was moved: it waits for its new turn.
+                let wheel = self.wheel.as_mut()?;
+                wheel.add(upkeep.memory, Entry { hash: entry.hash, second: first });
+            } else {
+                return Some(position);
             }
         }
         None
@@ -303,4 +343,9 @@ impl Space {
 #[inline]
 pub(crate) fn is_expired(item: &Item<'_>, now_millis: u64) -> bool {
     item.expiry().is_some_and(|expiry| expiry <= now_millis)
+}
+
+/// Whether an item is past its expiry, or every field of it is.
+pub(crate) fn is_gone(item: &Item<'_>, now_millis: u64) -> bool {
+    is_expired(item, now_millis) || item.encoding().is_timed() && timed::is_spent(item, now_millis)
 }

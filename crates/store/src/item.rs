@@ -12,7 +12,7 @@
 //! small collection, or the address of a boxed one, which the item owns.
 
 use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
-use crate::collections::Boxed;
+use crate::collections::{Boxed, timed};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -77,10 +77,13 @@ pub(crate) enum Encoding {
     SortedBlob = 10,
     SortedBoxed = 11,
     StreamBoxed = 12,
+    /// A hash some fields of which may expire: see `collections/timed.rs`.
+    HashTimed = 13,
+    HashTimedBoxed = 14,
 }
 
 impl Encoding {
-    const ALL: [Encoding; 13] = [
+    const ALL: [Encoding; 15] = [
         Self::Text,
         Self::Plain,
         Self::Raw,
@@ -94,12 +97,14 @@ impl Encoding {
         Self::SortedBlob,
         Self::SortedBoxed,
         Self::StreamBoxed,
+        Self::HashTimed,
+        Self::HashTimedBoxed,
     ];
 
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Text | Self::Plain | Self::Raw => Kind::Text,
-            Self::HashBlob | Self::HashBoxed => Kind::Hash,
+            Self::HashBlob | Self::HashBoxed | Self::HashTimed | Self::HashTimedBoxed => Kind::Hash,
             Self::ListBlob | Self::ListBoxed => Kind::List,
             Self::Integers | Self::SetBlob | Self::SetBoxed => Kind::Set,
             Self::SortedBlob | Self::SortedBoxed => Kind::Sorted,
@@ -112,6 +117,12 @@ impl Encoding {
         (self as u8) <= Self::Raw as u8
     }
 
+    /// Whether it is a hash whose fields may expire.
+    #[inline]
+    pub(crate) fn is_timed(self) -> bool {
+        (self as u8) >= Self::HashTimed as u8
+    }
+
     /// Whether the value is the address of a structure.
     #[inline]
     fn is_boxed(self) -> bool {
@@ -122,6 +133,7 @@ impl Encoding {
                 | Self::SetBoxed
                 | Self::SortedBoxed
                 | Self::StreamBoxed
+                | Self::HashTimedBoxed
         )
     }
 
@@ -150,6 +162,27 @@ pub(crate) struct Meta {
 impl Meta {
     pub(crate) fn new(encoding: Encoding, expiry: Option<u64>) -> Self {
         Self { encoding, expiry, flags: 0, cas: 0 }
+    }
+}
+
+/// When things happen to an item by themselves, in milliseconds since the Unix
+/// epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When it expires.
+    pub(crate) expiry: Option<u64>,
+    /// When its first field does, or somewhat before.
+    pub(crate) fields: Option<u64>,
+}
+
+impl Times {
+    /// When the first of it happens.
+    #[inline]
+    pub(crate) fn first(self) -> Option<u64> {
+        match (self.expiry, self.fields) {
+            (Some(expiry), Some(fields)) => Some(expiry.min(fields)),
+            (expiry, fields) => expiry.or(fields),
+        }
     }
 }
 
@@ -361,6 +394,13 @@ impl<'a> Item<'a> {
         // SAFETY: the word says that the field is there.
         let expiry = unsafe { self.start.add(self.head.fields_at).cast::<u64>().read_unaligned() };
         (expiry != 0).then_some(expiry)
+    }
+
+    /// When it expires, and when something in it does.
+    #[inline]
+    pub(crate) fn times(&self) -> Times {
+        let fields = if self.encoding().is_timed() { timed::earliest(self) } else { None };
+        Times { expiry: self.expiry(), fields }
     }
 
     /// The low 24 bits of the second it was last accessed in.

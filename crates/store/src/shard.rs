@@ -1,5 +1,6 @@
 use crate::evict::EvictionPolicy;
 use crate::lines::Memory;
+use crate::quota::Quotas;
 use crate::space::{Due, Space, Upkeep};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const GARBAGE_STEP: usize = 128;
 /// Items evicted from one shard before another's turn: more makes shards
 /// uneven, less takes more locks per byte freed.
-const VICTIMS_MAX: usize = 8;
+pub(crate) const VICTIMS_MAX: usize = 8;
 
 /// Events in one shard since the store was made.
 #[derive(Clone, Copy, Default)]
@@ -15,11 +16,21 @@ pub(crate) struct Counts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
+    /// Fields of hashes.
+    pub(crate) expired_fields: u64,
     pub(crate) evicted: u64,
 }
 
+/// What of a key has expired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    Whole,
+    Fields,
+}
+
 /// One of the parts the key space is cut into by hash, with its own lock. Each
-/// has a space per database.
+/// has a space per database, and as many more as there are quotas: what is
+/// called a database here is the place of such a space.
 pub(crate) struct Shard {
     pub(crate) counts: Counts,
     /// Bytes of memory used.
@@ -86,13 +97,15 @@ impl Shard {
         self.random
     }
 
-    /// Empties a database at once; its memory is freed by later upkeep.
+    /// Empties a space at once; its memory is freed by later upkeep.
     /// Whether there is anything to free.
-    pub(crate) fn flush(&mut self, database: usize) -> bool {
+    pub(crate) fn flush(&mut self, database: usize, quotas: &Quotas) -> bool {
         let Some(space) = self.existing_space(database) else { return false };
         if space.is_pristine() {
             return false;
         }
+        let (used, items) = (space.used, space.table.len() as i64);
+        quotas.book(database, space, -used, -items);
         let old = std::mem::replace(space, Space::new());
         self.garbage.push(old);
         true
@@ -150,13 +163,14 @@ impl Shard {
 
     /// Frees what expired or was flushed, in up to `steps` steps; the bytes
     /// freed. Sets `due` to the second at which to come again, 0 for at once.
-    /// `gone` is told of each key that expired, with its database's place.
+    /// `gone` is told of each key that expired, with its database's place, and
+    /// of those of which only fields did, which it leaves as they are.
     pub(crate) fn tidy<H: Fn(&[u8]) -> u32>(
         &mut self,
         upkeep: &Upkeep<'_, H>,
         steps: &mut u32,
         due: &AtomicU32,
-        gone: impl Fn(usize, &[u8]),
+        mut gone: impl FnMut(usize, &[u8], Gone),
     ) -> i64 {
         let mut freed = 0;
         while *steps > 0 && !self.garbage.is_empty() {
@@ -166,16 +180,23 @@ impl Shard {
         let mut next = if self.garbage.is_empty() { u32::MAX } else { 0 };
         for database in 0..self.database_count() {
             let Some(space) = self.existing_space(database) else { continue };
-            let mut expired = 0;
+            let (mut expired, freed_before) = (0, freed);
             while let Some(found) = space.next_due(upkeep, steps) {
-                if let Due::Expired(position) = found {
-                    let item = space.remove(upkeep.memory, position);
-                    gone(database, item.item().key());
-                    freed += item.release(upkeep.memory.heap) as i64;
-                    expired += 1;
+                match found {
+                    Due::Expired(position) => {
+                        let item = space.remove(upkeep.memory, position);
+                        gone(database, item.item().key(), Gone::Whole);
+                        freed += item.release(upkeep.memory.heap) as i64;
+                        expired += 1;
+                    }
+                    Due::Fields(position) => {
+                        gone(database, space.table.item(position).key(), Gone::Fields);
+                    }
+                    Due::Nothing => {}
                 }
             }
             freed -= space.growth();
+            upkeep.quotas.book(database, space, freed_before - freed, -(expired as i64));
             next = next.min(
                 space.wheel.as_ref().and_then(|wheel| wheel.next_second()).unwrap_or(u32::MAX),
             );
@@ -205,23 +226,54 @@ impl Shard {
             if freed >= wanted {
                 break;
             }
-            let random = self.random();
-            let database = (start + turn) % database_count;
-            let Some(space) = self.existing_space(database) else { continue };
-            let Some(victim) = space.victim(policy, random, upkeep) else { continue };
-            let item = space.remove(upkeep.memory, victim);
-            gone(database, item.item().key());
-            freed += item.release(upkeep.memory.heap) as i64;
-            freed -= space.growth();
-            self.counts.evicted += 1;
+            let mut database = (start + turn) % database_count;
+            if !upkeep.quotas.is_empty() {
+                database = self.space_of_any_item().unwrap_or(database);
+            }
+            freed += self.evict_from(database, upkeep, policy, &gone).unwrap_or(0);
         }
         freed
     }
 
+    /// The place of a space, by the number of items in it: of quotas many may
+    /// have few.
+    fn space_of_any_item(&mut self) -> Option<usize> {
+        let len = |shard: &Self, place: usize| {
+            shard.space_to_read(place).map_or(0, |space| space.table.len() as u64)
+        };
+        let total: u64 = (0..self.database_count()).map(|place| len(self, place)).sum();
+        let mut skip = self.random() % total.max(1);
+        (0..self.database_count()).find(|place| {
+            let here = len(self, *place);
+            let is_it = skip < here;
+            skip = skip.saturating_sub(here);
+            is_it
+        })
+    }
+
+    /// Evicts an item of one space; the bytes freed, `None` without a victim.
+    pub(crate) fn evict_from<H: Fn(&[u8]) -> u32>(
+        &mut self,
+        database: usize,
+        upkeep: &Upkeep<'_, H>,
+        policy: EvictionPolicy,
+        gone: impl Fn(usize, &[u8]),
+    ) -> Option<i64> {
+        let random = self.random();
+        let space = self.existing_space(database)?;
+        let victim = space.victim(policy, random, upkeep)?;
+        let item = space.remove(upkeep.memory, victim);
+        gone(database, item.item().key());
+        let freed = item.release(upkeep.memory.heap) as i64 - space.growth();
+        upkeep.quotas.book(database, space, -freed, -1);
+        self.counts.evicted += 1;
+        Some(freed)
+    }
+
     /// Frees every item, before the shard is dropped.
-    pub(crate) fn clear(&mut self, memory: Memory<'_>) {
+    pub(crate) fn clear(&mut self, memory: Memory<'_>, quotas: &Quotas) {
         for database in 0..self.database_count() {
-            self.flush(database);
+            self.flush(database, quotas);
         }
         while !self.garbage.is_empty() {
             self.free_garbage(memory);

@@ -1,7 +1,8 @@
 use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
-use crate::item::Owned;
+use crate::item::{Owned, Times};
 use crate::lines::Memory;
+use crate::quota::Quotas;
 use crate::table::{Marks, Position, Table};
 use smallvec::SmallVec;
 
@@ -18,8 +19,12 @@ pub(crate) struct Space {
     pub(crate) queue: Option<Box<Queue>>,
     /// Items with an expiry.
     pub(crate) volatile: usize,
+    /// Items marked as volatile: those, and hashes of which fields expire.
+    timed: usize,
     /// The bucket at which the eviction policy's clock hand stands.
     pub(crate) hand: u32,
+    /// Bytes it takes with its items; counted where it is that of a quota.
+    pub(crate) used: i64,
     /// What [`Space::bytes`] was when last asked by [`Space::growth`].
     accounted: usize,
 }
@@ -28,6 +33,7 @@ pub(crate) struct Space {
 pub(crate) struct Upkeep<'a, H> {
     pub(crate) memory: Memory<'a>,
     pub(crate) now_millis: u64,
+    pub(crate) quotas: &'a Quotas,
     /// Hashes keys as the tables do.
     pub(crate) hash_key: H,
 }
@@ -42,13 +48,34 @@ impl<H> Upkeep<'_, H> {
 pub(crate) enum Due {
     /// The item has expired: remove it.
     Expired(Position),
+    /// Fields of the item have: remove them, and schedule it anew.
+    Fields(Position),
     /// Nothing to do, now.
     Nothing,
 }
 
 impl Space {
     pub(crate) const fn new() -> Self {
-        Self { table: Table::new(), wheel: None, queue: None, volatile: 0, hand: 0, accounted: 0 }
+        Self {
+            table: Table::new(),
+            wheel: None,
+            queue: None,
+            volatile: 0,
+            timed: 0,
+            hand: 0,
+            used: 0,
+            accounted: 0,
+        }
+    }
+
+    /// Bytes of its items, counted one by one, and of what else was booked
+    /// so far.
+    pub(crate) fn recount(&mut self) -> usize {
+        let buckets = 0..self.table.bucket_count();
+        let items: Vec<Position> =
+            buckets.flat_map(|bucket| self.table.positions(bucket)).collect();
+        let bytes = |position| self.table.with_item(position, |item| item.bytes());
+        self.accounted + items.into_iter().map(bytes).sum::<usize>()
     }
 
     /// Bytes it takes, without its items.
@@ -70,31 +97,41 @@ impl Space {
         bytes as i64 - std::mem::replace(&mut self.accounted, bytes) as i64
     }
 
-    /// Notes that the expiry of the item at `position` changed. The second to
+    /// Notes that the times of the item at `position` changed. The second to
     /// look at the wheel at, if it may be sooner than before.
-    pub(crate) fn set_expiry(
+    pub(crate) fn set_times(
         &mut self,
         position: Position,
         hash: u32,
-        (old, new): (Option<u64>, Option<u64>),
+        (old, new): (Times, Times),
         upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
     ) -> Option<u32> {
-        if old.is_some() != new.is_some() {
-            let marks = self.table.marks(position);
-            self.table.set_marks(position, Marks { volatile: new.is_some(), ..marks });
-            if new.is_some() { self.volatile += 1 } else { self.volatile -= 1 }
+        match (old.expiry.is_some(), new.expiry.is_some()) {
+            (false, true) => self.volatile += 1,
+            (true, false) => self.volatile -= 1,
+            _ => {}
         }
-        let second = due_second(new?);
+        let (marks, first) = (self.table.marks(position), new.first());
+        if marks.volatile != first.is_some() {
+            self.table.set_marks(position, Marks { volatile: first.is_some(), ..marks });
+            if first.is_some() { self.timed += 1 } else { self.timed -= 1 }
+        }
+        let second = due_second(first?);
         // An entry that comes up early finds the item alive and waits on.
-        if old.is_some_and(|old| due_second(old) <= second) {
+        if old.first().is_some_and(|old| due_second(old) <= second) {
             return None;
         }
+        self.schedule(Entry { hash, second }, upkeep);
+        Some(second)
+    }
+
+    /// Has an item looked at, though nothing changed.
+    pub(crate) fn schedule(&mut self, entry: Entry, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
         let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(upkeep.second())));
-        wheel.add(upkeep.memory, Entry { hash, second });
-        if wheel.len() > 2 * self.volatile + STALE_MAX {
+        wheel.add(upkeep.memory, entry);
+        if wheel.len() > 2 * self.timed + STALE_MAX {
             self.rebuild_wheel(upkeep);
         }
-        Some(second)
     }
 
     /// Drops the entries of items that are gone, by making all anew.
@@ -103,9 +140,12 @@ impl Space {
         let mut wheel = Box::new(Wheel::new(upkeep.second()));
         for bucket in 0..self.table.bucket_count() {
             for position in self.table.positions(bucket) {
-                if let Some(expiry) = self.table.item(position).expiry() {
+                if !self.table.marks(position).volatile {
+                    continue;
+                }
+                if let Some(first) = self.table.item(position).times().first() {
                     let hash = (upkeep.hash_key)(self.table.item(position).key());
-                    wheel.add(upkeep.memory, Entry { hash, second: due_second(expiry) });
+                    wheel.add(upkeep.memory, Entry { hash, second: due_second(first) });
                 }
             }
         }
@@ -124,20 +164,21 @@ impl Space {
         let wheel = self.wheel.as_mut()?;
         let entry = wheel.pop_due(upkeep.memory, upkeep.second(), steps)?;
         let mut later: SmallVec<[Entry; 2]> = SmallVec::new();
-        let expired = self.table.find(entry.hash, |item, marks| {
+        let due = self.table.find(entry.hash, |item, marks| {
             if !marks.volatile || (upkeep.hash_key)(item.key()) != entry.hash {
                 return false;
             }
-            if !is_expired(item, upkeep.now_millis) {
-                let second = item.expiry().map_or(u32::MAX, due_second);
-                later.push(Entry { hash: entry.hash, second });
+            let Some(first) = item.times().first() else { return false };
+            if first > upkeep.now_millis {
+                later.push(Entry { hash: entry.hash, second: due_second(first) });
                 return false;
             }
             true
         });
-        if let Some(position) = expired {
+        if let Some(position) = due {
             // Another item of the same hash has an entry of its own.
-            return Some(Due::Expired(position));
+            let has_expired = is_expired(&self.table.item(position), upkeep.now_millis);
+            return Some(if has_expired { Due::Expired(position) } else { Due::Fields(position) });
         }
         later.into_iter().for_each(|entry| wheel.add(upkeep.memory, entry));
         Some(Due::Nothing)
@@ -147,7 +188,10 @@ impl Space {
     #[inline]
     pub(crate) fn remove(&mut self, memory: Memory<'_>, position: Position) -> Owned {
         if self.table.marks(position).volatile {
-            self.volatile -= 1;
+            self.timed -= 1;
+            if self.table.item(position).expiry().is_some() {
+                self.volatile -= 1;
+            }
         }
         self.table.remove(memory, position)
     }

@@ -4,11 +4,12 @@ use crate::commands;
 use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
-use crate::evict::{EvictionPolicy, is_expired};
+use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
-use crate::shard::Shard;
+use crate::quota::{QuotaConfig, QuotaStats, Quotas};
+use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
@@ -17,6 +18,7 @@ use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 /// Fewest shards: with fewer, cores would wait for each other, and tables
@@ -67,6 +69,25 @@ pub struct StoreConfig {
     pub seed: u64,
     /// Which changes of keys [`Store::take_events`] tells of.
     pub notify: KeyspaceEvents,
+    /// How reading a key that has an expiry moves it; `None`: not at all.
+    pub after_read: Option<AfterRead>,
+}
+
+/// How reading a key that has an expiry moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AfterRead {
+    /// From when it is read to when it expires then, in milliseconds.
+    pub span_millis: u64,
+    /// Percent of that, up to 100, below which the time that is left must be.
+    pub below_percent: u8,
+}
+
+impl AfterRead {
+    /// Whether an expiry is moved by reading, with so much time left.
+    pub(crate) fn puts_off(self, left_millis: u64) -> bool {
+        let below = u128::from(self.span_millis) * u128::from(self.below_percent.min(100));
+        u128::from(left_millis) * 100 < below
+    }
 }
 
 impl Default for StoreConfig {
@@ -78,6 +99,7 @@ impl Default for StoreConfig {
             shards: None,
             seed: 0,
             notify: KeyspaceEvents::NONE,
+            after_read: None,
         }
     }
 }
@@ -118,8 +140,12 @@ pub struct StoreStats {
     pub misses: u64,
     /// Items removed because they had expired.
     pub expired: u64,
+    /// Fields of hashes removed because they had expired.
+    pub expired_fields: u64,
     /// Items removed to make room.
     pub evicted: u64,
+    /// Per quota, by prefix.
+    pub quotas: Vec<QuotaStats>,
 }
 
 /// Figures of one database.
@@ -160,6 +186,8 @@ pub struct Store {
     tick_turn: AtomicUsize,
     /// The shard whose turn it is to evict.
     evict_turn: AtomicUsize,
+    /// What keys of a prefix may take.
+    pub(crate) quotas: Quotas,
     /// What became of keys.
     pub(crate) events: Events,
     /// Which keys are watched for transactions.
@@ -173,6 +201,18 @@ pub struct Store {
 impl Store {
     /// An empty store: some hundred kilobytes.
     pub fn new(config: StoreConfig) -> Self {
+        Self::with_quotas(config, Vec::new())
+    }
+
+    /// The same with quotas for keys of some prefixes. Each takes up to two
+    /// hundred bytes per shard, and another kilobyte where its keys expire.
+    ///
+    /// # Panics
+    /// With more than [`crate::QUOTAS_MAX`], a prefix that is empty, or one
+    /// that is there twice.
+    pub fn with_quotas(config: StoreConfig, quotas: Vec<QuotaConfig>) -> Self {
+        let quotas = Quotas::new(quotas);
+        let width = quotas.width() as u32;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shard_count = match config.shards {
             Some(count) => count as usize,
@@ -196,11 +236,12 @@ impl Store {
             config: StoreConfig { databases: config.databases.max(1), ..config },
             secrets: RapidSecrets::seed(config.seed),
             shard_bits: shard_count.ilog2(),
-            places: (0..config.databases.max(1)).map(AtomicU32::new).collect(),
+            places: (0..config.databases.max(1)).map(|it| AtomicU32::new(it * width)).collect(),
             used: AtomicI64::new(0),
             unreported_max: unreported_max.min(UNREPORTED_MAX),
             tick_turn: AtomicUsize::new(0),
             evict_turn: AtomicUsize::new(0),
+            quotas,
             events: Events::new(KeyspaceEvents::NONE),
             watches: Watches::new(),
             waiters: Waiters::new(),
@@ -229,6 +270,9 @@ impl Store {
             return;
         }
         let turn = Turn::of(context);
+        if !self.quotas.is_empty() {
+            return self.execute_with_quotas(request, turn, out);
+        }
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, out);
         }
@@ -239,6 +283,19 @@ impl Store {
         commands::execute(self, request, turn, out);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
+    }
+
+    #[cold]
+    fn execute_with_quotas(&self, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
+        let may_grow = request.command.flags.contains(Flags::DENYOOM);
+        let args_len = request.args.ranges().iter().map(|range| range.len() as u64).sum();
+        if may_grow && !self.make_room(args_len, turn) {
+            return reply::error(out, OUT_OF_MEMORY);
+        }
+        self.execute_within_quotas(request, turn, out);
+        if may_grow {
+            self.make_room(0, turn);
+        }
     }
 
     /// Whether there is the database that a client has selected; if not, says
@@ -290,14 +347,15 @@ impl Store {
             memory_pages: self.heap.page_bytes(),
             memory_idle: self.heap.idle_bytes().max(0) as u64,
             memory_max: self.config.memory_max,
+            quotas: self.quotas.stats(),
             ..StoreStats::default()
         };
         let mut used = self.own_bytes();
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             for database in 0..self.places.len() {
-                let place = self.place_of(database as u32);
-                if let Some(space) = shard.existing_space(place) {
+                for place in self.places_of(database as u32) {
+                    let Some(space) = shard.existing_space(place) else { continue };
                     stats.databases[database].items += space.table.len() as u64;
                     stats.databases[database].volatile += space.volatile as u64;
                 }
@@ -306,6 +364,7 @@ impl Store {
             stats.hits += shard.counts.hits;
             stats.misses += shard.counts.misses;
             stats.expired += shard.counts.expired;
+            stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
         }
         used += self.heap.discarded.bytes();
@@ -325,7 +384,8 @@ impl Store {
     /// Whether eviction needs to know how often items are used.
     #[inline]
     pub(crate) fn counts_uses(&self) -> bool {
-        self.config.memory_max != 0 && self.config.policy != EvictionPolicy::NoEviction
+        let is_bounded = self.config.memory_max != 0 || !self.quotas.is_empty();
+        is_bounded && self.config.policy != EvictionPolicy::NoEviction
     }
 
     #[inline]
@@ -385,10 +445,36 @@ impl Store {
         &raw const self.shards[index].0
     }
 
-    /// The place of a database in shards. Good while a shard is locked.
+    /// Which of a database's spaces a key is in.
+    #[inline]
+    pub(crate) fn quota_of(&self, key: &[u8]) -> usize {
+        if self.quotas.is_empty() { 0 } else { self.quotas.of(key) }
+    }
+
+    /// The place in shards of the space that a key is in. Good while a shard
+    /// is locked.
+    #[inline]
+    pub(crate) fn place_for(&self, database: u32, key: &[u8]) -> usize {
+        self.place_of(database) + self.quota_of(key)
+    }
+
+    /// The places of a database's spaces. Good while a shard is locked.
+    pub(crate) fn places_of(&self, database: u32) -> Range<usize> {
+        let first = self.place_of(database);
+        first..first + self.quotas.width()
+    }
+
+    /// The place in shards of a database's first space, which has the keys
+    /// without a quota. Good while a shard is locked.
     #[inline]
     pub(crate) fn place_of(&self, database: u32) -> usize {
         self.places[database as usize].load(Ordering::Relaxed) as usize
+    }
+
+    /// The database that has a place in shards, one of which is locked.
+    pub(crate) fn database_at(&self, place: usize) -> u32 {
+        let has_it = |database: &u32| self.places_of(*database).contains(&place);
+        (0..self.database_count()).find(has_it).unwrap_or_default()
     }
 
     pub(crate) fn database_count(&self) -> u32 {
@@ -470,12 +556,22 @@ impl Store {
 
     #[cold]
     fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
-        let gone = |place: usize, key: &[u8]| {
-            self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+        let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
+        let gone = |place: usize, key: &[u8], what: Gone| match what {
+            Gone::Whole => {
+                self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+            }
+            Gone::Fields => partly.push((place, key.into())),
         };
         let due = &self.due[shard_index];
         let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
         self.charge(shard, -freed);
+        for (place, key) in partly {
+            // Of the last one something is done in any case.
+            *steps = (*steps).max(WRITE_STEPS);
+            let turn = Turn { database: self.database_at(place), ..turn };
+            self.drop_fields((shard, shard_index), turn, &key, steps);
+        }
     }
 
     pub(crate) fn upkeep(
@@ -484,7 +580,8 @@ impl Store {
         turn: Turn,
     ) -> Upkeep<'_, impl Fn(&[u8]) -> u32> {
         let hash_key = |key: &[u8]| self.hash(key) as u32;
-        Upkeep { memory: self.memory_of(shard_index), now_millis: turn.now_millis, hash_key }
+        let (memory, quotas) = (self.memory_of(shard_index), &self.quotas);
+        Upkeep { memory, now_millis: turn.now_millis, quotas, hash_key }
     }
 
     /// Evicts until `extra` bytes fit below the bound on memory; whether they
@@ -561,7 +658,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
             let memory = Memory { heap: &self.heap, arena: index >> self.arena_shift };
-            shard.0.get_mut().clear(memory);
+            shard.0.get_mut().clear(memory, &self.quotas);
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}
     }
@@ -589,11 +686,11 @@ impl Locked<'_> {
     pub(crate) fn contains(&self, database: u32, key: &[u8], now_millis: Option<u64>) -> bool {
         let (hash, index) = self.store.locate(key);
         let Ok(at) = self.indices.binary_search(&(index as u32)) else { return false };
-        let space = self.guards[at].space_to_read(self.store.place_of(database));
+        let space = self.guards[at].space_to_read(self.store.place_for(database, key));
         let is_live = |space: &crate::space::Space| {
             let position = space.table.find(hash, |item, _| item.key() == key)?;
             let item = space.table.item(position);
-            Some(!now_millis.is_some_and(|now| is_expired(&item, now)))
+            Some(!now_millis.is_some_and(|now| is_gone(&item, now)))
         };
         space.and_then(is_live).unwrap_or(false)
     }
@@ -637,10 +734,10 @@ impl Locked<'_> {
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
         let means = Means { store: self.store, arena: self.store.arena_of(index) };
-        let space = shard.space_to_read(self.store.place_of(turn.database))?;
+        let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
-        (!is_expired(&item, turn.now_millis)).then_some((item, means))
+        (!is_gone(&item, turn.now_millis)).then_some((item, means))
     }
 
     /// Hints to the processor which cache lines the keys' items are in.
@@ -649,12 +746,12 @@ impl Locked<'_> {
         turn: Turn,
         keys: impl Iterator<Item = &'b [u8]> + Clone,
     ) {
-        let place = self.store.place_of(turn.database);
         for step in [crate::table::Table::prefetch, crate::table::Table::prefetch_item] {
             for key in keys.clone() {
                 let hash = self.store.hash(key);
                 let index = self.store.shard_of(hash) as u32;
                 if let Ok(at) = self.indices.binary_search(&index) {
+                    let place = self.store.place_for(turn.database, key);
                     step(&self.guards[at].space(place).table, hash as u32);
                 }
             }
@@ -663,10 +760,11 @@ impl Locked<'_> {
 
     /// Empties a database of all locked shards.
     pub(crate) fn flush(&mut self, database: u32) {
-        let place = self.store.place_of(database);
         for (index, shard) in self.indices.iter().zip(&mut self.guards) {
-            if shard.flush(place) {
-                self.store.come_by(*index as usize, 0);
+            for place in self.store.places_of(database) {
+                if shard.flush(place, &self.store.quotas) {
+                    self.store.come_by(*index as usize, 0);
+                }
             }
         }
     }

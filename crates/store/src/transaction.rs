@@ -147,7 +147,11 @@ impl Held<'_> {
         if !self.store.has_database(context, out) {
             return;
         }
-        commands::execute(self.store, request, Turn::of(context), out);
+        let turn = Turn::of(context);
+        if !self.store.quotas.is_empty() {
+            return self.store.execute_within_quotas(request, turn, out);
+        }
+        commands::execute(self.store, request, turn, out);
     }
 }
 

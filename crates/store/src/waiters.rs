@@ -223,7 +223,9 @@ impl Store {
             reply::error(out, OutOfMemory::TEXT);
             return true;
         }
-        let (found, _) = commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
+        let turn = Turn::of(context);
+        let (found, _) = commands::attempt(self, request, turn, How::Newcomer, out);
+        self.settle_quotas(request, turn);
         found == Found::Answered
     }
 
@@ -257,6 +259,7 @@ impl Store {
             commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
         if found == Found::Answered {
             drop(held);
+            self.settle_quotas(request, Turn::of(context));
             self.events.count_waiting(-1);
             return Waited::Answered;
         }
@@ -349,7 +352,9 @@ impl Store {
         let turn = Turn::of(Context { database, clock, protocol, worker });
         let mut out = Vec::new();
         let (found, _) = waiter.with_request(|request| {
-            commands::attempt(self, request, turn, How::Ready(key), &mut out)
+            let attempted = commands::attempt(self, request, turn, How::Ready(key), &mut out);
+            self.settle_quotas(request, turn);
+            attempted
         });
         if found == Found::Answered {
             *is_over = true;

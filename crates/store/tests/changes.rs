@@ -32,6 +32,22 @@ fn sketch_line(random: &mut Random, key: &str, other: &str, number: usize) -> St
     }
 }
 
+/// A command on when fields of a hash expire.
+fn fields_line(random: &mut Random, key: &str, number: usize) -> String {
+    let field = number % 5;
+    match random.below(9) {
+        0 => format!("HSETEX {key} PX {number} FIELDS 1 {field} {number}"),
+        1 => format!("HSETEX {key} FNX PX 90 FIELDS 2 {field} x {number} y"),
+        2 => format!("HSETEX {key} FXX KEEPTTL FIELDS 1 {field} {number}"),
+        3 => format!("HPEXPIRE {key} {number} FIELDS 2 {field} 7"),
+        4 => format!("HPEXPIRE {key} {number} GT FIELDS 1 {field}"),
+        5 => format!("HPERSIST {key} FIELDS 2 {field} 3"),
+        6 => format!("HGETEX {key} PX {number} FIELDS 1 {field}"),
+        7 => format!("HGETEX {key} PERSIST FIELDS 1 {field}"),
+        _ => format!("HGETDEL {key} FIELDS 1 {field}"),
+    }
+}
+
 /// A command line on random keys.
 fn any_line(random: &mut Random) -> String {
     let key = KEYS[random.below(KEYS.len())];
@@ -43,6 +59,9 @@ fn any_line(random: &mut Random) -> String {
     let time = times[random.below(times.len())];
     if random.once_in(4) {
         return stream_line(random, key, number);
+    }
+    if random.once_in(9) {
+        return fields_line(random, key, number);
     }
     if random.once_in(9) {
         return sketch_line(random, key, other, number);
@@ -191,6 +210,10 @@ fn contents(store: &Store, millis: u64) -> Contents {
                 // What is delivered to whom is no change of it, as in Redis.
                 let about = ask(store, place, &format!("XINFO STREAM {key}"));
                 value = Reply::Array(Some(vec![value, about]));
+            }
+            if kind == Reply::Simple("hash".into()) {
+                let times = format!("HPEXPIRETIME {key} FIELDS 6 0 1 2 3 4 7");
+                value = Reply::Array(Some(vec![value, ask(store, place, &times)]));
             }
             let expiry = ask(store, place, &format!("PEXPIRETIME {key}"));
             contents.insert((database, key), (value, expiry));

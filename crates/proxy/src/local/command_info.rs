@@ -432,11 +432,16 @@ mod tests {
         Some(RedisServer::start())
     }
 
+    /// Whether a command came with a version later than the server's.
+    fn is_later(command: &Command) -> bool {
+        ["7.2.", "7.4.", "8."].iter().any(|version| command.since.starts_with(version))
+    }
+
     /// Names of commands that the server knows too: CLIENT has subcommands of
     /// later versions here, which its own container entry shows.
     fn shared_names() -> impl Iterator<Item = &'static str> {
         let all = COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
-        all.filter(|it| it.name != "client" && !it.since.starts_with("7.2")).map(|it| it.name)
+        all.filter(|it| it.name != "client" && !is_later(it)).map(|it| it.name)
     }
 
     #[test]
@@ -464,11 +469,13 @@ mod tests {
         };
         let names_here: BTreeSet<String> =
             COMMANDS.iter().map(|command| command.name.to_owned()).collect();
-        assert_eq!(names(client.words("COMMAND")), names_here);
+        let shared = COMMANDS.iter().filter(|command| !is_later(command));
+        let shared: BTreeSet<String> = shared.map(|command| command.name.to_owned()).collect();
+        assert_eq!(names(client.words("COMMAND")), shared);
         assert!(answer("COMMAND").starts_with(&format!("*{}\r\n", names_here.len())));
         assert_eq!(answer("COMMAND"), answer("COMMAND INFO"));
         assert!(answer("COMMAND DOCS").starts_with(&format!("*{}\r\n", 2 * names_here.len())));
-        assert_eq!(answer("COMMAND COUNT"), server_answer(&mut client, "COMMAND COUNT"));
+        assert_eq!(answer("COMMAND COUNT"), format!(":{}\r\n", names_here.len()));
     }
 
     #[test]

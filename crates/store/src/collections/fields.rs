@@ -50,19 +50,39 @@ impl Fields {
         self.place(means, key, value).0
     }
 
+    /// As [`Fields::set`], of a field that expires at a time, or with `None`
+    /// never.
+    pub(super) fn set_until(
+        &mut self,
+        means: Means<'_>,
+        (key, value): (&[u8], &[u8]),
+        expiry: Option<u64>,
+    ) -> bool {
+        self.place_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
+    }
+
     /// As [`Fields::set`], with the field's item.
     pub(crate) fn place(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
-        let meta = Meta::new(Encoding::Text, None);
+        self.place_with(means, (key, value), &Meta::new(Encoding::Text, None))
+    }
+
+    #[inline]
+    fn place_with(
+        &mut self,
+        means: Means<'_>,
+        (key, value): (&[u8], &[u8]),
+        meta: &Meta,
+    ) -> (bool, Item<'_>) {
         let create = || {
             let memory = means.memory();
-            Owned::create(memory.heap, memory.arena, &meta, 0, key, (value, value.len()))
+            Owned::create(memory.heap, memory.arena, meta, 0, key, (value, value.len()))
         };
         let found = self.find(means, key);
         let position = match found {
             Some(position) => {
                 let mut change = 0;
                 self.table.with_item(position, |item| {
-                    if !item.overwrite(&meta, 0, value) {
+                    if !item.overwrite(meta, 0, value) {
                         let new = create();
                         change = new.bytes() as i64;
                         change -= std::mem::replace(item, new).release(means.memory().heap) as i64;
@@ -74,6 +94,28 @@ impl Fields {
             None => self.add(means, create()),
         };
         (found.is_none(), self.table.item(position))
+    }
+
+    /// Sets when a field that is there expires.
+    pub(super) fn set_expiry(&mut self, means: Means<'_>, key: &[u8], expiry: Option<u64>) {
+        let Some(position) = self.find(means, key) else { return };
+        let memory = means.memory();
+        let change = self.table.with_item(position, |item| {
+            let (meta, value_len) = (item.item().meta(), item.item().value().len());
+            item.reshape(memory.heap, memory.arena, &Meta { expiry, ..meta }, value_len)
+        });
+        self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
+    }
+
+    /// Removes a field of this hash that has expired; whether there was one.
+    pub(super) fn remove_expired(&mut self, means: Means<'_>, hash: u32, now_millis: u64) -> bool {
+        let found = self
+            .table
+            .find(hash, |item, _| item.expiry().is_some_and(|expiry| expiry <= now_millis));
+        let Some(position) = found else { return false };
+        let item = self.table.remove(means.memory(), position);
+        self.item_bytes -= item.release(means.memory().heap);
+        true
     }
 
     /// Adds an item whose key is not there yet.
@@ -184,6 +226,6 @@ impl Fields {
 
 fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
     let (memory, value) = (means.memory(), item.value());
-    let meta = Meta::new(Encoding::Text, None);
+    let meta = Meta::new(Encoding::Text, item.expiry());
     Owned::create(memory.heap, memory.arena, &meta, 0, item.key(), (value, value.len()))
 }

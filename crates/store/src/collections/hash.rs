@@ -1,7 +1,9 @@
-//! Hashes: fields with values.
+//! Hashes: fields with values. Those of which fields expire are in
+//! `timed.rs`.
 
 use super::blob::{self, HEADER_LEN, Prefix, Strings, string_at};
 use super::fields::Fields;
+use super::timed::{self, Place, Places, Timed};
 use super::{BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
@@ -15,6 +17,9 @@ const BLOB_FIELDS_MAX: usize = 512;
 #[derive(Clone, Copy)]
 pub(crate) enum Hash<'a> {
     Blob(&'a [u8]),
+    /// A blob with times.
+    Timed(&'a [u8]),
+    /// Fields whose items know when they expire, if they do.
     Boxed(&'a Fields, Means<'a>),
 }
 
@@ -25,6 +30,8 @@ impl<'a> View<'a> for Hash<'a> {
     fn of(item: Item<'a>, means: Means<'a>) -> Self {
         match item.boxed() {
             Some(Boxed::Fields(fields)) => Self::Boxed(fields, means),
+            Some(Boxed::Timed(timed)) => Self::Boxed(timed.fields(), means),
+            _ if item.encoding().is_timed() => Self::Timed(item.value()),
             _ => Self::Blob(item.value()),
         }
     }
@@ -34,7 +41,7 @@ impl<'a> Hash<'a> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Blob(bytes) => blob::count(bytes),
+            Self::Blob(bytes) | Self::Timed(bytes) => blob::count(bytes),
             Self::Boxed(fields, _) => fields.len(),
         }
     }
@@ -45,7 +52,30 @@ impl<'a> Hash<'a> {
         match self {
             Self::Blob(bytes) => find(bytes, field).map(|found| &bytes[found.value]),
             Self::Boxed(fields, means) => fields.get(*means, field).map(|item| item.value()),
+            Self::Timed(_) => self.get_timed(field).map(|(value, _)| value),
         }
+    }
+
+    /// The value of a field, and when it expires.
+    pub(crate) fn get_timed(&self, field: &[u8]) -> Option<(&'a [u8], Option<u64>)> {
+        match self {
+            Self::Blob(_) => self.get(field).map(|value| (value, None)),
+            Self::Timed(bytes) => {
+                let found = timed::find(bytes, field)?;
+                let time = found.time(bytes);
+                Some((&bytes[found.value], time))
+            }
+            Self::Boxed(fields, means) => {
+                fields.get(*means, field).map(|item| (item.value(), item.expiry()))
+            }
+        }
+    }
+
+    /// The value of a field if it has not expired, of a hash that may still
+    /// have fields that did.
+    pub(crate) fn get_at(&self, field: &[u8], now_millis: u64) -> Option<&'a [u8]> {
+        let (value, time) = self.get_timed(field)?;
+        time.is_none_or(|time| time > now_millis).then_some(value)
     }
 
     /// Visits every field with its value.
@@ -58,8 +88,29 @@ impl<'a> Hash<'a> {
                     visit(field, value);
                 }
             }
+            Self::Timed(bytes) => {
+                for Place { field, value, .. } in Places::of(bytes) {
+                    visit(&bytes[field], &bytes[value]);
+                }
+            }
             Self::Boxed(fields, _) => {
                 fields.iter().for_each(|item| visit(item.key(), item.value()));
+            }
+        }
+    }
+
+    /// Visits every field with its value, and when it expires.
+    pub(crate) fn visit_timed(&self, mut visit: impl FnMut(&'a [u8], &'a [u8], Option<u64>)) {
+        match self {
+            Self::Blob(_) => self.visit(|field, value| visit(field, value, None)),
+            Self::Timed(bytes) => {
+                for Place { field, value, .. } in Places::of(bytes) {
+                    let time = timed::read_time(bytes, value.end);
+                    visit(&bytes[field], &bytes[value], time);
+                }
+            }
+            Self::Boxed(fields, _) => {
+                fields.iter().for_each(|item| visit(item.key(), item.value(), item.expiry()));
             }
         }
     }
@@ -71,6 +122,11 @@ impl<'a> Hash<'a> {
                 let nth = random() as usize % self.len().max(1);
                 let mut strings = Strings::of(bytes).skip(2 * nth);
                 Some((strings.next()?, strings.next()?))
+            }
+            Self::Timed(bytes) => {
+                let nth = random() as usize % self.len().max(1);
+                let place = Places::of(bytes).nth(nth)?;
+                Some((&bytes[place.field], &bytes[place.value]))
             }
             Self::Boxed(fields, _) => fields.random(random).map(|item| (item.key(), item.value())),
         }
@@ -84,7 +140,7 @@ impl<'a> Hash<'a> {
         mut visit: impl FnMut(&'a [u8], &'a [u8]),
     ) -> u64 {
         match self {
-            Self::Blob(_) => {
+            Self::Blob(_) | Self::Timed(_) => {
                 self.visit(visit);
                 0
             }
@@ -120,8 +176,25 @@ fn find(bytes: &[u8], field: &[u8]) -> Option<Found> {
     None
 }
 
+/// When a field that is set expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Never, whatever it did before.
+    Ever,
+    /// As before.
+    Before,
+    /// At a time, in milliseconds since the Unix epoch.
+    Time(u64),
+}
+
 /// Sets a field; whether it is new.
-pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> bool {
+pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Until) -> bool {
+    if matches!(until, Until::Time(_)) {
+        make_timed(editor);
+    }
+    if editor.is_timed() {
+        return editor.with_times(|editor| set_timed(editor, field, value, until));
+    }
     if field.len().max(value.len()) > BLOB_STRING_LEN_MAX {
         box_up(editor);
     }
@@ -162,8 +235,94 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> bo
     false
 }
 
+fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Until) -> bool {
+    if field.len().max(value.len()) > BLOB_STRING_LEN_MAX {
+        box_up(editor);
+    }
+    let time = match until {
+        Until::Ever => None,
+        Until::Time(time) => Some(time),
+        Until::Before => {
+            let found = editor.view::<Hash<'_>>().and_then(|hash| hash.get_timed(field));
+            found.and_then(|(_, time)| time)
+        }
+    };
+    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Timed(timed) => Some(timed.set(means, (field, value), time)),
+        _ => None,
+    };
+    if let Some(is_new) = editor.boxed(set).flatten() {
+        editor.touch();
+        return is_new;
+    }
+    let bytes = editor.blob();
+    let (count, end) = (blob::count(bytes), bytes.len());
+    let found = timed::find(bytes, field);
+    let is_new = found.is_none();
+    let range = found.map_or(end..end, |place| place.start..place.end());
+    let prefixes = [field, value].map(|text| Prefix::of(text.len()));
+    let time = timed::time_bytes(time);
+    let parts = [prefixes[0].bytes(), field, prefixes[1].bytes(), value, &time];
+    let count = count + usize::from(is_new);
+    editor.splice(range, &parts, count);
+    settle(editor);
+    if count > BLOB_FIELDS_MAX {
+        box_up(editor);
+    }
+    is_new
+}
+
+/// Notes in a timed blob when its first field expires.
+fn settle(editor: &mut Editor<'_, '_>) {
+    let earliest = timed::earliest_of(editor.blob());
+    editor.write(HEADER_LEN, &timed::time_bytes(earliest));
+}
+
+/// Sets when a field that is there expires, `None` for never.
+pub(crate) fn set_time(editor: &mut Editor<'_, '_>, field: &[u8], time: Option<u64>) {
+    if time.is_some() {
+        make_timed(editor);
+    }
+    if editor.is_timed() {
+        editor.with_times(|editor| {
+            editor.touch();
+            editor.boxed(|boxed, means| {
+                if let Boxed::Timed(timed) = boxed {
+                    timed.set_time(means, field, time);
+                }
+            });
+            if let Some(place) = timed::find(editor.blob(), field) {
+                editor.write(place.value.end, &timed::time_bytes(time));
+                settle(editor);
+            }
+        });
+    }
+}
+
+/// Removes the fields that have expired, while `steps` are left; how many.
+pub(crate) fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -> usize {
+    editor.with_times(|editor| {
+        let drop_boxed = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+            Boxed::Timed(timed) => timed.drop_expired(means, now_millis, steps),
+            _ => 0,
+        };
+        if let Some(removed) = editor.boxed(drop_boxed) {
+            return removed;
+        }
+        let (kept, removed) = timed::without_expired(editor.blob(), now_millis);
+        *steps = steps.saturating_sub(blob::count(editor.blob()) as u32);
+        if removed > 0 {
+            editor.store(Encoding::HashTimed, &kept);
+        }
+        removed
+    })
+}
+
 /// Removes a field; whether it was there.
 pub(crate) fn remove(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
+    if editor.is_timed() {
+        return editor.with_times(|editor| remove_timed(editor, field));
+    }
     let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
         Boxed::Fields(fields) => Some(fields.remove(means, field)),
         _ => None,
@@ -181,12 +340,59 @@ pub(crate) fn remove(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
     true
 }
 
+fn remove_timed(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
+    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Timed(timed) => Some(timed.remove(means, field)),
+        _ => None,
+    };
+    if let Some(was_there) = editor.boxed(remove).flatten() {
+        if was_there {
+            editor.touch();
+        }
+        return was_there;
+    }
+    let bytes = editor.blob();
+    let count = blob::count(bytes);
+    let Some(place) = timed::find(bytes, field) else { return false };
+    editor.splice(place.start..place.end(), &[], count - 1);
+    settle(editor);
+    true
+}
+
+/// Gives the hash, which may not be there yet, the form that has times.
+fn make_timed(editor: &mut Editor<'_, '_>) {
+    if editor.is_timed() {
+        return;
+    }
+    let with_times = |boxed: &mut Boxed, _: Means<'_>| {
+        if let Boxed::Fields(fields) = boxed {
+            let fields = std::mem::replace(fields, Fields::new());
+            *boxed = Boxed::Timed(Box::new(Timed::new(fields)));
+        }
+    };
+    if editor.boxed(with_times).is_some() {
+        return editor.set_encoding(Encoding::HashTimedBoxed);
+    }
+    let mut bytes = timed::Writer::new();
+    if let Some(hash) = editor.view::<Hash<'_>>() {
+        hash.visit(|field, value| bytes.push(field, value, None));
+    }
+    editor.store(Encoding::HashTimed, &bytes.finish());
+}
+
 /// Makes the hash a table of fields, if it is none.
 fn box_up(editor: &mut Editor<'_, '_>) {
     if editor.is_boxed() {
         return;
     }
-    let means = editor.means();
+    let (means, is_timed) = (editor.means(), editor.is_timed());
+    if is_timed {
+        let mut timed = Timed::new(Fields::new());
+        if let Some(hash) = editor.view::<Hash<'_>>() {
+            hash.visit_timed(|field, value, time| _ = timed.set(means, (field, value), time));
+        }
+        return editor.store_boxed(Encoding::HashTimedBoxed, Boxed::Timed(Box::new(timed)));
+    }
     let mut fields = Fields::new();
     if let Some(hash) = editor.view::<Hash<'_>>() {
         hash.visit(|field, value| {

@@ -8,6 +8,7 @@
 //!  sorted    count, then member score ...       Scores: a table of member -> score,
 //!                                                       and a tree in order
 //!  stream                                       Stream: a tree of blocks of entries
+//!  hash of which fields expire: see `timed.rs`
 //! ```
 //! A collection is boxed when it grows beyond what Redis keeps in one block,
 //! and stays so. The tables are those of the key space: no request ever pays
@@ -26,6 +27,7 @@ pub(crate) mod score;
 pub(crate) mod set;
 pub(crate) mod sorted;
 pub(crate) mod stream;
+pub(crate) mod timed;
 
 use crate::item::Owned;
 use crate::lines::Memory;
@@ -34,6 +36,7 @@ use chunks::Chunks;
 use fields::Fields;
 use sorted::Scores;
 use stream::Stream;
+use timed::Timed;
 
 /// Most elements of a set or a sorted set in a blob, and the longest string of
 /// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
@@ -71,6 +74,8 @@ pub(crate) enum Boxed {
     List(Chunks),
     Sorted(Scores),
     Stream(Box<Stream>),
+    /// Of a hash whose fields may expire.
+    Timed(Box<Timed>),
 }
 
 impl Boxed {
@@ -81,6 +86,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.bytes(),
             Boxed::Sorted(scores) => scores.bytes(),
             Boxed::Stream(stream) => stream.bytes(),
+            Boxed::Timed(timed) => timed.bytes(),
         };
         size_of::<Self>() + inner
     }
@@ -92,6 +98,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.len(),
             Boxed::Sorted(scores) => scores.len(),
             Boxed::Stream(stream) => stream.log().len() as usize,
+            Boxed::Timed(timed) => timed.fields().len(),
         }
     }
 
@@ -102,6 +109,7 @@ impl Boxed {
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
             Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
+            Boxed::Timed(timed) => Boxed::Timed(Box::new(timed.duplicate(means))),
         }
     }
 
@@ -114,10 +122,11 @@ impl Boxed {
         visits: &mut u32,
         moved: &mut u64,
     ) {
+        let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
         match self {
-            Boxed::Fields(fields) => {
-                let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
-                fields.compact(memory, turn, visits, moved, relocate);
+            Boxed::Fields(fields) => fields.compact(memory, turn, visits, moved, relocate),
+            Boxed::Timed(timed) => {
+                timed.fields_mut().compact(memory, turn, visits, moved, relocate);
             }
             Boxed::Sorted(scores) => scores.compact(memory, turn, visits, moved),
             // Their blocks are the global allocator's.
@@ -133,6 +142,7 @@ impl Boxed {
             Boxed::List(chunks) => chunks.free_some(steps),
             Boxed::Sorted(scores) => scores.free_some(memory, steps),
             Boxed::Stream(stream) => stream.free_some(steps),
+            Boxed::Timed(timed) => timed.free_some(memory, steps),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! DUMP and RESTORE.
 
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
-use crate::collections::{Boxed, hash, list, set, sorted};
+use crate::collections::hash::{self, Until};
+use crate::collections::{Boxed, list, set, sorted};
 use crate::dump::{self, Refusal, Value};
 use crate::entry::{Editor, Entry};
 use crate::item::{ACCESS_MASK, Encoding};
@@ -117,6 +118,7 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if expiry != Expiry::Past {
         call.make_room_for(value.bytes_len() as u64)?;
     }
+    let now = call.turn.now_millis;
     call.with_key(|mut entry| {
         if is_taken(&entry) {
             return Err(BUSY_KEY);
@@ -128,8 +130,8 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 }
                 return Ok(());
             }
-            Expiry::Never => put(&mut entry, value, None),
-            Expiry::At(millis) => put(&mut entry, value, Some(millis)),
+            Expiry::Never => put(&mut entry, value, None, now),
+            Expiry::At(millis) => put(&mut entry, value, Some(millis), now),
         }
         note_use(call, &mut entry, &options);
         entry.notify(KeyspaceEvents::GENERIC, "restore");
@@ -140,15 +142,15 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Puts a value into the place of whatever is there.
-fn put(entry: &mut Entry<'_>, value: Value<'_>, expiry: Option<u64>) {
+fn put(entry: &mut Entry<'_>, value: Value<'_>, expiry: Option<u64>, now_millis: u64) {
     if let Value::Text(text) = &value {
         return entry.set(text, Encoding::Text, expiry);
     }
-    entry.rebuild(|editor| fill(editor, value));
+    entry.rebuild(|editor| fill(editor, value, now_millis));
     entry.set_expiry(expiry);
 }
 
-fn fill(editor: &mut Editor<'_, '_>, value: Value<'_>) {
+fn fill(editor: &mut Editor<'_, '_>, value: Value<'_>, now_millis: u64) {
     match value {
         Value::Text(_) => {}
         Value::Stream(stream) => editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(stream)),
@@ -158,7 +160,17 @@ fn fill(editor: &mut Editor<'_, '_>, value: Value<'_>) {
         Value::Set(members) => members.iter().for_each(|member| _ = set::add(editor, member)),
         Value::Hash(strings) => {
             for field in (0..strings.len()).step_by(2) {
-                hash::set(editor, strings.get(field), strings.get(field + 1));
+                hash::set(editor, strings.get(field), strings.get(field + 1), Until::Ever);
+            }
+        }
+        Value::Timed(strings, times) => {
+            for (index, time) in times.iter().enumerate() {
+                let (field, value) = (strings.get(2 * index), strings.get(2 * index + 1));
+                let until = if *time == 0 { Until::Ever } else { Until::Time(*time) };
+                // Of one that has expired already, nobody needs to be told.
+                if *time == 0 || *time > now_millis {
+                    hash::set(editor, field, value, until);
+                }
             }
         }
         Value::Sorted(members, scores) => {

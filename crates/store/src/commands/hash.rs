@@ -3,7 +3,7 @@
 use super::numeric::{NOT_FINITE, parse_float};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
-use crate::collections::hash::{self, Hash};
+use crate::collections::hash::{self, Hash, Until};
 use crate::item::Kind;
 use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use keyway_resp::{Protocol, reply};
@@ -15,7 +15,7 @@ pub(super) fn hset(call: &Call<'_>, name: &str, out: &mut Vec<u8>) -> Outcome {
         let added = call.with_key(|mut entry| {
             entry.edit(Kind::Hash, "hset", |editor| {
                 let pairs = call.args_from(2, 2).zip(call.args_from(3, 2));
-                pairs.filter(|(field, value)| hash::set(editor, field, value)).count()
+                pairs.filter(|(field, value)| hash::set(editor, field, value, Until::Ever)).count()
             })
         })?;
         if counts {
@@ -37,7 +37,7 @@ pub(super) fn hsetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let done = call.with_key(|mut entry| {
         entry.edit(Kind::Hash, "hset", |editor| {
             let there = editor.view::<Hash<'_>>().is_some_and(|hash| hash.get(field).is_some());
-            !there && hash::set(editor, field, call.arg(3))
+            !there && hash::set(editor, field, call.arg(3), Until::Ever)
         })
     })?;
     reply::integer(out, i64::from(done));
@@ -142,7 +142,7 @@ pub(super) fn hincrby(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 .checked_add(by)
                 .ok_or(Fault::Text("ERR increment or decrement would overflow"))?;
             let mut buffer = [0; INTEGER_LEN_MAX];
-            hash::set(editor, field, format_integer(sum, &mut buffer));
+            hash::set(editor, field, format_integer(sum, &mut buffer), Until::Before);
             Ok::<_, Fault>(sum)
         })
     })??;
@@ -162,7 +162,7 @@ pub(super) fn hincrbyfloat(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 parse_float(text).map_err(|_| Fault::Text("ERR hash value is not a float"))?;
             let sum = value.and_then(|value| value.add(by)).ok_or(NOT_FINITE)?;
             let text = sum.format();
-            hash::set(editor, field, &text);
+            hash::set(editor, field, &text, Until::Before);
             Ok::<_, Fault>(text)
         })
     })??;

@@ -6,6 +6,7 @@ mod bitfield;
 mod blocking;
 mod dump;
 mod expire;
+mod fields;
 mod geo;
 mod hash;
 mod hyperloglog;
@@ -285,6 +286,25 @@ fn dispatch_hashes(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Hincrbyfloat => hash::hincrbyfloat(call, out),
         Verb::Hrandfield => hash::hrandfield(call, out),
         Verb::Hscan => hash::hscan(call, out),
+        _ => dispatch_fields(call, request, out),
+    }
+}
+
+fn dispatch_fields(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    use expire::{Base, Unit};
+    match request.command.verb {
+        Verb::Hexpire => fields::hexpire(call, Base::Now, Unit::Seconds, out),
+        Verb::Hpexpire => fields::hexpire(call, Base::Now, Unit::Millis, out),
+        Verb::Hexpireat => fields::hexpire(call, Base::Epoch, Unit::Seconds, out),
+        Verb::Hpexpireat => fields::hexpire(call, Base::Epoch, Unit::Millis, out),
+        Verb::Httl => fields::httl(call, Base::Now, Unit::Seconds, out),
+        Verb::Hpttl => fields::httl(call, Base::Now, Unit::Millis, out),
+        Verb::Hexpiretime => fields::httl(call, Base::Epoch, Unit::Seconds, out),
+        Verb::Hpexpiretime => fields::httl(call, Base::Epoch, Unit::Millis, out),
+        Verb::Hpersist => fields::hpersist(call, out),
+        Verb::Hgetex => fields::hgetex(call, out),
+        Verb::Hgetdel => fields::hgetdel(call, out),
+        Verb::Hsetex => fields::hsetex(call, out),
         _ => dispatch_lists(call, request, out),
     }
 }

@@ -29,9 +29,12 @@ fn encoding_name(entry: &mut Entry<'_>) -> Option<&'static str> {
         Encoding::Text | Encoding::Plain if text_len <= EMBEDDED_LEN_MAX => "embstr",
         Encoding::Text | Encoding::Plain | Encoding::Raw => "raw",
         Encoding::HashBlob | Encoding::SortedBlob => "listpack",
+        Encoding::HashTimed => "listpackex",
         Encoding::ListBlob | Encoding::ListBoxed => "quicklist",
         Encoding::Integers => "intset",
-        Encoding::HashBoxed | Encoding::SetBlob | Encoding::SetBoxed => "hashtable",
+        Encoding::HashBoxed | Encoding::HashTimedBoxed | Encoding::SetBlob | Encoding::SetBoxed => {
+            "hashtable"
+        }
         Encoding::SortedBoxed => "skiplist",
         Encoding::StreamBoxed => "stream",
     })

@@ -6,7 +6,7 @@
 //! throughout, though tables grow and shrink meanwhile.
 
 use super::{Call, Fault, Outcome, SYNTAX};
-use crate::evict::is_expired;
+use crate::evict::is_gone;
 use crate::item::Item;
 use crate::table::Position;
 use keyway_base::glob;
@@ -60,7 +60,7 @@ impl<'a> Options<'a> {
         let kind = item.encoding().kind().name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, item.key()))
-            && !is_expired(item, now_millis)
+            && !is_gone(item, now_millis)
     }
 }
 
@@ -81,13 +81,26 @@ pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, Fault> {
     Ok(if negative { value.wrapping_neg() } else { value })
 }
 
+/// Spaces of the client's database in all shards.
+fn space_count(call: &Call<'_>) -> usize {
+    call.store.shard_count() * call.store.quotas.width()
+}
+
+/// The shard of the space of this index, and which of the database's it is
+/// there.
+fn space_at(call: &Call<'_>, index: usize) -> (usize, usize) {
+    (index / call.store.quotas.width(), index % call.store.quotas.width())
+}
+
 /// Looks at `count` items from `cursor` on, or a few more; the next cursor.
 fn walk(call: &Call<'_>, cursor: u64, count: u64, mut visit: impl FnMut(&Item<'_>)) -> u64 {
     let (mut index, mut place) = (cursor / PLACES, cursor % PLACES);
     let mut seen = 0;
-    while index < call.store.shard_count() as u64 {
-        let mut shard = call.store.shard(index as usize);
-        let database = call.store.place_of(call.turn.database);
+    let space_count = space_count(call) as u64;
+    while index < space_count {
+        let (shard, database) = space_at(call, index as usize);
+        let mut shard = call.store.shard(shard);
+        let database = call.store.place_of(call.turn.database) + database;
         if let Some(space) = shard.existing_space(database).filter(|space| space.table.len() > 0) {
             let table = &space.table;
             while place < PLACES && seen < count {
@@ -105,7 +118,7 @@ fn walk(call: &Call<'_>, cursor: u64, count: u64, mut visit: impl FnMut(&Item<'_
             return index * PLACES + place;
         }
         (index, place) = (index + 1, 0);
-        if seen >= count && index < call.store.shard_count() as u64 {
+        if seen >= count && index < space_count {
             return index * PLACES;
         }
     }
@@ -150,13 +163,15 @@ pub(super) fn keys(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// RANDOMKEY: every key is as likely, but for those in very full buckets.
 pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let len_of = |index: usize| {
-        let mut shard = call.store.shard(index);
-        let database = call.store.place_of(call.turn.database);
+        let (shard, database) = space_at(call, index);
+        let mut shard = call.store.shard(shard);
+        let database = call.store.place_of(call.turn.database) + database;
         shard.existing_space(database).map_or(0, |space| space.table.len() as u64)
     };
-    let total: u64 = (0..call.store.shard_count()).map(len_of).sum();
+    let space_count = space_count(call);
+    let total: u64 = (0..space_count).map(len_of).sum();
     let mut skip = call.store.random() % total.max(1);
-    let start = (0..call.store.shard_count()).find(|index| {
+    let start = (0..space_count).find(|index| {
         let len = len_of(*index);
         let here = skip < len;
         skip = if here { skip } else { skip - len };
@@ -164,8 +179,8 @@ pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     });
     // Expired keys, or other clients, may have emptied the chosen shard.
     let start = start.unwrap_or(0);
-    for step in 0..call.store.shard_count() {
-        if random_in_shard(call, (start + step) % call.store.shard_count(), out) {
+    for step in 0..space_count {
+        if random_in_space(call, (start + step) % space_count, out) {
             return Ok(());
         }
     }
@@ -173,16 +188,17 @@ pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// Appends a random key of a shard; whether there was any.
-fn random_in_shard(call: &Call<'_>, index: usize, out: &mut Vec<u8>) -> bool {
-    let mut shard = call.store.shard(index);
-    let database = call.store.place_of(call.turn.database);
+/// Appends a random key of a space; whether there was any.
+fn random_in_space(call: &Call<'_>, index: usize, out: &mut Vec<u8>) -> bool {
+    let (shard, database) = space_at(call, index);
+    let mut shard = call.store.shard(shard);
+    let database = call.store.place_of(call.turn.database) + database;
     let Some(space) = shard.existing_space(database) else { return false };
     let table = &space.table;
     if table.len() == 0 {
         return false;
     }
-    let is_live = |position: &Position| !is_expired(&table.item(*position), call.turn.now_millis);
+    let is_live = |position: &Position| !is_gone(&table.item(*position), call.turn.now_millis);
     let random_item = || {
         let random = call.store.random();
         let bucket = table.bucket_of(random as u32);

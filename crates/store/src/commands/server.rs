@@ -8,8 +8,9 @@ use keyway_resp::reply;
 pub(super) fn dbsize(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let lens = (0..call.store.shard_count()).map(|index| {
         let mut shard = call.store.shard(index);
-        let database = call.store.place_of(call.turn.database);
-        shard.existing_space(database).map_or(0, |space| space.table.len())
+        let places = call.store.places_of(call.turn.database);
+        let len = |place| shard.existing_space(place).map_or(0, |space| space.table.len());
+        places.map(len).sum::<usize>()
     });
     reply::integer(out, lens.sum::<usize>() as i64);
     Ok(())

@@ -77,7 +77,7 @@ impl<'a> Pattern<'a> {
             None => locked.text(call.turn, &key),
             Some(field) => {
                 let hash = locked.look_at::<Hash<'_>>(call.turn, &key).ok().flatten();
-                hash.and_then(|hash| hash.get(field))
+                hash.and_then(|hash| hash.get_at(field, call.turn.now_millis))
             }
         };
         value.map(Cow::Borrowed)

@@ -1,14 +1,16 @@
 //! Values in Redis's own form: what DUMP gives and RESTORE takes.
 //!
 //! Written is what Redis 7.0 writes with its default settings and
-//! `rdbcompression no`; read is every form that it reads, but modules, and what
-//! Redis 7.2 writes. `keyway_base::rdb` has lengths, strings and the checksum, here are
+//! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does; read is every
+//! form that they read, but modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
 //! the types:
 //!
 //! ```text
 //!  type            written as                 read as well
 //!  string          string
 //!  hash            listpack │ pairs           zipmap, ziplist
+//!   whose fields   listpack │ triples         the same without the earliest time
+//!   expire
 //!  list            listpacks                  elements, ziplist, ziplists
 //!  set             integers │ members         listpack (7.2)
 //!  sorted set      listpack │ scores          scores as text, ziplist
@@ -50,4 +52,10 @@ mod kind {
     pub(super) const STREAM_5: u8 = 15;
     pub(super) const STREAM: u8 = 19;
     pub(super) const STREAM_72: u8 = 21;
+    /// Hashes of which fields expire, as first published: with no time in
+    /// front, from which the others count.
+    pub(super) const HASH_TIMES_EARLY: u8 = 22;
+    pub(super) const HASH_TIMES_LISTPACK_EARLY: u8 = 23;
+    pub(super) const HASH_TIMES: u8 = 24;
+    pub(super) const HASH_TIMES_LISTPACK: u8 = 25;
 }

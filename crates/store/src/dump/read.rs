@@ -3,6 +3,7 @@ use super::{integers, kind, listpack, older, stream};
 use crate::collections::score;
 use crate::collections::stream::Stream;
 use crate::collections::stream::id::Id;
+use crate::collections::timed::TIME_MAX;
 use crate::commands::STRING_LEN_MAX;
 use keyway_base::rdb::{Reader, Text, unpack};
 use std::borrow::Cow;
@@ -30,6 +31,8 @@ pub(crate) enum Value<'a> {
     Set(Strings),
     /// Fields and values in turn, each field once.
     Hash(Strings),
+    /// The same, and when each field expires, 0 for never.
+    Timed(Strings, Vec<u64>),
     /// Members, each once, with scores that are numbers.
     Sorted(Strings, Vec<f64>),
     Stream(Box<Stream>),
@@ -43,6 +46,7 @@ impl Value<'_> {
             Self::List(strings) | Self::Set(strings) | Self::Hash(strings) => strings.bytes_len(),
             Self::Sorted(strings, scores) => strings.bytes_len() + size_of_val(&scores[..]),
             Self::Stream(stream) => stream.bytes(),
+            Self::Timed(strings, times) => strings.bytes_len() + size_of_val(&times[..]),
         }
     }
 
@@ -54,7 +58,9 @@ impl Value<'_> {
             Self::Set(strings) | Self::Sorted(strings, _) => {
                 strings.len() > 0 && strings.are_distinct(1, hash)
             }
-            Self::Hash(strings) => strings.len() > 0 && strings.are_distinct(2, hash),
+            Self::Hash(strings) | Self::Timed(strings, _) => {
+                strings.len() > 0 && strings.are_distinct(2, hash)
+            }
         }
     }
 }
@@ -99,6 +105,16 @@ impl<'a> Source<'a> {
             kind::STREAM_5 | kind::STREAM | kind::STREAM_72 => {
                 let form = stream::Form::of(kind);
                 Value::Stream(Box::new(stream::read(&mut self, form)?))
+            }
+            kind::HASH_TIMES_EARLY => self.timed(None)?,
+            kind::HASH_TIMES_LISTPACK_EARLY => self.timed_block()?,
+            kind::HASH_TIMES => {
+                let earliest = self.earliest()?;
+                self.timed(Some(earliest))?
+            }
+            kind::HASH_TIMES_LISTPACK => {
+                self.earliest()?;
+                self.timed_block()?
             }
             kind::SORTED_ZIPLIST => self.scored_block(older::visit_ziplist)?,
             kind::SORTED_LISTPACK => self.scored_block(listpack::visit)?,
@@ -178,6 +194,46 @@ impl<'a> Source<'a> {
         if strings.len().is_multiple_of(2) { Ok(strings) } else { Err(Refusal::Form) }
     }
 
+    /// When the first field of a hash expires.
+    fn earliest(&mut self) -> Result<u64, Refusal> {
+        self.reader.array().map(u64::from_le_bytes).ok_or(Refusal::Form)
+    }
+
+    /// Triples of a time, a field and a value. A time is 0 for never, or it
+    /// counts from `earliest`, which is 1.
+    fn timed(&mut self, earliest: Option<u64>) -> Result<Value<'a>, Refusal> {
+        let count = self.len()?;
+        let (mut strings, mut times) = (Strings::new(self.room), Vec::new());
+        for _ in 0..count {
+            let time = self.len()? as u64;
+            let time = match earliest.filter(|_| time != 0) {
+                Some(earliest) => (time - 1).checked_add(earliest).ok_or(Refusal::Form)?,
+                None => time,
+            };
+            times.push(valid_time(time)?);
+            for _ in 0..2 {
+                strings.push(self.reader.read_text().ok_or(Refusal::Form)?)?;
+            }
+        }
+        Ok(Value::Timed(strings, times))
+    }
+
+    /// Fields, values and times of a block, in turn.
+    fn timed_block(&mut self) -> Result<Value<'a>, Refusal> {
+        let block = self.bytes()?;
+        let (mut strings, mut times) = (Strings::new(self.room), Vec::new());
+        listpack::visit(&block, &mut |text| {
+            if strings.len() < 2 * (times.len() + 1) {
+                return strings.push(text);
+            }
+            let Text::Integer(time) = text else { return Err(Refusal::Form) };
+            times.push(valid_time(u64::try_from(time).map_err(|_| Refusal::Form)?)?);
+            Ok(())
+        })?;
+        let is_whole = strings.len() == 2 * times.len();
+        if is_whole { Ok(Value::Timed(strings, times)) } else { Err(Refusal::Form) }
+    }
+
     /// Members and scores of a block, in turn.
     fn scored_block(&mut self, visit: VisitBlock) -> Result<Value<'a>, Refusal> {
         let block = self.bytes()?;
@@ -223,6 +279,10 @@ impl<'a> Source<'a> {
     }
 }
 
+fn valid_time(time: u64) -> Result<u64, Refusal> {
+    if time <= TIME_MAX { Ok(time) } else { Err(Refusal::Form) }
+}
+
 /// A score in decimal digits behind their number.
 fn text_score(reader: &mut Reader<'_>) -> Option<f64> {
     match reader.byte()? {
@@ -236,6 +296,7 @@ fn text_score(reader: &mut Reader<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::INTEGER_LEN_MAX;
     use proptest::prelude::*;
 
     /// Blocks that are whole as far as their headers say.
@@ -261,7 +322,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic_or_take_more_than_its_room(
-            kind in 0..22u8,
+            kind in 0..27u8,
             head in proptest::collection::vec(any::<u8>(), 0..6),
             block in any_block(),
             wraps: bool,
@@ -276,7 +337,10 @@ mod tests {
                 if let Ok(value) = read(&bytes, room, &|text| text.len() as u64) {
                     let scores = match &value {
                         Value::Sorted(_, scores) => size_of_val(&scores[..]),
+                        Value::Timed(_, times) => size_of_val(&times[..]),
                         Value::Text(Cow::Borrowed(text)) => text.len(),
+                        // The digits of a number take none.
+                        Value::Text(Cow::Owned(text)) => text.len().min(INTEGER_LEN_MAX),
                         _ => 0,
                     };
                     prop_assert!(value.bytes_len() - scores <= room);

@@ -68,7 +68,12 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {
-    if let Hash::Blob(_) = hash {
+    let mut earliest = None;
+    hash.visit_timed(|_, _, time| earliest = [earliest, time].into_iter().flatten().min());
+    if let Some(earliest) = earliest {
+        return write_timed(hash, earliest, out);
+    }
+    if let Hash::Blob(_) | Hash::Timed(_) = hash {
         let mut listpack = Listpack::new();
         hash.visit(|field, value| {
             listpack.push(field);
@@ -80,6 +85,33 @@ fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {
     out.push(kind::HASH);
     write_len(hash.len(), out);
     hash.visit(|field, value| {
+        write_text(field, out);
+        write_text(value, out);
+    });
+}
+
+/// A hash of which fields expire, the first at `earliest`.
+fn write_timed(hash: &Hash<'_>, earliest: u64, out: &mut Vec<u8>) {
+    if let Hash::Timed(_) = hash {
+        let mut fields = Vec::new();
+        hash.visit_timed(|field, value, time| fields.push((time, field, value)));
+        // In the order of their times, those without one last, as Redis has them.
+        fields.sort_by_key(|(time, ..)| time.unwrap_or(u64::MAX));
+        let mut listpack = Listpack::new();
+        for (time, field, value) in fields {
+            listpack.push(field);
+            listpack.push(value);
+            listpack.push_integer(time.unwrap_or(0) as i64);
+        }
+        out.push(kind::HASH_TIMES_LISTPACK);
+        out.extend_from_slice(&earliest.to_le_bytes());
+        return write_bytes(&listpack.finish(), out);
+    }
+    out.push(kind::HASH_TIMES);
+    out.extend_from_slice(&earliest.to_le_bytes());
+    write_len(hash.len(), out);
+    hash.visit_timed(|field, value, time| {
+        write_len(time.map_or(0, |time| (time - earliest + 1) as usize), out);
         write_text(field, out);
         write_text(value, out);
     });

@@ -70,7 +70,7 @@ impl<'a> Entry<'a> {
         if self.item().is_some_and(|item| item.kind() != kind) {
             return Err(WrongType);
         }
-        let mut editor = Editor { entry: self, changed: false };
+        let mut editor = Editor::of(self);
         let result = work(&mut editor);
         let changed = editor.changed;
         if changed {
@@ -112,7 +112,7 @@ impl<'a> Entry<'a> {
     /// As [`Entry::replace`], of any kind and without an event.
     pub(crate) fn rebuild<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
         self.remove();
-        work(&mut Editor { entry: self, changed: false })
+        work(&mut Editor::of(self))
     }
 
     /// A copy of the item, under another key.
@@ -154,6 +154,10 @@ pub(crate) struct Editor<'e, 'a> {
 }
 
 impl<'e, 'a> Editor<'e, 'a> {
+    pub(super) fn of(entry: &'e mut Entry<'a>) -> Self {
+        Self { entry, changed: false }
+    }
+
     pub(crate) fn exists(&self) -> bool {
         self.entry.exists()
     }
@@ -187,6 +191,27 @@ impl<'e, 'a> Editor<'e, 'a> {
 
     pub(crate) fn is_boxed(&mut self) -> bool {
         self.item().is_some_and(|item| item.boxed().is_some())
+    }
+
+    /// Whether the collection is a hash whose fields may expire.
+    #[inline]
+    pub(crate) fn is_timed(&mut self) -> bool {
+        self.item().is_some_and(|item| item.encoding().is_timed())
+    }
+
+    /// Sets what the value is said to be.
+    pub(crate) fn set_encoding(&mut self, encoding: Encoding) {
+        let Some(position) = self.entry.position else { return };
+        self.entry.space().table.with_item(position, |item| item.set_encoding(encoding));
+    }
+
+    /// Lets `work` change when fields expire, and sees to it that somebody
+    /// comes by then.
+    pub(crate) fn with_times<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let old = self.entry.times();
+        let result = work(self);
+        self.entry.note_times(old);
+        result
     }
 
     /// Counts as a change, though nothing was.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod docs;
+mod newer;
 mod reply;
 mod source;
 

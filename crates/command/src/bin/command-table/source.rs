@@ -1,5 +1,6 @@
 //! The server's own description of its commands, as Rust source.
 
+use crate::newer;
 use crate::reply::{Client, Reply};
 use std::fmt::{Display, Write};
 use std::io;
@@ -58,6 +59,10 @@ pub fn describe(address: &str) -> io::Result<String> {
     let mut commands = Vec::new();
     for info in infos.items() {
         commands.push(Described::of(info, docs.get(info.items()[0].text()), &mut client)?);
+    }
+    let is_known = |name: &str| infos.items().iter().any(|info| info.items()[0].text() == name);
+    for (info, docs) in newer::commands(is_known) {
+        commands.push(Described::of(&info, &docs, &mut client)?);
     }
     commands.sort_by(|a, b| a.name().cmp(b.name()));
     let mut out = HEADER.to_owned();

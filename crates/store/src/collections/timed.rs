@@ -1,0 +1,311 @@
+//! Hashes of which fields expire. Only what had such a field takes this form,
+//! and keeps it; other hashes know nothing of it.
+//!
+//! ```text
+//!  small: count u16 │ earliest u48 │ field value time u48 ...    a blob; time 0: never
+//!  large: Timed: Fields, whose items carry an expiry as those of the key space do,
+//!                and a heap of hints, the earliest first
+//! ```
+//! Times are milliseconds since the Unix epoch. The item counts as one that
+//! expires, so that the wheel of its space comes by at the earliest time
+//! ([`crate::space`]). Whoever locates the key removes the fields whose time
+//! has come before anybody sees them (`Entry::drop_fields`); readers that
+//! cannot change anything ask [`super::hash::Hash::get_at`].
+
+use super::blob::{self, HEADER_LEN, Prefix, string_at};
+use super::fields::Fields;
+use super::{Boxed, Means};
+use crate::item::Item;
+use crate::lines::Memory;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// Bytes of a time: enough for the year 10889.
+const TIME_LEN: usize = 6;
+/// Bytes in front of the first field.
+const HEAD_LEN: usize = HEADER_LEN + TIME_LEN;
+/// The last time there is, that of Redis.
+pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
+/// Hints beyond as many as there are fields with a time, all of them stale,
+/// before they are made anew. Fewer does so often, more wastes memory.
+const STALE_MAX: usize = 256;
+
+/// When the first field of a timed hash expires, or somewhat before.
+#[inline]
+pub(crate) fn earliest(item: &Item<'_>) -> Option<u64> {
+    match item.boxed() {
+        Some(Boxed::Timed(timed)) => timed.earliest(),
+        _ => read_time(item.value(), HEADER_LEN),
+    }
+}
+
+/// Whether every field of a timed hash has expired.
+pub(crate) fn is_spent(item: &Item<'_>, now_millis: u64) -> bool {
+    match item.boxed() {
+        Some(Boxed::Timed(timed)) => timed.is_spent(now_millis),
+        _ => {
+            let blob = item.value();
+            read_time(blob, HEADER_LEN).is_some_and(|earliest| earliest <= now_millis)
+                && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
+        }
+    }
+}
+
+/// The time that is written at `at`.
+pub(super) fn read_time(blob: &[u8], at: usize) -> Option<u64> {
+    let mut bytes = [0; 8];
+    bytes[..TIME_LEN].copy_from_slice(blob.get(at..at + TIME_LEN)?);
+    Some(u64::from_le_bytes(bytes)).filter(|time| *time != 0)
+}
+
+/// A time as it is written.
+pub(super) fn time_bytes(time: Option<u64>) -> [u8; TIME_LEN] {
+    let [bytes @ .., _, _] = time.unwrap_or(0).to_le_bytes();
+    bytes
+}
+
+/// Where a field is in a blob.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// Its start, length included.
+    pub(super) start: usize,
+    pub(super) field: Range<usize>,
+    /// The bytes of the value; its time follows.
+    pub(super) value: Range<usize>,
+}
+
+impl Place {
+    /// Behind the time.
+    pub(super) fn end(&self) -> usize {
+        self.value.end + TIME_LEN
+    }
+
+    pub(super) fn time(&self, blob: &[u8]) -> Option<u64> {
+        read_time(blob, self.value.end)
+    }
+
+    fn has_expired(&self, blob: &[u8], now_millis: u64) -> bool {
+        self.time(blob).is_some_and(|time| time <= now_millis)
+    }
+}
+
+/// The fields of a blob.
+pub(super) struct Places<'a> {
+    blob: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(blob: &'a [u8]) -> Self {
+        Self { blob, at: HEAD_LEN }
+    }
+}
+
+impl Iterator for Places<'_> {
+    type Item = Place;
+
+    fn next(&mut self) -> Option<Place> {
+        let start = self.at;
+        if start >= self.blob.len() {
+            return None;
+        }
+        let field = string_at(self.blob, start);
+        let value = string_at(self.blob, field.end);
+        self.at = value.end + TIME_LEN;
+        Some(Place { start, field, value })
+    }
+}
+
+pub(super) fn find(blob: &[u8], field: &[u8]) -> Option<Place> {
+    Places::of(blob).find(|place| blob[place.field.clone()] == *field)
+}
+
+/// When the first field of a blob expires.
+pub(super) fn earliest_of(blob: &[u8]) -> Option<u64> {
+    Places::of(blob).filter_map(|place| place.time(blob)).min()
+}
+
+/// A blob being written.
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    count: usize,
+    earliest: Option<u64>,
+}
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; HEAD_LEN], count: 0, earliest: None }
+    }
+
+    pub(super) fn push(&mut self, field: &[u8], value: &[u8], time: Option<u64>) {
+        for text in [field, value] {
+            self.bytes.extend_from_slice(Prefix::of(text.len()).bytes());
+            self.bytes.extend_from_slice(text);
+        }
+        self.bytes.extend_from_slice(&time_bytes(time));
+        self.count += 1;
+        self.earliest = [self.earliest, time].into_iter().flatten().min();
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.bytes[..HEADER_LEN].copy_from_slice(&blob::header(self.count));
+        self.bytes[HEADER_LEN..HEAD_LEN].copy_from_slice(&time_bytes(self.earliest));
+        self.bytes
+    }
+}
+
+/// A blob without the fields that have expired, and how many those are.
+pub(super) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) {
+    let mut kept = Writer::new();
+    for place in Places::of(blob).filter(|place| !place.has_expired(blob, now_millis)) {
+        kept.push(&blob[place.field.clone()], &blob[place.value.clone()], place.time(blob));
+    }
+    let removed = blob::count(blob) - kept.count;
+    (kept.finish(), removed)
+}
+
+/// That a field may expire at a time. Ordered by the time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hint {
+    /// Bits of the time from 32 on.
+    high: u16,
+    low: u32,
+    /// The field's hash.
+    hash: u32,
+}
+
+impl Hint {
+    fn new(time: u64, hash: u32) -> Self {
+        Self { high: (time >> 32) as u16, low: time as u32, hash }
+    }
+
+    fn time(self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+}
+
+/// The fields of a large hash, some of which expire.
+pub(crate) struct Timed {
+    fields: Fields,
+    /// One for each field with a time, and stale ones.
+    hints: BinaryHeap<Reverse<Hint>>,
+    /// Fields with a time.
+    timed: usize,
+    /// No field expires later.
+    latest: u64,
+}
+
+impl Timed {
+    pub(super) fn new(fields: Fields) -> Self {
+        Self { fields, hints: BinaryHeap::new(), timed: 0, latest: 0 }
+    }
+
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// The fields, to be moved: hints know them by their hash.
+    pub(super) fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.fields
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let hints = self.hints.capacity() * size_of::<Reverse<Hint>>();
+        size_of::<Self>() + self.fields.bytes() + hints
+    }
+
+    fn earliest(&self) -> Option<u64> {
+        self.hints.peek().map(|hint| hint.0.time())
+    }
+
+    fn is_spent(&self, now_millis: u64) -> bool {
+        self.timed == self.fields.len() && self.latest <= now_millis && self.timed > 0
+    }
+
+    /// Sets a field and its time; whether it is new.
+    pub(super) fn set(
+        &mut self,
+        means: Means<'_>,
+        (field, value): (&[u8], &[u8]),
+        time: Option<u64>,
+    ) -> bool {
+        let old = self.fields.get(means, field).and_then(|item| item.expiry());
+        let is_new = self.fields.set_until(means, (field, value), time);
+        self.note(means, field, old, time);
+        is_new
+    }
+
+    /// Sets the time of a field that is there.
+    pub(super) fn set_time(&mut self, means: Means<'_>, field: &[u8], time: Option<u64>) {
+        let Some(item) = self.fields.get(means, field) else { return };
+        let old = item.expiry();
+        if old != time {
+            self.fields.set_expiry(means, field, time);
+            self.note(means, field, old, time);
+        }
+    }
+
+    /// Removes a field; whether it was there.
+    pub(super) fn remove(&mut self, means: Means<'_>, field: &[u8]) -> bool {
+        let old = self.fields.get(means, field).and_then(|item| item.expiry());
+        let was_there = self.fields.remove(means, field);
+        self.note(means, field, old, None);
+        was_there
+    }
+
+    fn note(&mut self, means: Means<'_>, field: &[u8], old: Option<u64>, new: Option<u64>) {
+        self.timed = self.timed + usize::from(new.is_some()) - usize::from(old.is_some());
+        if let Some(time) = new.filter(|_| new != old) {
+            self.latest = self.latest.max(time);
+            self.hints.push(Reverse(Hint::new(time, means.hash(field))));
+        }
+        self.tidy(means);
+    }
+
+    /// Drops the hints that are stale, if they are many or all.
+    fn tidy(&mut self, means: Means<'_>) {
+        if self.timed == 0 {
+            (self.hints, self.latest) = (BinaryHeap::new(), 0);
+        } else if self.hints.len() > 2 * self.timed + STALE_MAX {
+            let hint = |item: Item<'_>| {
+                item.expiry().map(|time| Reverse(Hint::new(time, means.hash(item.key()))))
+            };
+            self.hints = self.fields.iter().filter_map(hint).collect();
+        }
+    }
+
+    /// Removes fields that have expired, while `steps` are left; how many.
+    pub(super) fn drop_expired(
+        &mut self,
+        means: Means<'_>,
+        now_millis: u64,
+        steps: &mut u32,
+    ) -> usize {
+        let mut removed = 0;
+        while *steps > 0
+            && let Some(Reverse(hint)) = self.hints.peek().copied()
+            && hint.time() <= now_millis
+        {
+            self.hints.pop();
+            *steps -= 1;
+            removed += usize::from(self.fields.remove_expired(means, hint.hash, now_millis));
+        }
+        self.timed -= removed;
+        self.tidy(means);
+        if self.hints.len() < self.hints.capacity() / 4 {
+            self.hints.shrink_to(2 * self.hints.len());
+        }
+        removed
+    }
+
+    pub(super) fn duplicate(&self, means: Means<'_>) -> Self {
+        let fields = self.fields.duplicate(means);
+        Self { fields, hints: self.hints.clone(), ..*self }
+    }
+
+    pub(super) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
+        self.hints = BinaryHeap::new();
+        self.fields.free_some(memory, steps)
+    }
+}

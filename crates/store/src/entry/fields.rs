@@ -1,0 +1,64 @@
+use super::edit::Editor;
+use super::{Entry, Turn};
+use crate::collections::{hash, timed};
+use crate::expiry::{self, due_second};
+use crate::shard::Shard;
+use crate::store::Store;
+use keyway_base::KeyspaceEvents;
+
+impl Entry<'_> {
+    /// Removes the fields of a timed hash that have expired, while `steps` are
+    /// left; the hash itself when none is left of it. One whose fields have
+    /// all expired takes no more than any deleted hash.
+    #[cold]
+    pub(super) fn drop_fields(&mut self, steps: &mut u32) {
+        let now_millis = self.turn.now_millis;
+        let Some(item) = self.any_item() else { return };
+        if timed::earliest(&item).is_none_or(|earliest| earliest > now_millis) {
+            return;
+        }
+        if timed::is_spent(&item, now_millis) {
+            let count = item.boxed().map_or_else(
+                || crate::collections::blob::count(item.value()),
+                crate::collections::Boxed::len,
+            );
+            self.shard.counts.expired_fields += count as u64;
+            self.notify(KeyspaceEvents::HASH, "hexpired");
+            self.remove();
+            return self.notify(KeyspaceEvents::GENERIC, "del");
+        }
+        let mut editor = Editor::of(self);
+        let removed = hash::drop_expired(&mut editor, now_millis, steps);
+        if removed > 0 {
+            self.shard.counts.expired_fields += removed as u64;
+            self.notify(KeyspaceEvents::HASH, "hexpired");
+        }
+    }
+}
+
+impl Store {
+    /// Removes fields of a key that have expired, which the wheel of its space
+    /// has come by for. `turn` is about the key's database.
+    pub(crate) fn drop_fields(
+        &self,
+        (shard, shard_index): (&mut Shard, usize),
+        turn: Turn,
+        key: &[u8],
+        steps: &mut u32,
+    ) {
+        let (hash, _) = self.locate(key);
+        let database = self.place_for(turn.database, key);
+        let position = shard.space(database).table.find(hash, |item, _| item.key() == key);
+        let mut entry =
+            Entry { store: self, shard, shard_index, database, key, hash, turn, position };
+        entry.drop_fields(steps);
+        // The entry that was due is used up.
+        if let Some(first) = entry.times().first() {
+            let upkeep = self.upkeep(shard_index, turn);
+            let second = due_second(first);
+            entry.space().schedule(expiry::Entry { hash, second }, &upkeep);
+            entry.charge(0);
+            self.come_by(shard_index, second);
+        }
+    }
+}
