@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table
+.PHONY: help pauses run test test-clients check bench fuzz sim oracle differences command-table
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -42,6 +42,9 @@ command-table: ## ask a real redis-server for its commands and rewrite the table
 oracle: ## SEQUENCES=1000 generated sequences against a bare redis-server, from seed FROM=0 on
 	@KEYWAY_ORACLE_SEQUENCES=$(or $(SEQUENCES),1000) KEYWAY_ORACLE_FROM=$(or $(FROM),0) \
 	  cargo test --locked --package keyway --test oracle -- --nocapture
+
+pauses: ## how long single calls of the store take with ten million items (takes minutes)
+	@cargo test --locked --package keyway-store --features large --test pauses -- --nocapture
 
 differences: ## rewrite docs/differences.md from the table of the tests
 	@KEYWAY_WRITE_DOCS=1 cargo test --quiet --locked --package keyway --test oracle the_page

@@ -17,9 +17,10 @@
 
 use crate::collections::discarded::Discarded;
 use crate::lock::Lock;
-use crate::mapping::Region;
+use crate::mapping::{ALIGN, Region};
 use crate::runs::{RUN_LEN_MAX, Runs, run_len};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -136,8 +137,12 @@ struct PageSource {
     regions: Vec<Region>,
     /// Bytes of the last region handed out.
     handed_out: usize,
+    /// Pages given back whose memory is still to be returned to the system.
+    warm: Vec<NonNull<Page>>,
     /// Pages given back, their memory returned to the system.
     cold: Vec<NonNull<Page>>,
+    /// Where huge pages were given up, over their length.
+    split: BTreeSet<usize>,
     pages_out: usize,
 }
 
@@ -176,7 +181,9 @@ impl Heap {
             source: Lock::new(PageSource {
                 regions: Vec::new(),
                 handed_out: 0,
+                warm: Vec::new(),
                 cold: Vec::new(),
+                split: BTreeSet::new(),
                 pages_out: 0,
             }),
             runs: Lock::new(Runs::new()),
@@ -185,7 +192,8 @@ impl Heap {
         }
     }
 
-    /// Bytes of pages the arenas hold: what slots of all classes occupy.
+    /// Bytes of pages that are held: what slots of all classes occupy, and what
+    /// was not returned yet.
     pub(crate) fn page_bytes(&self) -> u64 {
         (self.source.lock().pages_out * PAGE_LEN) as u64
     }
@@ -195,6 +203,18 @@ impl Heap {
     #[inline]
     pub(crate) fn idle_bytes(&self) -> i64 {
         self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Returns the memory of up to `count` empty pages to the system; whether
+    /// there were as many. Each is a system call, of tens of microseconds.
+    pub(crate) fn release_pages(&self, count: usize) -> bool {
+        for _ in 0..count {
+            if !self.source.lock().release_one() {
+                return false;
+            }
+            self.note_idle(-(PAGE_LEN as i64));
+        }
+        true
     }
 
     #[inline]
@@ -427,8 +447,9 @@ impl Arena {
         let page = match self.spare.pop() {
             Some(page) => page,
             None => {
-                self.unreported += PAGE_LEN as i64;
-                source.lock().take()
+                let (page, is_new) = source.lock().take();
+                self.unreported += if is_new { PAGE_LEN as i64 } else { 0 };
+                page
             }
         };
         let header = Page {
@@ -461,17 +482,20 @@ impl Arena {
         if self.spare.len() < SPARE_PAGES_MAX {
             self.spare.push(page);
         } else {
-            self.unreported -= PAGE_LEN as i64;
-            source.lock().give_back(page);
+            source.lock().warm.push(page);
         }
     }
 }
 
 impl PageSource {
-    fn take(&mut self) -> NonNull<Page> {
+    /// A page, and whether it takes memory that was not held before.
+    fn take(&mut self) -> (NonNull<Page>, bool) {
+        if let Some(page) = self.warm.pop() {
+            return (page, false);
+        }
         self.pages_out += 1;
         if let Some(page) = self.cold.pop() {
-            return page;
+            return (page, true);
         }
         if self.regions.last().is_none_or(|region| self.handed_out + PAGE_LEN > region.len()) {
             let mapped: usize = self.regions.iter().map(Region::len).sum();
@@ -481,14 +505,26 @@ impl PageSource {
         let region = &self.regions[self.regions.len() - 1];
         let page = region.at(self.handed_out);
         self.handed_out += PAGE_LEN;
-        page.cast()
+        if region.is_huge() && self.handed_out.is_multiple_of(ALIGN) {
+            region.merge(self.handed_out - ALIGN, ALIGN);
+        }
+        (page.cast(), true)
     }
 
-    fn give_back(&mut self, page: NonNull<Page>) {
+    /// Returns the memory of a warm page to the system; whether there was one.
+    fn release_one(&mut self) -> bool {
+        let Some(page) = self.warm.pop() else { return false };
         self.pages_out -= 1;
+        let is_in = |region: &&Region| region.contains(page.cast());
+        if self.split.insert(page.addr().get() / ALIGN)
+            && self.regions.iter().find(is_in).is_some_and(Region::is_huge)
+        {
+            Region::split(page.cast());
+        }
         // SAFETY: an empty page that its arena has let go of.
         unsafe { Region::release(page.cast(), PAGE_LEN) };
         self.cold.push(page);
+        true
     }
 }
 
@@ -651,6 +687,7 @@ mod tests {
             // SAFETY: the slot is live.
             unsafe { heap.free_slot(slot) };
         }
+        while heap.release_pages(1) {}
         assert!(heap.page_bytes() <= (2 * SPARE_PAGES_MAX * PAGE_LEN) as u64);
     }
 

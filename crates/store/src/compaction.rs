@@ -12,13 +12,16 @@
 //! aside; beyond, it makes the store evict, but at most so much that moving
 //! items can catch up: to evict at random empties no page.
 
+use crate::evict::EvictionPolicy;
 use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Items looked at by a write: some microseconds.
 pub(crate) const WRITE_VISITS: u32 = 64;
+/// Empty pages a write returns to the system before that.
+const WRITE_PAGES: usize = 1;
 /// Items looked at by a round of upkeep: a few hundred microseconds.
-const TICK_VISITS: u32 = 4000;
+const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
@@ -65,7 +68,12 @@ impl Store {
     #[inline]
     pub(crate) fn idle_counted(&self) -> i64 {
         let bound = self.config().memory_max as i64;
-        self.heap.idle_bytes().clamp(bound / RESERVED, bound / COUNTED_MAX)
+        // Where nothing is evicted, who deletes is to have room for as much.
+        let counted_max = match self.policy() {
+            EvictionPolicy::NoEviction => bound / RESERVED,
+            _ => bound / COUNTED_MAX,
+        };
+        self.heap.idle_bytes().clamp(bound / RESERVED, counted_max)
     }
 
     /// Looks at some items, if enough is idle; whether there is more to do.
@@ -81,7 +89,9 @@ impl Store {
         if idle <= allowed || idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
             return false;
         }
-        self.compact(visits);
+        if !self.heap.release_pages(WRITE_PAGES) {
+            self.compact(visits);
+        }
         true
     }
 

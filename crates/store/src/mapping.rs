@@ -1,9 +1,9 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Alignment of a region, that of a huge page: a page of an arena is aligned
+/// Alignment of a region, that of a huge page, and its length: a page of an arena is aligned
 /// to its own length within.
-const ALIGN: usize = 2 << 20;
+pub(crate) const ALIGN: usize = 2 << 20;
 /// Length of a small store's regions.
 const LEN_MIN: usize = 2 << 20;
 /// Longest region. Regions are address space until touched, so only a system
@@ -18,6 +18,8 @@ const HUGE_FROM: usize = 64 << 20;
 pub(crate) struct Region {
     start: NonNull<u8>,
     len: usize,
+    /// Backed by huge pages.
+    huge: bool,
 }
 
 // SAFETY: a region is plain memory owned by whoever holds it.
@@ -27,21 +29,28 @@ impl Region {
     /// A region fitting for a store that has `mapped` bytes already.
     pub(crate) fn map(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
-        let region = Self { start: map_aligned(len), len };
-        if mapped >= HUGE_FROM {
-            region.advise_huge();
-        }
-        region
+        Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM }
     }
 
     /// As [`Region::map`], never backed by huge pages: parts of it come and go.
     pub(crate) fn map_small_pages(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
-        Self { start: map_aligned(len), len }
+        Self { start: map_aligned(len), len, huge: false }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether an address lies in the region.
+    pub(crate) fn contains(&self, at: NonNull<u8>) -> bool {
+        let start = self.start.addr().get();
+        (start..start + self.len).contains(&at.addr().get())
+    }
+
+    /// Whether full parts of it are to be backed by huge pages.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.huge
     }
 
     /// The address `offset` bytes into the region.
@@ -79,11 +88,29 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(all(unix, not(miri)))]
 impl Region {
-    fn advise_huge(&self) {
+    /// Has a part of the region, all of which is in use, backed by huge pages
+    /// as the system gets round to it. Not before: the first byte written to a
+    /// huge page has all of it cleared, which stops the writer for a
+    /// millisecond and more.
+    pub(crate) fn merge(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len);
         #[cfg(target_os = "linux")]
         // SAFETY: advice about our own mapping; refusal does no harm.
         unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE);
+            libc::madvise(self.at(offset).as_ptr().cast(), len, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    /// Has the 2 MiB around an address of a region backed by small pages from
+    /// here on: a huge one would come back whole as soon as a byte of it is
+    /// used.
+    pub(crate) fn split(at: NonNull<u8>) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about our own mapping, whose regions are aligned to
+        // ALIGN and a multiple of it long; refusal does no harm.
+        unsafe {
+            let start = at.as_ptr().map_addr(|addr| addr & !(ALIGN - 1));
+            libc::madvise(start.cast(), ALIGN, libc::MADV_NOHUGEPAGE);
         }
     }
 
@@ -118,7 +145,11 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(not(all(unix, not(miri))))]
 impl Region {
-    fn advise_huge(&self) {}
+    /// As on Linux; here it does nothing.
+    pub(crate) fn merge(&self, _offset: usize, _len: usize) {}
+
+    /// As on Linux; here it does nothing.
+    pub(crate) fn split(_at: NonNull<u8>) {}
 
     /// As on Unix, where it saves memory; here it does nothing.
     ///

@@ -36,9 +36,11 @@ pub(crate) const ARENAS_PER_CORE: usize = 4;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
-/// Items a tick may touch: half a millisecond of work, more when none is in a
-/// cache.
-const TICK_STEPS: u32 = 3000;
+/// Items a tick may touch: a fifth of a millisecond of work, more when none is
+/// in a cache.
+const TICK_STEPS: u32 = 1000;
+/// Empty pages whose memory a tick returns to the system.
+const TICK_PAGES: usize = 4;
 /// Items a write may touch to keep its shard tidy: under a microsecond each.
 const WRITE_STEPS: u32 = 8;
 /// Elements of discarded collections freed at a time when memory is short.
@@ -319,6 +321,7 @@ impl Store {
         let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
+        let more = self.heap.release_pages(TICK_PAGES);
         if self.heap.free_discarded(&mut steps) && steps == 0 {
             return true;
         }
@@ -334,7 +337,7 @@ impl Store {
                 return true;
             }
         }
-        self.compact_in_upkeep()
+        self.compact_in_upkeep() || more
     }
 
     /// The store's figures. Takes every shard's lock once.

@@ -8,8 +8,11 @@ use keyway_store::{Store, StoreConfig};
 
 const START: u64 = 1_700_000_000_000;
 const BOUND: u64 = 128 << 20;
-/// What RAM may exceed the bound by, in percent.
+/// What RAM may exceed the bound by, in percent, as long as values are strings.
 const OVER_MAX: f64 = 2.0;
+/// The same once there were collections, whose nodes are the C library's, and
+/// so is what it keeps of those freed.
+const OVER_MAX_OF_NODES: f64 = 7.0;
 
 /// Resident memory of this process, in bytes.
 fn resident() -> u64 {
@@ -27,7 +30,6 @@ struct Bench {
     value: Vec<u8>,
     /// Of the process without a store.
     base: u64,
-    worst: f64,
 }
 
 impl Bench {
@@ -48,12 +50,12 @@ impl Bench {
         self.value = value;
     }
 
-    /// Prints what is used after a phase, and remembers the worst.
-    fn report(&mut self, phase: &str) {
+    /// Prints what is used after a phase, and asserts that it is at most
+    /// `over_max` percent more than the bound.
+    fn report(&mut self, phase: &str, over_max: f64) {
         let stats = self.store.stats();
         let resident = resident() - self.base;
         let over = (resident as f64 / BOUND as f64 - 1.0) * 100.0;
-        self.worst = self.worst.max(over);
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         println!(
             "{phase:44} {:8.1} MiB resident ({over:+5.1} %), {:6.1} used, {:6.1} idle, {:6.1} in pages, {:8} items",
@@ -63,6 +65,7 @@ impl Bench {
             mebibytes(stats.memory_pages),
             stats.databases[0].items
         );
+        assert!(over <= over_max, "{phase}: {over:.1} % above the bound");
     }
 }
 
@@ -79,27 +82,26 @@ fn ram_keeps_to_the_bound_however_sizes_change() {
         commands: 0,
         value,
         base,
-        worst: f64::MIN,
     };
     for key in 0..2_500_000 {
         bench.set(key, 64);
     }
-    bench.report("2.5 M new keys of 64 B");
+    bench.report("2.5 M new keys of 64 B", OVER_MAX);
     for _ in 0..300_000 {
         let key = 1_200_000 + bench.random.below(1_300_000);
         bench.set(key, 1024);
     }
-    bench.report("300 k of these set to 1 KiB, at random");
+    bench.report("300 k of these set to 1 KiB, at random", OVER_MAX);
     for _ in 0..1_500_000 {
         let key = bench.random.below(2_500_000);
         bench.set(key, 100);
     }
-    bench.report("1.5 M set to 100 B, at random");
+    bench.report("1.5 M set to 100 B, at random", OVER_MAX);
     for _ in 0..20_000 {
         let key = bench.random.below(2_500_000);
         bench.set(key, 5000);
     }
-    bench.report("20 k set to 5 kB, at random");
+    bench.report("20 k set to 5 kB, at random", OVER_MAX);
     for step in 0..600_000 {
         let key = format!("hash:{}", bench.random.below(20_000));
         let (field, len) = (bench.random.below(60).to_string(), bench.random.below(80));
@@ -111,13 +113,13 @@ fn ram_keeps_to_the_bound_however_sizes_change() {
             _ => bench.run(&[b"SADD", format!("set:{key}").as_bytes(), &value]),
         }
     }
-    bench.report("600 k to collections that grow");
+    bench.report("600 k to collections that grow", OVER_MAX_OF_NODES);
     for _ in 0..600_000 {
         let key = bench.random.below(2_500_000);
         let len = *bench.random.pick(&[10, 64, 100, 40, 300, 1000, 3000, 64, 40, 100, 20_000]);
         bench.set(key, len);
     }
-    bench.report("600 k set to any length");
+    bench.report("600 k set to any length", OVER_MAX_OF_NODES);
     for key in 0..2_500_000usize {
         if !key.is_multiple_of(10) {
             bench.run(&[b"DEL", format!("key:{key:012}").as_bytes()]);
@@ -127,12 +129,12 @@ fn ram_keeps_to_the_bound_however_sizes_change() {
         bench.millis += 100;
         while bench.store.tick(clock_at(bench.millis)) {}
     }
-    bench.report("nine in ten deleted");
+    bench.report("nine in ten deleted", -50.0);
     let stats = bench.store.stats();
-    println!("fragmentation {:.2}", (resident() - base) as f64 / stats.memory_used as f64);
+    let ratio = (resident() - base) as f64 / stats.memory_used as f64;
+    assert!(ratio < 2.5, "{ratio:.2} times what is used is resident");
     for key in 0..2_500_000 {
         bench.set(key, 64);
     }
-    bench.report("2.5 M keys of 64 B again");
-    assert!(bench.worst <= OVER_MAX, "{:.1} % above the bound", bench.worst);
+    bench.report("2.5 M keys of 64 B again", OVER_MAX_OF_NODES);
 }
