@@ -20,7 +20,7 @@ mapfile -t tests < <(binaries --lib; binaries --test transactions --test waiters
 for test in "${tests[@]}"; do
   echo "== $(basename "$test")"
   # Tests about bytes per item or about time measure valgrind, not the store.
-  valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
+  valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
     --fair-sched=yes "$test" --test-threads=1 --skip memory_per_item --skip threads \
     --skip short_entries_take
 done

@@ -377,7 +377,8 @@ fn nothing_is_wrong_lost_or_left_over_after_minutes_of_load_and_faults() {
     let _watch = watchdog(span + 5 * BOUND, "soak");
     let mut servers = RedisServer::start_many(SERVERS);
     let main = Pool::over("main", &servers).with("timeout", "\"1s\"").with("hash_tag", "\"{}\"");
-    let config = KeywayConfig::new(vec![Pool::store("local"), main]).with_server("workers", &WORKERS.to_string());
+    let config = KeywayConfig::new(vec![Pool::store("local"), main])
+        .with_server("workers", &WORKERS.to_string());
     let keyway = Keyway::start(KEYWAY, config);
     let pid = keyway.process().pid();
     let used = || keyway.metrics().sum("keyway_store_memory_bytes", &[]);

@@ -46,7 +46,13 @@ impl Ledger {
     pub fn new_element(&mut self, list: &[u8]) -> Vec<u8> {
         let (list, number) = (list.to_vec(), self.elements.len());
         let bytes = [&list[..], format!("#{number}").as_bytes()].concat();
-        self.elements.push(Element { list, is_pushed: false, popped: None, is_settled: false, told: None });
+        self.elements.push(Element {
+            list,
+            is_pushed: false,
+            popped: None,
+            is_settled: false,
+            told: None,
+        });
         bytes
     }
 
@@ -141,7 +147,8 @@ impl Ledger {
             (!is_fine).then(|| (clip(&bytes), is_there))
         });
         if let Some((name, is_there)) = wrong {
-            let how = if is_there { "was given to somebody and is still there" } else { "got lost" };
+            let how =
+                if is_there { "was given to somebody and is still there" } else { "got lost" };
             self.fail(|| format!("the element {name} {how}"));
         }
     }

@@ -124,7 +124,10 @@ impl<'a> Source<'a> {
     pub(super) fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
         match self.reader.read_text().ok_or(Refusal::Form)? {
             Text::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
-            Text::Integer(value) => Ok(Cow::Owned(value.to_string().into_bytes())),
+            Text::Integer(value) => {
+                let digits = value.to_string().into_bytes();
+                if digits.len() > self.room { Err(Refusal::Room) } else { Ok(Cow::Owned(digits)) }
+            }
             Text::Packed { len, .. } if len as u64 > STRING_LEN_MAX => Err(Refusal::Form),
             Text::Packed { len, .. } if len > self.room => Err(Refusal::Room),
             Text::Packed { packed, len } => {

@@ -6,9 +6,7 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
-use keyway_command::{
-    Args, Class, Condition, Flags, Handling, Refusal, Request, Verb, store_serves,
-};
+use keyway_command::{Args, Condition, Flags, Handling, Refusal, Request, Verb, store_serves};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -557,8 +555,7 @@ impl Plane {
     /// is recorded with those of its turn.
     #[inline]
     pub(super) fn note_served(&mut self, pool: u16, class: u8) {
-        self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
-        self.has_served = true;
+        self.served.note(pool, class);
     }
 
     #[cold]
