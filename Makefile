@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help pauses run test test-clients check bench fuzz sim oracle differences command-table
+.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind soak pauses
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -35,6 +35,16 @@ fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 
 sim: ## the simulator over SEEDS=500 seeds, starting at FROM=0
 	@scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0)
+
+asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs a nightly toolchain)
+	@scripts/asan.sh --no-fail-fast
+
+valgrind: ## their unit tests under valgrind's memcheck
+	@scripts/valgrind.sh
+
+soak: ## MINUTES=10 of load and faults on the store and on four servers; every reply is checked
+	@KEYWAY_SOAK_MINUTES=$(or $(MINUTES),10) \
+	  cargo test --release --locked --package keyway --test soak -- --ignored --nocapture
 
 command-table: ## ask a real redis-server for its commands and rewrite the table
 	@scripts/command_table.sh

@@ -141,6 +141,9 @@ fn ask(client: &mut Client, round: usize, random: &mut Random, value: i64) -> (u
     (kind, operation)
 }
 
+/// What a client saw in a round: of which key, and what.
+type Seen = Vec<(usize, Event<Operation>)>;
+
 #[test]
 fn each_key_has_one_order_that_all_clients_saw() {
     let _watch = watchdog(Duration::from_secs(300), "orders");
@@ -148,7 +151,7 @@ fn each_key_has_one_order_that_all_clients_saw() {
     let keyway = Keyway::start(KEYWAY, config);
     let (start, barrier) = (Instant::now(), Barrier::new(CLIENTS));
     let now = || start.elapsed().as_nanos() as u64;
-    let seen: Vec<Vec<Vec<(usize, Event<Operation>)>>> = std::thread::scope(|scope| {
+    let seen: Vec<Vec<Seen>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CLIENTS)
             .map(|nth| {
                 let (keyway, barrier) = (&keyway, &barrier);

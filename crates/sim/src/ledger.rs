@@ -8,7 +8,7 @@ mod stateful;
 use crate::network::Nanos;
 use crate::wire::clip;
 use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ShardedPool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use channels::{ChannelKind, Subscription};
@@ -53,6 +53,9 @@ struct Element {
     popped: Option<(usize, Nanos)>,
     /// It reached its client, or cannot have.
     is_settled: bool,
+    /// A client was told that it is in a list of this embedded store, and had
+    /// asked for that at this time.
+    told: Option<(usize, Nanos)>,
 }
 
 /// The book in which servers enter what they did and from which clients read
@@ -78,6 +81,8 @@ pub struct Ledger {
     /// Writes executed by the request under way.
     recent: Vec<u64>,
     elements: Vec<Element>,
+    /// Shared counters of embedded stores, and what they were raised to.
+    raised: BTreeSet<(Vec<u8>, i64)>,
     /// Clients that went away while they waited for elements: of which lists,
     /// from when on, and until when an element may have been meant for them.
     departures: Vec<(Vec<Vec<u8>>, Nanos, Nanos)>,
@@ -129,6 +134,7 @@ impl Ledger {
             groups: Vec::new(),
             recent: Vec::new(),
             elements: Vec::new(),
+            raised: BTreeSet::new(),
             departures: Vec::new(),
             unblocks: BTreeMap::new(),
             must_end: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! One run: workers take turns while virtual time passes, and a verdict.
 
 mod farewell;
+mod stores;
 
 use crate::client::Client;
 use crate::counting;
@@ -467,6 +468,7 @@ impl Sim {
         {
             let ledger = &mut self.world.borrow_mut().ledger;
             ledger.check_elements();
+            stores::check(&self.plan, ledger);
             if let Some(text) = &ledger.violation {
                 return Err(text.clone());
             }

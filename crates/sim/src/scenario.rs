@@ -310,7 +310,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: random.percent(20),
-            stateful: !is_store && random.percent(50),
+            // Of a store no chance decides: what seeds say of servers stays.
+            stateful: if is_store { requests.is_multiple_of(2) } else { random.percent(50) },
             channels: random.percent(40),
             greets,
             tracks: greets && (is_store || self.knows_hello[pool]) && random.percent(60),

@@ -30,13 +30,17 @@ pub(super) enum What {
     Discard {
         parts: Vec<Expected>,
     },
-    /// A shared counter is raised, inside a transaction.
-    WriteShared,
+    /// A shared counter is raised to `value`, inside a transaction.
+    WriteShared {
+        value: i64,
+    },
     /// A write to a key that nobody reads, inside a transaction.
     Note {
         write: u64,
     },
-    Push,
+    Push {
+        element: Vec<u8>,
+    },
     /// `None`: it waits for ever, until the client leaves after `patience`.
     Pop {
         timeout: Option<Nanos>,
@@ -141,7 +145,7 @@ impl Client {
         let bytes = (value + 1).to_string();
         let start = self.output.len();
         write_request(&mut self.output, &[b"SET", &name, bytes.as_bytes()]);
-        self.begin(now, What::WriteShared, vec![name.clone()]);
+        self.begin(now, What::WriteShared { value: value + 1 }, vec![name.clone()]);
         self.draft_last(now, &mut draft, start, &[name], ledger);
         self.end_draft(now, ledger, draft, true);
     }
@@ -237,7 +241,7 @@ impl Client {
         let list = self.pick_list();
         let element = ledger.new_element(&list);
         write_request(&mut self.output, &[b"RPUSH", &list, &element]);
-        self.begin(now, What::Push, vec![list]);
+        self.begin(now, What::Push { element }, vec![list]);
     }
 
     fn ask_pop(&mut self, now: Nanos, ledger: &Ledger) {
@@ -361,12 +365,18 @@ impl Client {
                 fine.then_some(()).ok_or_else(|| "but its key is on another server".into())
             }
             (What::ReadShared, Value::Bulk(bytes)) => self.read_shared(bytes.as_deref()),
-            (What::WriteShared, value) if *value == ok() => Ok(()),
+            (What::WriteShared { value: raised }, value) if *value == ok() => {
+                ledger.on_raised(self.habits.pool, &begun.names[0], *raised)
+            }
             (What::Note { write }, value) if *value == ok() => {
                 ledger.on_acknowledged(self.habits.pool, *write);
                 Ok(())
             }
-            (What::Push, Value::Integer(1..)) | (What::Length, Value::Integer(0..)) => Ok(()),
+            (What::Push { element }, Value::Integer(1..)) => {
+                ledger.on_push_told(self.habits.pool, element, expected.asked_at);
+                Ok(())
+            }
+            (What::Length, Value::Integer(0..)) => Ok(()),
             (What::Id, Value::Integer(id)) => {
                 self.id = Some(*id);
                 Ok(())
@@ -452,7 +462,7 @@ impl Client {
             }
             Value::Array(Some(items)) => match &items[..] {
                 [Value::Bulk(Some(list)), Value::Bulk(Some(element))] => {
-                    ledger.on_delivered(&begun.names, list, element)
+                    ledger.on_delivered(self.habits.pool, &begun.names, (list, element))
                 }
                 _ => Err("no element".into()),
             },

@@ -46,7 +46,13 @@ impl Ledger {
     pub fn new_element(&mut self, list: &[u8]) -> Vec<u8> {
         let (list, number) = (list.to_vec(), self.elements.len());
         let bytes = [&list[..], format!("#{number}").as_bytes()].concat();
-        self.elements.push(Element { list, is_pushed: false, popped: None, is_settled: false });
+        self.elements.push(Element {
+            list,
+            is_pushed: false,
+            popped: None,
+            is_settled: false,
+            told: None,
+        });
         bytes
     }
 
@@ -82,19 +88,68 @@ impl Ledger {
     /// When it was not taken out of one of these lists, or given before.
     pub fn on_delivered(
         &mut self,
+        pool: usize,
         lists: &[Vec<u8>],
-        list: &[u8],
-        bytes: &[u8],
+        (list, bytes): (&[u8], &[u8]),
     ) -> Result<(), String> {
         self.deliveries += 1;
+        // Nobody sees the embedded store take an element out.
+        let is_seen = self.pools[pool].is_some();
         let Some(element) = self.element(bytes) else { return Err("no element".into()) };
         let is_asked = element.list == list && lists.iter().any(|asked| asked == list);
-        if !is_asked || element.popped.is_none() {
+        if !is_asked || (is_seen && element.popped.is_none()) {
             return Err("an element of another list, or one that was never popped".into());
         }
         match std::mem::replace(&mut element.is_settled, true) {
             true => Err("an element that was given to somebody before".into()),
             false => Ok(()),
+        }
+    }
+
+    /// A client was told that its element, of which it had asked at some time,
+    /// is in a list.
+    pub fn on_push_told(&mut self, pool: usize, bytes: &[u8], asked_at: Nanos) {
+        let is_store = self.pools[pool].is_none();
+        if let Some(element) = self.element(bytes).filter(|_| is_store) {
+            element.told = Some((pool, asked_at));
+        }
+    }
+
+    /// A client was told that a shared counter, which it had watched, is raised
+    /// to a value.
+    ///
+    /// # Errors
+    /// When somebody else has raised it to that.
+    pub fn on_raised(&mut self, pool: usize, name: &[u8], value: i64) -> Result<(), String> {
+        let is_store = self.pools[pool].is_none();
+        match is_store && !self.raised.insert((name.to_vec(), value)) {
+            true => Err(format!("lost update: {} was raised to {value} before", clip(name))),
+            false => Ok(()),
+        }
+    }
+
+    /// Each element that is said to be in a list of an embedded store is there,
+    /// or has reached one client, or one that had gone.
+    pub fn check_store_lists(&mut self, pool: usize, lists: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
+        let mut found = BTreeMap::new();
+        let wrong = self.elements.iter().enumerate().find_map(|(number, element)| {
+            let (_, asked_at) = element.told.filter(|(told, _)| *told == pool)?;
+            let bytes = [&element.list[..], format!("#{number}").as_bytes()].concat();
+            let there = found.entry(&element.list).or_insert_with(|| lists(&element.list));
+            let is_there = there.contains(&bytes);
+            let is_meant = |(lists, _, until): &(Vec<Vec<u8>>, Nanos, Nanos)| {
+                lists.contains(&element.list) && *until >= asked_at
+            };
+            let is_fine = match element.is_settled {
+                true => !is_there,
+                false => is_there || self.departures.iter().any(is_meant),
+            };
+            (!is_fine).then(|| (clip(&bytes), is_there))
+        });
+        if let Some((name, is_there)) = wrong {
+            let how =
+                if is_there { "was given to somebody and is still there" } else { "got lost" };
+            self.fail(|| format!("the element {name} {how}"));
         }
     }
 
