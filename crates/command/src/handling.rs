@@ -307,6 +307,22 @@ impl Condition {
     }
 }
 
+/// Whether `verb` is about scripts, which run on the embedded store.
+pub const fn store_scripts(verb: Verb) -> bool {
+    use Verb::*;
+    matches!(
+        verb,
+        Eval | EvalRo
+            | Evalsha
+            | EvalshaRo
+            | ScriptDebug
+            | ScriptExists
+            | ScriptFlush
+            | ScriptKill
+            | ScriptLoad
+    )
+}
+
 /// Whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;

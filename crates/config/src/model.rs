@@ -172,6 +172,10 @@ pub struct StoreConfig {
     pub databases: u32,
     /// Which changes of keys are published.
     pub notify_keyspace_events: KeyspaceEvents,
+    /// How long a script may run.
+    pub script_time_max: Duration,
+    /// Bytes of memory for scripts in each worker.
+    pub script_memory_max: u64,
 }
 
 /// What gives way when the embedded store is full, by Redis's

@@ -59,6 +59,8 @@ const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     eviction: Eviction::AllKeysS3Fifo,
     databases: 1,
     notify_keyspace_events: KeyspaceEvents::NONE,
+    script_time_max: Duration::from_secs(5),
+    script_memory_max: 64 << 20,
 };
 
 fn server_defaults() -> ServerConfig {
@@ -159,6 +161,8 @@ fn store(section: &Section) -> StoreConfig {
             Some(Value::KeyspaceEvents(events)) => *events,
             _ => KeyspaceEvents::NONE,
         },
+        script_time_max: section.duration("script_time_max").unwrap_or(Duration::MAX),
+        script_memory_max: section.number("script_memory_max").unwrap_or(u64::MAX),
     }
 }
 
