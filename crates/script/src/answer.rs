@@ -73,7 +73,7 @@ impl Answer<'_> {
             self.line(b'-', &text.as_bytes());
         } else if let Value::String(text) = field("ok") {
             self.line(b'+', &text.as_bytes());
-        } else if let Value::Number(number) = field("double") {
+        } else if let Some(number) = crate::modules::number_of(&field("double")) {
             self.client.double(self.out, general(number, 17).as_bytes());
         } else if let Value::Table(map) = field("map") {
             return self.map(&map, depth);

@@ -14,9 +14,9 @@ const REDIS_VERSION_NUM: i64 = 0x0007_000F;
 /// Bytes of one line of `redis.log`.
 const LOG_LEN_MAX: usize = 1024;
 
-/// A message of Redis for a wrong call, with the place.
-fn wrong(lua: &Lua, text: &str) -> mlua::Error {
-    Raised::table(lua, format!("ERR {text}").into_bytes())
+/// A message of Redis for a wrong call.
+fn wrong(text: &str) -> mlua::Error {
+    Raised::table(format!("ERR {text}").into_bytes())
 }
 
 fn one_field(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Value> {
@@ -58,8 +58,10 @@ fn set_replies(redis: &Table, lua: &Lua) -> mlua::Result<()> {
         [Value::String(text)] => {
             let text = text.as_bytes();
             match text.strip_prefix(b"-") {
-                Some(text) if !text.is_empty() => one_field(lua, "err", text),
-                Some(_) => one_field(lua, "err", b"ERR "),
+                Some(text) if text.contains(&b' ') => one_field(lua, "err", text),
+                Some(text) => one_field(lua, "err", &[b"ERR ", text].concat()),
+                // What has several words has its code already.
+                None if text.contains(&b' ') => one_field(lua, "err", &text),
                 None => one_field(lua, "err", &[b"ERR ", &text[..]].concat()),
             }
         }
@@ -72,7 +74,7 @@ fn set_replies(redis: &Table, lua: &Lua) -> mlua::Result<()> {
     };
     redis.set("status_reply", lua.create_function(status_reply)?)?;
     let sha1hex = |lua: &Lua, args: Variadic<Value>| {
-        let [text] = &args[..] else { return Err(wrong(lua, "wrong number of arguments")) };
+        let [text] = &args[..] else { return Err(wrong("wrong number of arguments")) };
         let text = match lua.coerce_string(text.clone())? {
             Some(text) => text.as_bytes().to_vec(),
             None => Vec::new(),
@@ -86,26 +88,26 @@ fn set_control(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> 
     let own = Rc::clone(state);
     let setresp = move |lua: &Lua, args: Variadic<Value>| {
         let [number] = &args[..] else {
-            return Err(wrong(lua, "redis.setresp() requires one argument."));
+            return Err(wrong("redis.setresp() requires one argument."));
         };
         let number = lua.coerce_number(number.clone())?.unwrap_or_default();
         match number as i64 {
             2 => own.protocol.set(Protocol::Resp2),
             3 => own.protocol.set(Protocol::Resp3),
-            _ => return Err(wrong(lua, "RESP version must be 2 or 3.")),
+            _ => return Err(wrong("RESP version must be 2 or 3.")),
         }
         Ok(())
     };
     redis.set("setresp", lua.create_function(setresp)?)?;
     let set_repl = |lua: &Lua, args: Variadic<Value>| {
         let [flags] = &args[..] else {
-            return Err(wrong(lua, "redis.set_repl() requires one argument."));
+            return Err(wrong("redis.set_repl() requires one argument."));
         };
         let flags = lua.coerce_number(flags.clone())?.unwrap_or_default();
         if !(0.0..4.0).contains(&flags) {
             let text = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or \
                         REPL_NONE.";
-            return Err(wrong(lua, text));
+            return Err(wrong(text));
         }
         Ok(())
     };
@@ -115,13 +117,15 @@ fn set_control(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> 
     redis.set("debug", lua.create_function(|_, _: Variadic<Value>| Ok(()))?)?;
     let acl_check_cmd = |lua: &Lua, args: Variadic<Value>| {
         if args.is_empty() {
-            return Err(wrong(lua, "Please specify at least one argument for this redis.acl_check_cmd() call"));
+            return Err(wrong(
+                "Please specify at least one argument for this redis.acl_check_cmd() call",
+            ));
         }
         let (mut buf, mut ranges) = (Vec::new(), Vec::new());
         for arg in args.iter() {
             let Some(text) = lua.coerce_string(arg.clone())? else {
                 let text = "redis.acl_check_cmd() command arguments must be strings or integers";
-                return Err(wrong(lua, text));
+                return Err(wrong(text));
             };
             let start = buf.len();
             buf.extend_from_slice(&text.as_bytes());
@@ -129,7 +133,7 @@ fn set_control(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> 
         }
         match Request::resolve(Args::new(&buf, &ranges)) {
             Err(Refusal::Unknown | Refusal::UnknownSubcommand(_) | Refusal::Empty) => {
-                Err(wrong(lua, "Invalid command passed to redis.acl_check_cmd()"))
+                Err(wrong("Invalid command passed to redis.acl_check_cmd()"))
             }
             _ => Ok(true),
         }
@@ -141,13 +145,13 @@ fn set_log(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> {
     let own = Rc::clone(state);
     let log = move |lua: &Lua, args: Variadic<Value>| {
         let Some((level, words)) = args.split_first().filter(|(_, words)| !words.is_empty()) else {
-            return Err(wrong(lua, "redis.log() requires two arguments or more."));
+            return Err(wrong("redis.log() requires two arguments or more."));
         };
-        let Value::Number(level) = level else {
-            return Err(wrong(lua, "First argument must be a number (log level)."));
+        let Some(level) = crate::modules::number_of(level) else {
+            return Err(wrong("First argument must be a number (log level)."));
         };
-        if !(0.0..4.0).contains(level) {
-            return Err(wrong(lua, "Invalid debug level."));
+        if !(0.0..4.0).contains(&level) {
+            return Err(wrong("Invalid debug level."));
         }
         let mut line = Vec::new();
         for (nth, word) in words.iter().enumerate() {
@@ -159,7 +163,7 @@ fn set_log(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> {
         }
         line.truncate(LOG_LEN_MAX);
         if let Some(host) = own.host() {
-            host.log(*level as u8, &String::from_utf8_lossy(&line));
+            host.log(level as u8, &String::from_utf8_lossy(&line));
         }
         Ok(())
     };

@@ -2,7 +2,7 @@
 
 use crate::ends::End;
 use crate::number::general;
-use crate::sandbox::{Raised, State, place_of_caller};
+use crate::sandbox::{Raised, State};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Refusal, Request};
 use mlua::{Lua, Table, Value, Variadic};
@@ -115,9 +115,8 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     if command.flags.contains(Flags::NOSCRIPT) {
         return Err("This Redis command is not allowed from script".to_owned());
     }
-    let changes = |flags: Flags| {
-        flags.contains(Flags::WRITE) || flags.contains(Flags::MAY_REPLICATE)
-    };
+    let changes =
+        |flags: Flags| flags.contains(Flags::WRITE) || flags.contains(Flags::MAY_REPLICATE);
     if state.is_read_only.get() && changes(command.flags) {
         return Err("Write commands are not allowed from read-only scripts.".to_owned());
     }
@@ -129,14 +128,10 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The table that an error becomes, with the place where it was raised.
+/// The table that an error becomes.
 pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("err", lua.create_string(text)?)?;
-    if let Some((source, line)) = place_of_caller(lua) {
-        table.raw_set("source", source)?;
-        table.raw_set("line", line)?;
-    }
     table.raw_set("ignore_error_stats_update", true)?;
     Ok(table)
 }
@@ -149,12 +144,16 @@ pub(crate) fn call_or_raise(
 ) -> mlua::Result<Value> {
     match call(state, lua, args)? {
         Ok(value) => Ok(value),
-        Err(text) => Err(Raised::table(lua, text)),
+        Err(text) => Err(Raised::table(text)),
     }
 }
 
 /// `redis.pcall`.
-pub(crate) fn call_or_tell(state: &State, lua: &Lua, args: &Variadic<Value>) -> mlua::Result<Value> {
+pub(crate) fn call_or_tell(
+    state: &State,
+    lua: &Lua,
+    args: &Variadic<Value>,
+) -> mlua::Result<Value> {
     match call(state, lua, args)? {
         Ok(value) => Ok(value),
         Err(text) => Ok(Value::Table(error_table(lua, &text)?)),

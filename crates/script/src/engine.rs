@@ -223,7 +223,9 @@ impl Engine {
             End::Time => {
                 let time_max = self.registry.limits().time_max;
                 let wrote = wrote_text(run);
-                format!("ERR the script was ended: it ran longer than script_time_max ({time_max:?}){wrote}")
+                format!(
+                    "ERR the script was ended: it ran longer than script_time_max ({time_max:?}){wrote}"
+                )
             }
             End::Memory => {
                 self.machine = None;

@@ -19,18 +19,19 @@
 mod answer;
 mod api;
 mod call;
-mod engine;
 mod ends;
+mod engine;
 mod flags;
 mod host;
 mod libraries;
+mod modules;
 mod number;
 mod random;
 mod registry;
 mod sandbox;
 
-pub use engine::{Engine, Script, Words};
 pub use ends::{Kill, Run};
+pub use engine::{Engine, Script, Words};
 pub use flags::ScriptFlags;
 pub use host::Host;
 pub use registry::{CacheFull, Registry, ScriptLimits, digest_of};

@@ -34,8 +34,19 @@ local function caught(ok, ...)
   return false, host.caught((...))
 end
 
+-- Redis gives the text of an error that is a table.
+local function told(ok, ...)
+  if ok then return true, ... end
+  local err = ...
+  if type(err) == "table" then
+    local text = err.err
+    if type(text) == "string" or type(text) == "number" then err = text end
+  end
+  return false, err
+end
+
 function base.pcall(...)
-  return caught(pcall_(...))
+  return told(caught(pcall_(...)))
 end
 
 function base.xpcall(f, handler)
@@ -175,6 +186,49 @@ base.__redis__err__handler = host.on_error
 
 local strings = copy(string)
 for name, f in next, host.strings do strings[name] = f end
+
+local gsub_, next_match, substring = strings.gsub, strings.next_match, string.sub
+strings.next_match = nil
+
+-- What a function puts in place of a match.
+local function replaced(text, f, first, last, ...)
+  if not first then return nil end
+  local value = f(...)
+  if not value then value = substring(text, first, last) end
+  if type(value) ~= "string" and type(value) ~= "number" then
+    host.fail("invalid replacement value (a " .. type(value) .. ")")
+  end
+  return value, first, last
+end
+
+function strings.gsub(text, pattern, by, max)
+  if type(by) ~= "function" then
+    local result, count = gsub_(text, pattern, by, max)
+    return result, count
+  end
+  if type(text) ~= "string" then gsub_(text, pattern, "") end
+  text, max = tostring(text), tonumber(max) or 1 / 0
+  local parts, at, count = {}, 1, 0
+  while count < max do
+    local value, first, last = replaced(text, by, next_match(text, pattern, at))
+    if not value then break end
+    count = count + 1
+    parts[#parts + 1] = substring(text, at, first - 1)
+    parts[#parts + 1] = value
+    at = first
+    if last >= first then
+      at = last + 1
+    elseif at <= #text then
+      parts[#parts + 1] = substring(text, at, at)
+      at = at + 1
+    else
+      break
+    end
+    if substring(pattern, 1, 1) == "^" then break end
+  end
+  parts[#parts + 1] = substring(text, at)
+  return concat(parts), count
+end
 local math = copy(math)
 for name, f in next, host.math do math[name] = f end
 

@@ -32,11 +32,7 @@ pub struct ScriptLimits {
 
 impl Default for ScriptLimits {
     fn default() -> Self {
-        Self {
-            time_max: Duration::from_secs(5),
-            memory_max: 64 << 20,
-            reply_len_max: 512 << 20,
-        }
+        Self { time_max: Duration::from_secs(5), memory_max: 64 << 20, reply_len_max: 512 << 20 }
     }
 }
 

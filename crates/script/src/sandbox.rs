@@ -3,6 +3,7 @@
 use crate::call::{Scratch, call_or_raise, call_or_tell, error_table};
 use crate::ends::{End, Run};
 use crate::host::Host;
+use crate::modules::JsonSettings;
 use crate::random::{self, Random};
 use keyway_base::Time;
 use keyway_resp::Protocol;
@@ -34,6 +35,7 @@ pub(crate) struct State {
     end_place: RefCell<Option<(String, i64)>>,
     pub(crate) scratch: RefCell<Scratch>,
     random: Random,
+    json: JsonSettings,
     time_max: Duration,
     memory_max: usize,
     clock: fn() -> Time,
@@ -51,6 +53,7 @@ impl State {
             end_place: RefCell::new(None),
             scratch: RefCell::new(Scratch::default()),
             random: Random::new(),
+            json: JsonSettings::default(),
             time_max,
             memory_max,
             clock,
@@ -66,6 +69,15 @@ impl State {
         self.end.set(None);
         *self.end_place.borrow_mut() = None;
         self.random.seed(0);
+        self.json.reset();
+    }
+
+    pub(crate) fn json(&self) -> &JsonSettings {
+        &self.json
+    }
+
+    pub(crate) fn memory_max(&self) -> usize {
+        self.memory_max
     }
 
     pub(crate) fn finish(&self) {
@@ -121,7 +133,7 @@ pub(crate) enum Raised {
     /// A message.
     Text(String),
     /// What `redis.call` raises.
-    Table { text: Vec<u8>, place: Option<(String, i64)> },
+    Table(Vec<u8>),
     /// The script is at its end.
     End,
 }
@@ -130,7 +142,7 @@ impl std::fmt::Display for Raised {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(text) => formatter.write_str(text),
-            Self::Table { text, .. } => formatter.write_str(&String::from_utf8_lossy(text)),
+            Self::Table(text) => formatter.write_str(&String::from_utf8_lossy(text)),
             Self::End => formatter.write_str("the script was ended"),
         }
     }
@@ -140,9 +152,8 @@ impl std::error::Error for Raised {}
 
 impl Raised {
     /// The error of `redis.call`.
-    pub(crate) fn table(lua: &Lua, text: Vec<u8>) -> mlua::Error {
-        let place = place_of_caller(lua);
-        mlua::Error::external(Self::Table { text, place })
+    pub(crate) fn table(text: Vec<u8>) -> mlua::Error {
+        mlua::Error::external(Self::Table(text))
     }
 
     /// An error with the place of the function that called the host, as Lua's
@@ -165,11 +176,6 @@ fn place_at(lua: &Lua, level: usize) -> Option<(String, i64)> {
     })
 }
 
-/// Where the function is that called the host.
-pub(crate) fn place_of_caller(lua: &Lua) -> Option<(String, i64)> {
-    place_at(lua, 1)
-}
-
 /// Where the script is, from `level` on outwards: the prelude is no part of it.
 pub(crate) fn place_of_script(lua: &Lua, level: usize) -> Option<(String, i64)> {
     (level..).map_while(|level| place_at(lua, level)).find(|(source, line)| {
@@ -188,8 +194,14 @@ fn prefix_of(lua: &Lua, level: usize) -> String {
     prefix.flatten().unwrap_or_default()
 }
 
+/// The same of the function that called the host, or the prelude.
 fn prefix_of_caller(lua: &Lua) -> String {
-    prefix_of(lua, 1)
+    let is_between = |level: usize| {
+        place_at(lua, level)
+            .is_some_and(|(source, _)| source == PRELUDE || source == "=(tail call)")
+    };
+    let level = (1..).find(|level| !is_between(*level)).unwrap_or(1);
+    prefix_of(lua, level)
 }
 
 /// The message without the place in the prelude at its beginning.
@@ -209,21 +221,17 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     match error {
         Value::Error(error) => match error.downcast_ref::<Raised>() {
             Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
-            Some(Raised::Table { text, place }) => {
-                let table = error_table(lua, text)?;
-                let (source, line) = match place {
-                    Some((source, line)) => (Some(source.as_str()), Some(*line)),
-                    None => (None, None),
-                };
-                table.raw_set("source", source)?;
-                table.raw_set("line", line)?;
-                Ok(Value::Table(table))
-            }
+            Some(Raised::Table(text)) => Ok(Value::Table(error_table(lua, text)?)),
             Some(Raised::End) => Err(state.end_now(lua, End::Time)),
             None if matches!(*error, mlua::Error::MemoryError(_)) => {
                 Err(state.end_now(lua, End::Memory))
             }
-            None => Ok(Value::String(lua.create_string(error.to_string())?)),
+            None => {
+                // What the host's own functions say of their arguments; the
+                // rest is a trace.
+                let text = error.to_string();
+                Ok(Value::String(lua.create_string(text.lines().next().unwrap_or_default())?))
+            }
         },
         Value::String(text) => {
             if text.as_bytes() == OUT_OF_MEMORY {
@@ -386,7 +394,8 @@ fn collectgarbage(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> 
             Some("step") => Ok(Value::Boolean(false)),
             Some("setpause" | "setstepmul") => Ok(Value::Number(200.0)),
             Some(other) => {
-                let text = format!("bad argument #1 to 'collectgarbage' (invalid option '{other}')");
+                let text =
+                    format!("bad argument #1 to 'collectgarbage' (invalid option '{other}')");
                 Err(Raised::text(lua, &text))
             }
         }
@@ -397,7 +406,9 @@ fn collectgarbage(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> 
 fn strings_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let strings = lua.create_table()?;
     let len_max = state.memory_max;
-    let rep = move |lua: &Lua, (text, count): (mlua::LuaString, f64)| {
+    let rep = move |lua: &Lua, args: Variadic<Value>| {
+        let text = crate::modules::string_at(lua, &args, 1, "rep")?;
+        let count = crate::modules::number_at(lua, &args, 2, "rep")?;
         let text = text.as_bytes();
         let count = if count >= 1.0 { count as usize } else { 0 };
         if text.is_empty() || count == 0 {
@@ -410,6 +421,7 @@ fn strings_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
         }
     };
     strings.set("rep", lua.create_function(rep)?)?;
+    crate::modules::add_patterns(state, lua, &strings)?;
     Ok(strings)
 }
 
@@ -449,11 +461,10 @@ fn libraries_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let libraries = lua.create_table()?;
     let os = lua.create_table()?;
     let own = Rc::clone(state);
-    let clock = move |_: &Lua, (): ()| {
-        Ok((own.clock)().0 as f64 / 1e9)
-    };
+    let clock = move |_: &Lua, (): ()| Ok((own.clock)().0 as f64 / 1e9);
     os.set("clock", lua.create_function(clock)?)?;
     libraries.set("os", os)?;
+    crate::modules::add(state, lua, &libraries)?;
     Ok(libraries)
 }
 

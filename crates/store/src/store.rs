@@ -441,7 +441,10 @@ impl Store {
             for index in &indices {
                 let lock = &self.shards[*index as usize].0;
                 #[cfg(debug_assertions)]
-                assert!(!Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
+                assert!(
+                    !Holder::is_holding() || lock.is_held(),
+                    "a transaction holds all it needs"
+                );
                 // Nobody waits for who has none yet.
                 let guard = match guards.is_empty() {
                     true => Some(lock.lock()),

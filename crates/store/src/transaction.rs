@@ -128,12 +128,7 @@ impl Store {
 
     /// Holds shards that are in ascending order, as `Store::lock_keys` locks
     /// them.
-    fn hold_shards<'a>(
-        &'a self,
-        shards: &[u32],
-        holder: Holder,
-        mut turn: Option<Guard<'a, ()>>,
-    ) {
+    fn hold_shards<'a>(&'a self, shards: &[u32], holder: Holder, mut turn: Option<Guard<'a, ()>>) {
         let mut count = 0;
         while let Some(index) = shards.get(count) {
             let lock = self.lock_of(*index as usize);

@@ -6,7 +6,9 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
-use keyway_command::{Args, Class, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves};
+use keyway_command::{
+    Args, Class, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,

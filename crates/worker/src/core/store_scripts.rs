@@ -298,9 +298,8 @@ impl Plane {
         let effects = host.effects.take();
         self.pubsub.has_mail |= effects.has_own_messages;
         // As long as nothing that was read can change.
-        let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {
-            self.gather_script(session, store, effects.reads, effects.is_of_everything)
-        });
+        let settlement = (store.notifies() || effects.is_of_everything || tracks)
+            .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));
         drop(host);
         settlement
     }
@@ -341,7 +340,8 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
 
 /// Whether the option of a flush is one: it makes no difference.
 fn flush_option(request: &Request) -> bool {
-    let is = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
+    let is =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
     match request.args.len() {
         2 => true,
         3 => is(&request.args[2]),

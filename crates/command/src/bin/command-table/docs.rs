@@ -1,6 +1,8 @@
 //! The support table, as Markdown.
 
-use keyway_command::{Across, COMMANDS, Command, Condition, Handling, Verb, store_scripts, store_serves};
+use keyway_command::{
+    Across, COMMANDS, Command, Condition, Handling, Verb, store_scripts, store_serves,
+};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
