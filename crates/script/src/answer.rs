@@ -12,6 +12,8 @@ const DEPTH_MAX: usize = 512;
 pub(crate) enum Unanswerable {
     TooLong,
     TooDeep,
+    /// It takes too long: tables may name one another many times over.
+    TooLate,
 }
 
 /// Writes replies.
@@ -22,7 +24,14 @@ pub(crate) struct Answer<'a> {
     pub(crate) script: Protocol,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) len_max: usize,
+    /// Whether the script's time is up.
+    pub(crate) is_late: &'a dyn Fn() -> bool,
+    /// Values written.
+    pub(crate) count: u32,
 }
+
+/// Values between two looks at the clock.
+const VALUES_PER_LOOK: u32 = 4096;
 
 impl Answer<'_> {
     pub(crate) fn write(&mut self, value: &Value) -> Result<(), Unanswerable> {
@@ -35,6 +44,10 @@ impl Answer<'_> {
         }
         if depth == 0 {
             return Err(Unanswerable::TooDeep);
+        }
+        self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(VALUES_PER_LOOK) && (self.is_late)() {
+            return Err(Unanswerable::TooLate);
         }
         match value {
             Value::String(text) => {
@@ -141,20 +154,12 @@ impl Answer<'_> {
 
     /// The elements up to the first that is not there.
     fn array(&mut self, table: &Table, depth: usize) -> Result<(), Unanswerable> {
-        // How many there are stands before them: it is known only behind them.
-        let at = self.out.len();
-        let mut len: usize = 0;
-        loop {
-            let value = table.raw_get::<Value>(len + 1).unwrap_or(Value::Nil);
-            if value.is_nil() {
-                break;
-            }
-            len += 1;
-            self.value(&value, depth - 1)?;
+        let value = |index: usize| table.raw_get::<Value>(index).unwrap_or(Value::Nil);
+        let len = (0..).find(|len| value(len + 1).is_nil()).unwrap_or(0);
+        reply::array(self.out, len);
+        for index in 1..=len {
+            self.value(&value(index), depth - 1)?;
         }
-        let mut header = Vec::with_capacity(16);
-        reply::array(&mut header, len);
-        self.out.splice(at..at, header);
         Ok(())
     }
 }

@@ -180,7 +180,6 @@ impl Engine {
         let (start, len_max) = (out.len(), self.registry.limits().reply_len_max);
         let state = Rc::clone(&machine.state);
         let script = state.protocol.get();
-        state.finish();
         let end = match (&ran, state.end()) {
             (_, Some(end)) => Some(end),
             (Err(mlua::Error::MemoryError(_)), _) => Some(End::Memory),
@@ -191,19 +190,26 @@ impl Engine {
         };
         if let Some(end) = end {
             self.write_end(end, &state, run, out);
-            return;
+            return state.finish();
         }
         match ran {
             Ok((true, value)) => {
-                let mut answer = Answer { client, script, out, len_max: start + len_max };
+                let is_late = || state.is_late();
+                let len_max = start + len_max;
+                let (is_late, count) = (&is_late, 0);
+                let mut answer = Answer { client, script, out, len_max, is_late, count };
                 if let Err(fault) = answer.write(&value) {
                     out.truncate(start);
-                    reply::error(out, unanswerable(fault));
+                    match unanswerable(fault) {
+                        Some(text) => reply::error(out, text),
+                        None => self.write_end(End::Time, &state, run, out),
+                    }
                 }
             }
             Ok((false, error)) => write_error(&error, &run.name, out),
             Err(error) => reply::error(out, &broken(error)),
         }
+        state.finish();
     }
 
     /// Writes why a script was ended.
@@ -261,10 +267,12 @@ fn wrote_text(run: &Run) -> &'static str {
     }
 }
 
-fn unanswerable(fault: Unanswerable) -> &'static str {
+/// What a client is told, unless it is that the script's time is up.
+fn unanswerable(fault: Unanswerable) -> Option<&'static str> {
     match fault {
-        Unanswerable::TooLong => "ERR the script's reply is longer than a client may be sent",
-        Unanswerable::TooDeep => "ERR reached lua stack limit: the reply is nested too deep",
+        Unanswerable::TooLong => Some("ERR the script's reply is longer than a client may be sent"),
+        Unanswerable::TooDeep => Some("ERR reached lua stack limit: the reply is nested too deep"),
+        Unanswerable::TooLate => None,
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Instructions between two looks at the clock. More let a script pass its
 /// time by more where each takes long, such as joining long strings; fewer
 /// slow every script down.
-const INSTRUCTIONS_PER_LOOK: u32 = 512;
+const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
 /// The name of the prelude's chunk, which no message is to show.
 const PRELUDE: &str = "=keyway";
@@ -111,6 +111,11 @@ impl State {
         mlua::Error::external(Raised::End)
     }
 
+    /// Whether the script has run for too long.
+    pub(crate) fn is_late(&self) -> bool {
+        (self.clock)() > self.deadline.get()
+    }
+
     /// Ends the script if it is time to.
     pub(crate) fn check_end(&self, lua: &Lua) -> mlua::Result<()> {
         if self.end.get().is_some() {
@@ -120,7 +125,7 @@ impl State {
         if is_killed {
             return Err(self.end_now(lua, End::Killed));
         }
-        if (self.clock)() > self.deadline.get() {
+        if self.is_late() {
             return Err(self.end_now(lua, End::Time));
         }
         Ok(())
