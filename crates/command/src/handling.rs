@@ -307,7 +307,7 @@ impl Condition {
     }
 }
 
-/// Whether `verb` is about scripts, which run on the embedded store.
+/// Whether `verb` is about scripts or functions, which run on the embedded store.
 pub const fn store_scripts(verb: Verb) -> bool {
     use Verb::*;
     matches!(
@@ -315,6 +315,16 @@ pub const fn store_scripts(verb: Verb) -> bool {
         Eval | EvalRo
             | Evalsha
             | EvalshaRo
+            | Fcall
+            | FcallRo
+            | FunctionDelete
+            | FunctionDump
+            | FunctionFlush
+            | FunctionKill
+            | FunctionList
+            | FunctionLoad
+            | FunctionRestore
+            | FunctionStats
             | ScriptDebug
             | ScriptExists
             | ScriptFlush

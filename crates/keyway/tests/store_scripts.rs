@@ -108,6 +108,103 @@ fn commands_about_scripts_are_answered_as_by_redis() {
     assert!(ours.words("SCRIPT DEBUG YES").error_text().contains("refused"));
 }
 
+#[test]
+fn libraries_and_functions_are_those_of_redis() {
+    const LIBRARY: &str = "#!lua name=mylib\n
+        local function put(keys, args) return redis.call('set', keys[1], args[1]) end
+        redis.register_function('put', put)
+        redis.register_function{function_name = 'look', description = 'looks', flags = {'no-writes'},
+          callback = function(keys, args) return redis.call('get', keys[1]) end}";
+    let _watch = watchdog(Duration::from_secs(60), "the functions");
+    let (keyway, bare) = (store(1), RedisServer::start());
+    let (mut ours, mut theirs) = (keyway.client(0), bare.client());
+    let dump = {
+        theirs.command(&["FUNCTION", "LOAD", LIBRARY]);
+        let dump = theirs.command(&["FUNCTION", "DUMP"]);
+        theirs.command(&["FUNCTION", "FLUSH"]);
+        dump.bytes().to_vec()
+    };
+    let text = |words: &[&str]| words.iter().map(|it| it.as_bytes().to_vec()).collect::<Vec<_>>();
+    let load = |code: &str| text(&["FUNCTION", "LOAD", code]);
+    let line = |line: &str| line.split(' ').map(|it| it.as_bytes().to_vec()).collect::<Vec<_>>();
+    let restore = |policy: &str| {
+        let mut words = text(&["FUNCTION", "RESTORE"]);
+        words.push(dump.clone());
+        words.push(policy.into());
+        words
+    };
+    for words in [
+        line("FCALL put 1 k v"),
+        load(LIBRARY),
+        load(LIBRARY),
+        text(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]),
+        text(&["FUNCTION", "LOAD", "NOPE", LIBRARY]),
+        line("FCALL put 1 k v"),
+        line("FCALL look 1 k"),
+        line("FCALL_RO look 1 k"),
+        line("FCALL_RO put 1 k v"),
+        line("FCALL put 1"),
+        line("FCALL put x"),
+        line("FCALL put -1"),
+        line("FUNCTION STATS"),
+        line("FUNCTION LIST LIBRARYNAME my*"),
+        line("FUNCTION LIST LIBRARYNAME other"),
+        line("FUNCTION LIST NOPE"),
+        line("FUNCTION DUMP"),
+        restore("APPEND"),
+        restore("REPLACE"),
+        restore("FLUSH"),
+        restore("NOPE"),
+        text(&["FUNCTION", "RESTORE", "payload"]),
+        line("FCALL put 1 k v2"),
+        line("FUNCTION KILL"),
+        line("FUNCTION DELETE nope"),
+        line("FUNCTION DELETE mylib"),
+        line("FUNCTION FLUSH NOPE"),
+        line("FUNCTION FLUSH SYNC"),
+        line("FUNCTION LIST"),
+        load("return 1"),
+        load("#!lua name=x"),
+        load("#!lua name=a-b\nreturn 1"),
+        load("#!lua\nreturn 1"),
+        load("#!js name=x\nreturn 1"),
+        load("#!lua name=x\nreturn 1"),
+        load("#!lua name=x\nreturn ="),
+        load("#!lua name=x\nredis.register_function('a b', function() end)"),
+        load("#!lua name=x\nredis.register_function('a')"),
+        load("#!lua name=x\nredis.register_function('a', 1)"),
+        load("#!lua name=x\nredis.register_function{function_name = 'a'}"),
+        load(
+            "#!lua name=x\nredis.register_function('f', function() return redis.call('nope') end)",
+        ),
+        line("FCALL f 0"),
+        load("#!lua name=y\nredis.register_function('f', function() return 1 end)"),
+        load(
+            "#!lua name=y\nredis.register_function('g', function(keys, args) return {#keys, #args, args[2]} end)",
+        ),
+        line("FCALL g 1 a b c"),
+        load("#!lua name=z\nredis.register_function('h', function() return KEYS end)"),
+        line("FCALL h 0"),
+    ] {
+        let mut raw = |client: &mut Client| {
+            client.send(&encode(&words));
+            String::from_utf8_lossy(&client.raw_reply()).into_owned()
+        };
+        let shown: Vec<_> = words.iter().map(|it| String::from_utf8_lossy(it)).collect();
+        assert_eq!(raw(&mut ours), raw(&mut theirs), "{shown:?}");
+    }
+    // Every worker has them.
+    let keyway = store(2);
+    keyway.client(0).command(&["FUNCTION", "LOAD", LIBRARY]);
+    for nth in 0..20 {
+        let mut client = keyway.client(0);
+        let value = nth.to_string();
+        let put = client.command(&["FCALL", "put", "1", "k", &value]);
+        assert_eq!(put, Value::simple("OK"));
+        assert_eq!(client.words("FCALL_RO look 1 k"), Value::bulk(&value));
+    }
+}
+
 /// Runs `work` on as many threads, each with a client, until `done`.
 fn beside(
     keyway: &Keyway,
@@ -209,6 +306,11 @@ fn what_runs_too_long_is_ended_and_says_what_became_of_it() {
     let text = eval(&mut client, "redis.call('set', 'w', 1) while true do end");
     assert!(text.error_text().contains("it had written, and what it wrote stays"), "{text:?}");
     assert_eq!(client.words("GET w"), Value::bulk("1"));
+    drop(client);
+    let keyway = store_with(1, |pool| {
+        pool.with("script_time_max", "\"20s\"").with("script_memory_max", "\"4MiB\"")
+    });
+    let mut client = keyway.client(0);
     for script in [
         "local t = {} while true do t[#t + 1] = tostring(#t) end",
         "local s = 'x' while true do s = s .. s end",
@@ -228,7 +330,8 @@ fn hostile_scripts_harm_nobody() {
     for script in include_str!("store_scripts/hostile.txt").lines().filter(|it| !it.is_empty()) {
         eval(&mut client, script);
         assert_eq!(eval(&mut client, "return #redis.sha1hex('x')"), Value::Integer(40), "{script}");
-        let shared = "return type(string.rep) .. type(redis.call) .. type(getmetatable('').__index)";
+        let shared =
+            "return type(string.rep) .. type(redis.call) .. type(getmetatable('').__index)";
         assert_eq!(eval(&mut client, shared), Value::bulk("functionfunctiontable"), "{script}");
     }
 }
@@ -369,5 +472,8 @@ fn without_room_a_script_that_writes_is_refused_before_it_has() {
     assert!(refused.error_text().starts_with("OOM command not allowed"), "{refused:?}");
     let declared = client.command(&["EVAL", &format!("#!lua\n{write}"), "0", &value]);
     assert!(declared.error_text().starts_with("OOM allow-oom flag is not set"), "{declared:?}");
-    assert_eq!(client.command(&["EVAL", "return redis.call('dbsize') > 0", "0"]), Value::Integer(1));
+    assert_eq!(
+        client.command(&["EVAL", "return redis.call('dbsize') > 0", "0"]),
+        Value::Integer(1)
+    );
 }

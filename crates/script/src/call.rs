@@ -4,7 +4,7 @@ use crate::ends::End;
 use crate::number::general;
 use crate::sandbox::{Raised, State};
 use keyway_base::ByteRange;
-use keyway_command::{Args, Flags, Refusal, Request};
+use keyway_command::{Args, Flags, Refusal, Request, Verb};
 use mlua::{Lua, Table, Value, Variadic};
 
 /// How deep replies may be nested; no command's is deeper.
@@ -120,7 +120,6 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     if state.is_read_only.get() && changes(command.flags) {
         return Err("Write commands are not allowed from read-only scripts.".to_owned());
     }
-    use keyway_command::Verb;
     if matches!(command.verb, Verb::Xread | Verb::Xreadgroup) && request.blocks() {
         let name = String::from_utf8_lossy(&request.args[0]).into_owned();
         return Err(format!("{name} command is not allowed with BLOCK option from scripts"));

@@ -12,10 +12,12 @@ const KILLED: u8 = 2;
 pub struct Run {
     state: AtomicU8,
     is_function: bool,
-    /// What it is called, and the words of the request.
-    pub(crate) name: String,
-    pub(crate) command: Vec<Vec<u8>>,
-    pub(crate) began: keyway_base::Time,
+    /// What it is called.
+    pub name: String,
+    /// The words of the request, of a function.
+    pub command: Vec<Vec<u8>>,
+    /// When it began.
+    pub began: keyway_base::Time,
 }
 
 /// What became of the wish to end a script.
@@ -44,7 +46,8 @@ impl Run {
     }
 
     /// Notes a command that writes; `false` when the script is to end instead.
-    pub(crate) fn is_function(&self) -> bool {
+    /// Whether it is a function's.
+    pub fn is_function(&self) -> bool {
         self.is_function
     }
 

@@ -1,7 +1,9 @@
 use crate::answer::{Answer, Unanswerable};
 use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
+use crate::functions::Registered;
 use crate::host::Host;
+use crate::libraries::{FunctionInfo, Library, Policy, name_of};
 use crate::registry::{CacheFull, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
@@ -46,6 +48,9 @@ struct Machine {
     state: Rc<State>,
     compiled: BTreeMap<Name, Function>,
     epoch: u64,
+    /// Functions of libraries, by name.
+    functions: BTreeMap<Vec<u8>, Function>,
+    libraries_epoch: u64,
     /// Keeps the name of chunks from being collected.
     _chunk: mlua::LuaString,
 }
@@ -107,8 +112,14 @@ impl Engine {
             machine.compiled.clear();
             machine.epoch = epoch;
         }
+        let libraries_epoch = self.registry.libraries.epoch();
+        if machine.libraries_epoch != libraries_epoch {
+            machine.functions.clear();
+            machine.libraries_epoch = libraries_epoch;
+        }
         if machine.lua.used_memory() > limits.memory_max / GARBAGE_PART {
             machine.compiled.clear();
+            machine.functions.clear();
             machine.lua.gc_collect().map_err(broken)?;
         }
         Ok(machine)
@@ -166,6 +177,108 @@ impl Engine {
         if let Some(ran) = ran {
             self.answer(ran, &run, client, out);
         }
+    }
+
+    /// Tries a library's text and tells what it offers; nothing is kept.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn load_library(&mut self, code: &[u8], policy: Policy) -> Result<Library, String> {
+        let (name, start) = name_of(code)?;
+        self.registry.libraries.check_name(&name, policy)?;
+        let registered = self.register(&code[start..])?;
+        if registered.is_empty() {
+            return Err("ERR No functions registered".to_owned());
+        }
+        let functions = registered.into_iter().map(|one| one.info).collect();
+        Ok(Library { name, code: code.into(), functions })
+    }
+
+    /// Runs a library's text; the functions that it registers.
+    fn register(&mut self, text: &[u8]) -> Result<Vec<Registered>, String> {
+        const FUNCTIONS: &str = "@user_function";
+        let machine = self.machine()?;
+        let anchor = machine.lua.create_string(FUNCTIONS).map_err(broken)?;
+        let chunk = machine.lua.load(text).set_name(FUNCTIONS).set_mode(ChunkMode::Text);
+        let chunk = chunk.set_environment(machine.prelude.of_functions.clone());
+        let function = chunk.into_function();
+        drop(anchor);
+        let function = match function {
+            Ok(function) => function,
+            Err(mlua::Error::SyntaxError { message, .. }) => {
+                return Err(format!("ERR Error compiling function: {message}"));
+            }
+            Err(error) => return Err(broken(error)),
+        };
+        machine.state.begin_loading();
+        let ran = machine.prelude.run.call::<(bool, Value)>(function);
+        let registered = machine.state.registering().borrow_mut().take().unwrap_or_default();
+        let end = machine.state.end();
+        machine.state.finish();
+        match (ran, end) {
+            (_, Some(End::Memory)) | (Err(_), _) => {
+                self.machine = None;
+                Err(self.memory_text())
+            }
+            (_, Some(_)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
+            (Ok((true, _)), None) => Ok(registered),
+            (Ok((false, error)), None) => {
+                let mut text = Vec::new();
+                if let Value::Table(table) = &error
+                    && let Ok(Value::String(message)) = table.raw_get::<Value>("err")
+                {
+                    text = message.as_bytes().to_vec();
+                }
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let text = text.strip_prefix("ERR ").unwrap_or(&text);
+                Err(format!("ERR Error registering functions: {text}"))
+            }
+        }
+    }
+
+    /// What is known of a function.
+    pub fn find_function(&self, name: &[u8]) -> Option<FunctionInfo> {
+        self.registry.libraries.find(name).map(|(_, info)| info)
+    }
+
+    /// Calls a function and appends its reply to `out`.
+    pub fn call(
+        &mut self,
+        name: &[u8],
+        words: &Words<'_>,
+        (host, run): (Rc<dyn Host>, Arc<Run>),
+        is_read_only: bool,
+        client: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let function = match self.function(name) {
+            Ok(function) => function,
+            Err(text) => return reply::error(out, &text),
+        };
+        let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
+        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        self.registry.begin(&run);
+        let ran = self.machine.as_ref().map(|machine| machine.call(&function, words));
+        self.registry.end();
+        if let Some(ran) = ran {
+            self.answer(ran, &run, client, out);
+        }
+    }
+
+    /// A function of this name in this worker's Lua.
+    fn function(&mut self, name: &[u8]) -> Result<Function, String> {
+        let not_found = || "ERR Function not found".to_owned();
+        let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
+        if let Some(function) = self.machine()?.functions.get(name) {
+            return Ok(function.clone());
+        }
+        let (_, start) = name_of(&library.code)?;
+        let registered = self.register(&library.code[start..])?;
+        let machine = self.machine()?;
+        for one in registered {
+            machine.functions.insert(one.info.name, one.callback);
+        }
+        machine.functions.get(name).cloned().ok_or_else(not_found)
     }
 
     /// Writes what came of a run.
@@ -318,7 +431,16 @@ impl Machine {
         let state = Rc::new(State::new(limits.time_max, limits.memory_max, clock));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
-        Ok(Self { lua, prelude, state, compiled: BTreeMap::new(), epoch, _chunk: chunk })
+        Ok(Self {
+            lua,
+            prelude,
+            state,
+            compiled: BTreeMap::new(),
+            epoch,
+            functions: BTreeMap::new(),
+            libraries_epoch: 0,
+            _chunk: chunk,
+        })
     }
 
     fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
@@ -327,6 +449,11 @@ impl Machine {
             table.raw_seti(index + 1, self.lua.create_string(word)?)?;
         }
         Ok(table)
+    }
+
+    fn call(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {
+        let (keys, args) = (self.list(words.keys)?, self.list(words.args)?);
+        self.prelude.call.call((function, keys, args))
     }
 
     fn run(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {

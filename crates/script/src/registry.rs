@@ -1,5 +1,6 @@
 use crate::ends::{Kill, Run};
 use crate::flags::{self, ScriptFlags};
+use crate::libraries::{Library, Policy};
 use keyway_base::Time;
 use parking_lot::Mutex;
 use sha1::{Digest as _, Sha1};
@@ -196,8 +197,37 @@ impl Registry {
         self.running.lock().as_ref().map_or(Kill::NotBusy, |run| run.kill(is_function))
     }
 
+    /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or
+    /// none.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn keep_libraries(&self, added: Vec<Library>, policy: Policy) -> Result<(), String> {
+        self.libraries.keep(added, policy)
+    }
+
+    /// The libraries, by name.
+    pub fn libraries(&self) -> Vec<Arc<Library>> {
+        self.libraries.all()
+    }
+
+    /// Forgets a library; whether there was one.
+    pub fn delete_library(&self, name: &[u8]) -> bool {
+        self.libraries.delete(name)
+    }
+
+    /// Forgets every library.
+    pub fn flush_libraries(&self) {
+        self.libraries.flush();
+    }
+
+    /// How many libraries and functions there are, and the bytes of their texts.
+    pub fn library_counts(&self) -> (usize, usize, usize) {
+        self.libraries.counts()
+    }
+
     /// What runs now.
-    pub(crate) fn running(&self) -> Option<Arc<Run>> {
+    pub fn running(&self) -> Option<Arc<Run>> {
         self.running.lock().clone()
     }
 }

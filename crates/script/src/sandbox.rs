@@ -2,6 +2,7 @@
 
 use crate::call::{Scratch, call_or_raise, call_or_tell, error_table};
 use crate::ends::{End, Run};
+use crate::functions::{Registered, register};
 use crate::host::Host;
 use crate::modules::JsonSettings;
 use crate::random::{self, Random};
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) scratch: RefCell<Scratch>,
     random: Random,
     json: JsonSettings,
+    /// What the library that is being loaded has registered.
+    registering: RefCell<Option<Vec<Registered>>>,
     time_max: Duration,
     memory_max: usize,
     clock: fn() -> Time,
@@ -54,6 +57,7 @@ impl State {
             scratch: RefCell::new(Scratch::default()),
             random: Random::new(),
             json: JsonSettings::default(),
+            registering: RefCell::new(None),
             time_max,
             memory_max,
             clock,
@@ -70,6 +74,18 @@ impl State {
         *self.end_place.borrow_mut() = None;
         self.random.seed(0);
         self.json.reset();
+    }
+
+    /// Begins to load a library, which reaches nothing.
+    pub(crate) fn begin_loading(&self) {
+        self.deadline.set((self.clock)() + self.time_max);
+        self.end.set(None);
+        *self.registering.borrow_mut() = Some(Vec::new());
+        self.json.reset();
+    }
+
+    pub(crate) fn registering(&self) -> &RefCell<Option<Vec<Registered>>> {
+        &self.registering
     }
 
     pub(crate) fn json(&self) -> &JsonSettings {
@@ -292,6 +308,8 @@ pub(crate) struct Prelude {
     pub(crate) run: mlua::Function,
     /// Calls a function with keys and arguments.
     pub(crate) call: mlua::Function,
+    /// What stands for the globals of libraries.
+    pub(crate) of_functions: Table,
     /// What stands for the globals of scripts, and they themselves.
     pub(crate) globals: Table,
     pub(crate) all: Table,
@@ -308,7 +326,11 @@ pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
         .call(host_table(state, &lua)?)?;
     let globals: mlua::Function = made.get("globals")?;
     let (proxy, all): (Table, Table) = globals.call(redis_table(state, &lua)?)?;
-    let prelude = Prelude { run: made.get("run")?, call: made.get("call")?, globals: proxy, all };
+    let of_functions = redis_table(state, &lua)?;
+    of_functions.set("register_function", register(state, &lua)?)?;
+    let (of_functions, _): (Table, Table) = globals.call(of_functions)?;
+    let (run, call) = (made.get("run")?, made.get("call")?);
+    let prelude = Prelude { run, call, of_functions, globals: proxy, all };
     let compile = compile_function(&lua, &prelude)?;
     let host: Table = made.get("host")?;
     host.raw_set("compile", compile)?;

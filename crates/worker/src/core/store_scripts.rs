@@ -15,17 +15,23 @@ use super::store_tracking::{Settlement, is_of_everything};
 use super::store_transactions::{is_executed, unserved};
 use crate::{Plan, PoolKind, PoolPlan};
 use indexmap::IndexMap;
-use keyway_base::Clock;
+use keyway_base::{Clock, Time, glob, rdb};
 use keyway_command::{Flags, Handling, Request, Verb};
 use keyway_proxy::local::{self, LocalContext};
 use keyway_proxy::pubsub::SubscriptionKind;
-use keyway_proxy::{Identity, Session};
+use keyway_proxy::{Identity, Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
-use keyway_script::{Engine, Host, Kill, Run, Script, Words};
+use keyway_script::{Engine, Host, Kill, Library, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Context, ScriptHold, Store};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// What stands before each library of a dump.
+const DUMPED_LIBRARY: u8 = 245;
+
+/// Words of a function's request that FUNCTION STATS shows.
+const COMMAND_WORDS_MAX: usize = 32;
 
 /// Lines that one run of a script may write to the log.
 const LOG_LINES_MAX: u32 = 100;
@@ -192,6 +198,17 @@ impl Plane {
             Verb::Eval | Verb::EvalRo | Verb::Evalsha | Verb::EvalshaRo => {
                 self.eval(&mut engine, pool, session, request, out)
             }
+            Verb::Fcall | Verb::FcallRo => self.fcall(&mut engine, pool, session, request, out),
+            Verb::FunctionStats => {
+                let running = pool.scripts.running().filter(|run| run.is_function());
+                let now = self.clock.now;
+                write_stats(&pool.scripts, running.as_deref(), now, session, out);
+                None
+            }
+            Verb::FunctionList => {
+                write_list(&pool.scripts, request, session.identity.protocol, out);
+                None
+            }
             _ => {
                 control(&mut engine, request, out);
                 None
@@ -227,7 +244,7 @@ impl Plane {
         };
         let is_read_only = matches!(verb, Verb::EvalRo | Verb::EvalshaRo);
         let script = script.and_then(|script| {
-            self.admit(pool, session, request, &script, is_read_only).map(|()| script)
+            self.admit(pool, session, request, script.flags, is_read_only).map(|()| script)
         });
         let script = match script {
             Ok(script) => script,
@@ -247,16 +264,56 @@ impl Plane {
         })
     }
 
+    /// FCALL and FCALL_RO.
+    fn fcall(
+        &mut self,
+        engine: &mut Engine,
+        pool: &PoolPlan,
+        session: &mut Session,
+        request: &Request,
+        out: &mut Vec<u8>,
+    ) -> Option<Settlement> {
+        let name = &request.args[1];
+        let is_read_only = request.command.verb == Verb::FcallRo;
+        let mut keys = std::mem::take(&mut self.keys);
+        let found = request.keys(&mut keys);
+        let key_count = keys.len();
+        self.keys = keys;
+        let info = engine.find_function(name).ok_or_else(|| "ERR Function not found".to_owned());
+        let admitted = info.and_then(|info| {
+            found.map_err(|fault| request.keys_error(fault))?;
+            self.admit(pool, session, request, info.flags, is_read_only)?;
+            Ok(info)
+        });
+        let info = match admitted {
+            Ok(info) => info,
+            Err(text) => {
+                reply::error(out, &text);
+                return None;
+            }
+        };
+        let is_read_only = is_read_only || info.flags.no_writes;
+        let command = request.args.from(0).take(COMMAND_WORDS_MAX).map(<[u8]>::to_vec).collect();
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let run = Arc::new(Run::new(true, shown, command, self.clock.now));
+        let words: Vec<&[u8]> = request.args.from(3).collect();
+        let (keys, args) = words.split_at(key_count.min(words.len()));
+        self.run(pool, session, |host| {
+            let client = session.identity.protocol;
+            let words = Words { keys, args };
+            engine.call(name, &words, (host, run), is_read_only, client, out);
+        })
+    }
+
     /// Whether what a script says of itself allows it to run now.
     fn admit(
         &self,
         pool: &PoolPlan,
         session: &Session,
         request: &Request,
-        script: &Script,
+        flags: ScriptFlags,
         is_read_only: bool,
     ) -> Result<(), String> {
-        let flags = script.flags;
         if !flags.is_declared {
             return Ok(());
         }
@@ -305,7 +362,7 @@ impl Plane {
     }
 }
 
-/// SCRIPT and its subcommands.
+/// SCRIPT and FUNCTION with their subcommands.
 fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());
     match request.command.verb {
@@ -326,6 +383,35 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
             false => reply::error(out, "ERR SCRIPT FLUSH only support SYNC|ASYNC option"),
         },
         Verb::ScriptKill => write_kill(registry.kill(false), "FUNCTION KILL", out),
+        Verb::FunctionKill => write_kill(registry.kill(true), "SCRIPT KILL", out),
+        Verb::FunctionLoad => match load_library(engine, request) {
+            Ok(name) => reply::bulk(out, &name),
+            Err(text) => reply::error(out, &text),
+        },
+        Verb::FunctionDelete => match registry.delete_library(&request.args[2]) {
+            true => reply::simple(out, "OK"),
+            false => reply::error(out, "ERR Library not found"),
+        },
+        Verb::FunctionFlush => match flush_option(request) {
+            true => {
+                registry.flush_libraries();
+                reply::simple(out, "OK");
+            }
+            false => reply::error(out, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"),
+        },
+        Verb::FunctionDump => {
+            let mut dump = Vec::new();
+            for library in registry.libraries() {
+                dump.push(DUMPED_LIBRARY);
+                rdb::write_bytes(&library.code, &mut dump);
+            }
+            rdb::seal(&mut dump);
+            reply::bulk(out, &dump);
+        }
+        Verb::FunctionRestore => match restore(engine, request) {
+            Ok(()) => reply::simple(out, "OK"),
+            Err(text) => reply::error(out, &text),
+        },
         Verb::ScriptDebug => {
             let text = "ERR 'script debug' is refused: a script that waits for its debugger would \
                         hold up the store; debug it on a redis-server of its own";
@@ -336,6 +422,134 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
             reply::error(out, &unserved(&name, request.command.handling));
         }
     }
+}
+
+/// FUNCTION LOAD; the library's name.
+fn load_library(engine: &mut Engine, request: &Request) -> Result<Vec<u8>, String> {
+    let code = request.args.len() - 1;
+    let mut policy = Policy::Append;
+    for option in request.args.from(2).take(code - 2) {
+        if !option.eq_ignore_ascii_case(b"replace") {
+            let option = String::from_utf8_lossy(option);
+            return Err(format!("ERR Unknown option given: {option}"));
+        }
+        policy = Policy::Replace;
+    }
+    let library = engine.load_library(&request.args[code], policy)?;
+    let name = library.name.clone();
+    engine.registry().keep_libraries(vec![library], policy)?;
+    Ok(name)
+}
+
+/// FUNCTION RESTORE.
+fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
+    let payload = &request.args[2];
+    let is = |word: &str| request.args[3].eq_ignore_ascii_case(word.as_bytes());
+    let policy = match request.args.len() {
+        3 => Policy::Append,
+        4 if is("append") => Policy::Append,
+        4 if is("replace") => Policy::Replace,
+        4 if is("flush") => Policy::Flush,
+        _ => {
+            let text = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or \
+                        REPLACE.";
+            return Err(text.to_owned());
+        }
+    };
+    if rdb::open(payload).is_none() {
+        return Err("ERR DUMP payload version or checksum are wrong".to_owned());
+    }
+    let codes =
+        dumped_libraries(payload).map_err(|_| "ERR failed loading functions payload".to_owned())?;
+    let checked = if policy == Policy::Flush { Policy::Replace } else { policy };
+    let loaded = codes.iter().map(|code| engine.load_library(code, checked));
+    let libraries: Vec<Library> = loaded.collect::<Result<_, _>>()?;
+    engine.registry().keep_libraries(libraries, policy)
+}
+
+/// FUNCTION LIST.
+fn write_list(registry: &Registry, request: &Request, protocol: Protocol, out: &mut Vec<u8>) {
+    let (mut pattern, mut with_code) = (None, false);
+    let mut index = 2;
+    while let Some(word) = request.args.get(index) {
+        if !with_code && word.eq_ignore_ascii_case(b"withcode") {
+            with_code = true;
+        } else if pattern.is_none() && word.eq_ignore_ascii_case(b"libraryname") {
+            index += 1;
+            let Some(name) = request.args.get(index) else {
+                return reply::error(out, "ERR library name argument was not given");
+            };
+            pattern = Some(name);
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return reply::error(out, &format!("ERR Unknown argument {word}"));
+        }
+        index += 1;
+    }
+    let mut libraries = registry.libraries();
+    libraries.retain(|it| pattern.is_none_or(|pattern| glob::matches(pattern, &it.name)));
+    reply::array(out, libraries.len());
+    for library in libraries {
+        protocol.map(out, if with_code { 4 } else { 3 });
+        reply::bulk(out, b"library_name");
+        reply::bulk(out, &library.name);
+        reply::bulk(out, b"engine");
+        reply::bulk(out, b"LUA");
+        reply::bulk(out, b"functions");
+        reply::array(out, library.functions.len());
+        for function in &library.functions {
+            protocol.map(out, 3);
+            reply::bulk(out, b"name");
+            reply::bulk(out, &function.name);
+            reply::bulk(out, b"description");
+            match &function.description {
+                Some(text) => reply::bulk(out, text),
+                None => protocol.null(out),
+            }
+            reply::bulk(out, b"flags");
+            protocol.set(out, function.flag_names.len());
+            function.flag_names.iter().for_each(|flag| reply::simple(out, flag));
+        }
+        if with_code {
+            reply::bulk(out, b"library_code");
+            reply::bulk(out, &library.code);
+        }
+    }
+}
+
+/// FUNCTION STATS.
+fn write_stats(
+    registry: &Registry,
+    running: Option<&Run>,
+    now: Time,
+    session: &Session,
+    out: &mut Vec<u8>,
+) {
+    let protocol = session.identity.protocol;
+    protocol.map(out, 2);
+    reply::bulk(out, b"running_script");
+    match running {
+        None => protocol.null(out),
+        Some(run) => {
+            protocol.map(out, 3);
+            reply::bulk(out, b"name");
+            reply::bulk(out, run.name.as_bytes());
+            reply::bulk(out, b"command");
+            reply::array(out, run.command.len());
+            run.command.iter().for_each(|word| reply::bulk(out, word));
+            reply::bulk(out, b"duration_ms");
+            reply::integer(out, now.since(run.began).as_millis() as i64);
+        }
+    }
+    let (libraries, functions, _) = registry.library_counts();
+    reply::bulk(out, b"engines");
+    protocol.map(out, 1);
+    reply::bulk(out, b"LUA");
+    protocol.map(out, 2);
+    reply::bulk(out, b"libraries_count");
+    reply::integer(out, libraries as i64);
+    reply::bulk(out, b"functions_count");
+    reply::integer(out, functions as i64);
 }
 
 /// Whether the option of a flush is one: it makes no difference.
