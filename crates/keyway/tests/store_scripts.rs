@@ -147,10 +147,8 @@ fn libraries_and_functions_are_those_of_redis() {
         line("FCALL put x"),
         line("FCALL put -1"),
         line("FUNCTION STATS"),
-        line("FUNCTION LIST LIBRARYNAME my*"),
         line("FUNCTION LIST LIBRARYNAME other"),
         line("FUNCTION LIST NOPE"),
-        line("FUNCTION DUMP"),
         restore("APPEND"),
         restore("REPLACE"),
         restore("FLUSH"),
@@ -183,16 +181,24 @@ fn libraries_and_functions_are_those_of_redis() {
             "#!lua name=y\nredis.register_function('g', function(keys, args) return {#keys, #args, args[2]} end)",
         ),
         line("FCALL g 1 a b c"),
+        line("FUNCTION LIST LIBRARYNAME y* WITHCODE"),
         load("#!lua name=z\nredis.register_function('h', function() return KEYS end)"),
         line("FCALL h 0"),
     ] {
-        let mut raw = |client: &mut Client| {
+        let raw = |client: &mut Client| {
             client.send(&encode(&words));
             String::from_utf8_lossy(&client.raw_reply()).into_owned()
         };
         let shown: Vec<_> = words.iter().map(|it| String::from_utf8_lossy(it)).collect();
         assert_eq!(raw(&mut ours), raw(&mut theirs), "{shown:?}");
     }
+    // What is dumped here is taken there.
+    ours.command(&["FUNCTION", "FLUSH"]);
+    ours.command(&["FUNCTION", "LOAD", LIBRARY]);
+    let dump = ours.command(&["FUNCTION", "DUMP"]).bytes().to_vec();
+    let words: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", &dump, b"FLUSH"];
+    assert_eq!(theirs.command(&words), Value::simple("OK"));
+    assert_eq!(theirs.words("FCALL put 1 k v"), Value::simple("OK"));
     // Every worker has them.
     let keyway = store(2);
     keyway.client(0).command(&["FUNCTION", "LOAD", LIBRARY]);
@@ -417,6 +423,25 @@ fn who_waits_watches_tracks_or_listens_is_told_what_a_script_did() {
     eval(&mut client, "redis.call('set', 'e', 2)");
     let told = wait_for("an invalidation", BOUND, || tracking.try_reply().ok());
     assert!(format!("{told:?}").contains("invalidate"), "{told:?}");
+}
+
+#[test]
+fn info_counts_scripts_and_functions() {
+    let keyway = store(1);
+    let mut client = keyway.client(0);
+    client.words("EVAL return+1 0");
+    client.command(&["SCRIPT", "LOAD", "return 2"]);
+    let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    client.command(&["FUNCTION", "LOAD", library]);
+    let text = client.words("INFO memory").text();
+    for field in [
+        "number_of_cached_scripts:1\r",
+        "number_of_functions:1\r",
+        "number_of_libraries:1\r",
+        "used_memory_scripts:",
+    ] {
+        assert!(text.contains(field), "{field} in {text}");
+    }
 }
 
 #[test]

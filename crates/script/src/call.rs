@@ -115,9 +115,9 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     if command.flags.contains(Flags::NOSCRIPT) {
         return Err("This Redis command is not allowed from script".to_owned());
     }
-    let changes =
-        |flags: Flags| flags.contains(Flags::WRITE) || flags.contains(Flags::MAY_REPLICATE);
-    if state.is_read_only.get() && changes(command.flags) {
+    // What a server might have to tell its replicas counts as a write.
+    let tells = matches!(command.verb, Verb::Publish | Verb::Spublish | Verb::Pfcount);
+    if state.is_read_only.get() && (tells || command.flags.contains(Flags::WRITE)) {
         return Err("Write commands are not allowed from read-only scripts.".to_owned());
     }
     if matches!(command.verb, Verb::Xread | Verb::Xreadgroup) && request.blocks() {

@@ -229,8 +229,7 @@ impl Engine {
                 {
                     text = message.as_bytes().to_vec();
                 }
-                let text = String::from_utf8_lossy(&text).into_owned();
-                let text = text.strip_prefix("ERR ").unwrap_or(&text);
+                let text = String::from_utf8_lossy(&text);
                 Err(format!("ERR Error registering functions: {text}"))
             }
         }

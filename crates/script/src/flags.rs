@@ -42,7 +42,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(ScriptFlags, usize), String> {
     let mut words = body[..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
-        return Err(format!("Unexpected engine in script shebang: {}", text(&engine[2..])));
+        return Err(format!("Unexpected engine in script shebang: {}", text(engine)));
     }
     for word in words {
         let Some(names) = word.strip_prefix(b"flags=") else {
@@ -72,7 +72,7 @@ mod tests {
         assert!(flags.is_declared && flags.no_writes && flags.allow_oom);
         assert_eq!(start, 31);
         assert_eq!(parse(b"#!lua"), Err("Invalid script shebang".to_owned()));
-        assert!(parse(b"#!js\n").unwrap_err().ends_with("shebang: js"));
+        assert!(parse(b"#!js\n").unwrap_err().ends_with("shebang: #!js"));
         assert!(parse(b"#!lua flags=bad\n").unwrap_err().ends_with("shebang: bad"));
         assert!(parse(b"#!lua bad=1\n").unwrap_err().ends_with("option: bad=1"));
     }

@@ -37,7 +37,7 @@ pub(crate) fn register(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Funct
         };
         if !is_name(&registered.info.name) {
             return Err(wrong(
-                "Function names can only contain letters, numbers, or underscores(_) and must be \
+                "Library names can only contain letters, numbers, or underscores(_) and must be \
                  at least one character long",
             ));
         }

@@ -145,7 +145,7 @@ impl Libraries {
             let old = all.remove(&library.name);
             if old.is_some() && policy != Policy::Replace {
                 let name = String::from_utf8_lossy(&library.name);
-                return Err(format!("ERR Library '{name}' already exists"));
+                return Err(format!("ERR Library {name} already exists"));
             }
             let is_known = |name: &[u8]| {
                 all.values().any(|it| it.functions.iter().any(|info| info.name == name))

@@ -461,8 +461,8 @@ fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
     }
     let codes =
         dumped_libraries(payload).map_err(|_| "ERR failed loading functions payload".to_owned())?;
-    let checked = if policy == Policy::Flush { Policy::Replace } else { policy };
-    let loaded = codes.iter().map(|code| engine.load_library(code, checked));
+    // Whether their names are free is found out when they are kept.
+    let loaded = codes.iter().map(|code| engine.load_library(code, Policy::Replace));
     let libraries: Vec<Library> = loaded.collect::<Result<_, _>>()?;
     engine.registry().keep_libraries(libraries, policy)
 }
