@@ -20,9 +20,10 @@ test: ## everything: checks, all suites against real servers, simulator, short f
 test-clients: ## stock clients of five languages; writes docs/clients.md (ARGS=--accept, or ARGS=go)
 	@scripts/test_clients.sh $(ARGS)
 
-check: ## formatting, lints, and who may import whom
+check: ## formatting, lints, who may import whom, and that the fuzz targets compile
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@cargo check --quiet --manifest-path fuzz/Cargo.toml --no-default-features --lib --tests
 	@cargo run --quiet --locked --package keyway-testkit --bin layer_check
 
 bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine; ARGS=--help)

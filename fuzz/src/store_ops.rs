@@ -1,20 +1,73 @@
 //! Any commands on the embedded store, on virtual time and with little memory:
-//! each gets exactly one reply, and what is flushed is gone.
+//! each gets exactly one reply, those that wait once they are served or not at
+//! all, those of a transaction one each; and what is flushed is gone.
 
 use crate::Choices;
 use crate::laws::{compose, one_reply_in, shown};
 use keyway_base::{Clock, Time};
-use keyway_command::{Args, COMMANDS, Command, Request, store_serves};
+use keyway_command::{Args, COMMANDS, Command, Handling, Request, store_serves};
 use keyway_resp::{Protocol, parse_integer};
-use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
-use std::sync::LazyLock;
+use keyway_store::{Context, EvictionPolicy, Footprint, Store, StoreConfig, Waited, Waiter, Who};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Commands the store serves, subcommands included.
 static SERVED: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
     let all = COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
-    all.filter(|command| store_serves(command.verb) && command.subcommands.is_empty()).collect()
+    let serves =
+        |command: &&Command| store_serves(command.verb) || command.handling == Handling::Block;
+    all.filter(serves).filter(|command| command.subcommands.is_empty()).collect()
 });
+
+/// Commands that words drawn at random seldom make: `K` stands for a key, `N`
+/// for a number, `I` for an id, `V` for any value.
+const SHAPES: [&str; 45] = [
+    "xadd K * V V",
+    "xadd K I V V V V",
+    "xadd K maxlen ~ N * V V",
+    "xadd K nomkstream minid = I N-* V V",
+    "xdel K I I",
+    "xtrim K maxlen N",
+    "xtrim K minid ~ I limit N",
+    "xrange K I + count N",
+    "xrevrange K + I",
+    "xsetid K I entriesadded N maxdeletedid I",
+    "xread count N streams K K I I",
+    "xread block 0 streams K K $ I",
+    "xread block N streams K $",
+    "xgroup create K g I mkstream entriesread N",
+    "xgroup create K h $ mkstream",
+    "xgroup setid K g I",
+    "xgroup destroy K g",
+    "xgroup createconsumer K g a",
+    "xgroup delconsumer K g a",
+    "xreadgroup group g a count N streams K >",
+    "xreadgroup group g b block 0 streams K >",
+    "xreadgroup group h a noack block N streams K K > >",
+    "xreadgroup group g a streams K I",
+    "xack K g I I",
+    "xpending K g idle N - + N a",
+    "xclaim K g b 0 I I idle N retrycount N force",
+    "xautoclaim K g a 0 I count N justid",
+    "xinfo stream K full count N",
+    "xinfo groups K",
+    "xinfo consumers K g",
+    "blpop K K N",
+    "blmove K K left right 0",
+    "bzmpop 0 2 K K min count N",
+    "zadd K N V N V",
+    "zrange K N N byscore withscores limit N N",
+    "zunionstore K 2 K K weights N N aggregate max",
+    "zrangestore K K N N",
+    "geoadd K N N V",
+    "geosearch K fromlonlat N N byradius N km asc withdist",
+    "pfadd K V V V",
+    "pfmerge K K K",
+    "sort K by nosort get # store K",
+    "linsert K before V V",
+    "lpos K V rank N maxlen N",
+    "memory usage K samples N",
+];
 
 const POLICIES: [&str; 9] = [
     "noeviction",
@@ -95,6 +148,7 @@ pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let store = store(&mut choices);
     let mut clock = Clock { now: Time(0), unix_micros: 1_700_000_000_000_000 };
+    let mut waiting = Waiting::default();
     while !choices.is_over() {
         match choices.below(16) {
             0 => {
@@ -105,16 +159,99 @@ pub fn run(data: &[u8]) {
             1 => {
                 let _ = store.tick(clock);
             }
+            2 => {
+                let lines: Vec<_> = (0..choices.below(5)).map(|_| line(&mut choices)).collect();
+                execute_as_one(&store, &lines, context(&mut choices, clock));
+            }
+            3 => waiting.cancel(&store, choices.below(8)),
+            4 => {
+                let line = line(&mut choices);
+                waiting.begin(&store, &line, context(&mut choices, clock));
+            }
             _ => {
                 let line = line(&mut choices);
-                let choice = choices.below(2 * (DATABASES as usize + 1)) as u32;
-                let database = choice % (DATABASES + 1);
-                let protocol = if choice <= DATABASES { Protocol::Resp2 } else { Protocol::Resp3 };
-                execute(&store, &line, Context { database, clock, protocol, worker: 0 });
+                execute(&store, &line, context(&mut choices, clock));
             }
         }
+        waiting.serve(&store, clock);
     }
+    while !waiting.waiters.is_empty() {
+        waiting.cancel(&store, 0);
+    }
+    assert_eq!(store.waiting_len(), 0);
     flushing_leaves_nothing(&store, clock);
+}
+
+fn context(choices: &mut Choices, clock: Clock) -> Context {
+    let choice = choices.below(2 * (DATABASES as usize + 1)) as u32;
+    let database = choice % (DATABASES + 1);
+    let protocol = if choice <= DATABASES { Protocol::Resp2 } else { Protocol::Resp3 };
+    Context { database, clock, protocol, worker: 0 }
+}
+
+/// Commands that wait, each with its protocol.
+#[derive(Default)]
+struct Waiting {
+    waiters: Vec<(Arc<Waiter>, Protocol)>,
+    begun: u64,
+}
+
+impl Waiting {
+    /// Begins a command that may wait; another one is not begun.
+    fn begin(&mut self, store: &Store, line: &[Vec<u8>], context: Context) {
+        let (buf, ranges) = compose(line);
+        let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) else { return };
+        let waits = request.handling() == Handling::Block;
+        if !waits || context.database >= DATABASES || self.waiters.len() >= 8 {
+            return;
+        }
+        self.begun += 1;
+        let who = Who { client: self.begun, worker: 0, is_noloop: false };
+        let mut out = Vec::new();
+        match store.attempt_or_wait(&request, context, who, &mut out) {
+            Waited::Waits(waiter, _) => {
+                assert!(out.is_empty(), "a reply to a command that waits");
+                self.waiters.push((waiter, context.protocol));
+            }
+            Waited::Answered => drop(one_reply_in(context.protocol, &out)),
+        }
+    }
+
+    fn serve(&mut self, store: &Store, clock: Clock) {
+        store.serve_ready(0, clock, |waiter, reply| {
+            let at = self.waiters.iter().position(|(one, _)| Arc::ptr_eq(one, waiter));
+            let (_, protocol) = self.waiters.remove(at.expect("served once"));
+            one_reply_in(protocol, &reply);
+        });
+        store.take_events(0, &mut Vec::new());
+        assert_eq!(store.waiting_len(), self.waiters.len());
+    }
+
+    fn cancel(&mut self, store: &Store, nth: usize) {
+        if nth < self.waiters.len() {
+            let (waiter, _) = self.waiters.remove(nth);
+            assert!(store.cancel(&waiter) && !store.cancel(&waiter));
+        }
+    }
+}
+
+/// Executes commands as a transaction.
+fn execute_as_one(store: &Store, lines: &[Vec<Vec<u8>>], context: Context) {
+    let composed: Vec<_> = lines.iter().map(|line| compose(line)).collect();
+    let requests = || {
+        let requests = composed.iter().map(|(buf, ranges)| Args::new(buf, ranges));
+        requests.filter_map(|args| Request::resolve(args).ok())
+    };
+    let mut footprint = Footprint::default();
+    // What takes long would stop the fuzzer.
+    let is_quick = |request: &Request<'_>| request.command.name != "lcs";
+    requests().filter(is_quick).for_each(|request| footprint.add(store, &request));
+    let Ok(held) = store.hold(footprint, context) else { return };
+    for request in requests().filter(is_quick) {
+        let mut out = Vec::new();
+        held.execute(&request, context, &mut out);
+        one_reply_in(context.protocol, &out);
+    }
 }
 
 fn store(choices: &mut Choices) -> Store {
@@ -130,6 +267,9 @@ fn store(choices: &mut Choices) -> Store {
 }
 
 fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
+    if choices.flip() {
+        return shaped(choices);
+    }
     let command = SERVED[choices.below(256) % SERVED.len()];
     let mut line: Vec<Vec<u8>> =
         command.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
@@ -144,6 +284,24 @@ fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
         });
     }
     line
+}
+
+fn shaped(choices: &mut Choices) -> Vec<Vec<u8>> {
+    let shape = choices.pick(&SHAPES);
+    let number = |choices: &mut Choices| choices.below(40).to_string();
+    let fill = |word: &str, choices: &mut Choices| match word {
+        "K" => format!("k{}", choices.below(6)).into_bytes(),
+        "N" => number(choices).into_bytes(),
+        "I" => format!("{}-{}", number(choices), choices.below(3)).into_bytes(),
+        "N-*" => format!("{}-*", number(choices)).into_bytes(),
+        "V" => match choices.below(8) {
+            0 => choices.bytes(8).repeat(choices.below(1 << 9)),
+            1 => choices.bytes(24).to_vec(),
+            _ => number(choices).into_bytes(),
+        },
+        word => word.as_bytes().to_vec(),
+    };
+    shape.split(' ').map(|word| fill(word, choices)).collect()
 }
 
 /// Executes a command; returns its reply, if it is a request at all.

@@ -11,8 +11,10 @@
 //! What is read comes from anywhere: nothing here panics on it, or reserves
 //! memory because it says so.
 
-/// The version of the form that is written, and the newest that is read.
+/// The version of the form that is written.
 const VERSION: u16 = 10;
+/// The newest one that is read, Redis 7.2's.
+const VERSION_MAX: u16 = 11;
 const VERSION_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 8;
 /// Bytes of version and checksum.
@@ -29,7 +31,7 @@ const LZF: u8 = 3;
 pub fn open(payload: &[u8]) -> Option<&[u8]> {
     let (checked, sum) = payload.split_last_chunk::<CHECKSUM_LEN>()?;
     let (value, version) = checked.split_last_chunk::<VERSION_LEN>()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION;
+    let is_known = u16::from_le_bytes(*version) <= VERSION_MAX;
     (is_known && checksum(checked) == u64::from_le_bytes(*sum)).then_some(value)
 }
 
@@ -326,7 +328,7 @@ mod tests {
             assert_eq!(open(&other), None, "{at}");
             assert_eq!(open(&payload[..at]), None);
         }
-        let mut newer = b"\0\x01x\x0b\0".to_vec();
+        let mut newer = b"\0\x01x\x0c\0".to_vec();
         newer.extend_from_slice(&checksum(&newer).to_le_bytes());
         assert_eq!(open(&newer), None);
     }

@@ -7,7 +7,7 @@
 use rustix::process::Signal;
 
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests, Work};
+use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Shape, Work};
 use crate::process::CommandLine;
 use crate::systems::{Kind, Site, System};
 
@@ -18,25 +18,34 @@ pub struct Case {
     pub title: &'static str,
     kind: Kind,
     work: Work,
+    dataset: Dataset,
     depth: usize,
 }
 
 /// The cases of the table.
-pub const CASES: [Case; 6] = [
+pub const CASES: [Case; 8] = [
     case("proxy, GET, depth 1", Kind::Keyway, Work::Get, 1),
     case("proxy, GET, depth 16", Kind::Keyway, Work::Get, 16),
     case("store, GET, depth 1", Kind::KeywayStore, Work::Get, 1),
     case("store, GET, depth 16", Kind::KeywayStore, Work::Get, 16),
     case("store, SET, depth 1", Kind::KeywayStore, Work::Set, 1),
     case("store, SET, depth 16", Kind::KeywayStore, Work::Set, 16),
+    hashes(case("store, HGETALL of one field, depth 16", Kind::KeywayStore, Work::Get, 16)),
+    hashes(case("store, HMSET of one field, depth 16", Kind::KeywayStore, Work::Set, 16)),
 ];
 
 const fn case(title: &'static str, kind: Kind, work: Work, depth: usize) -> Case {
-    Case { title, kind, work, depth }
+    Case { title, kind, work, dataset: STRINGS, depth }
+}
+
+const fn hashes(case: Case) -> Case {
+    Case { dataset: HASHES, ..case }
 }
 
 /// A key space small enough to be filled under callgrind.
-const DATASET: Dataset = Dataset { prefix: "key:", keys: 2_000, value_bytes: 100 };
+const STRINGS: Dataset = Dataset::strings("key:", 2_000, 100);
+/// As many hashes of one field.
+const HASHES: Dataset = Dataset { shape: Shape::Hash, ..STRINGS };
 
 /// Counts the user-space instructions of one request of `case`.
 ///
@@ -70,11 +79,11 @@ fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> 
 
 /// Writes every key, then sends the requests to be counted.
 fn send(system: &System, case: &Case, count: u64) -> Result<(), Error> {
-    let fill = Requests::fill(DATASET, 0);
+    let fill = Requests::fill(case.dataset, Dialect::Redis, 0);
     let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
     loader.run(Limit::Requests(fill.count() as u64))?.check()?;
     drop(loader);
-    let requests = Requests::random(case.work, DATASET, 1);
+    let requests = Requests::random(case.work, case.dataset, Dialect::Redis, 1);
     let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
     loader.run(Limit::Requests(count))?.check()
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::callgrind::{CASES, instructions_per_request};
 use crate::error::Error;
+use crate::items::{COUNTS, measure_items};
+use crate::load::Dialect;
 use crate::memory::measure_memory;
 use crate::options::Options;
 use crate::plan::Side;
@@ -32,13 +34,8 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     for peer in &options.peers {
         session.add_external(System::external(peer.name.clone(), peer.addr, peer.pid))?;
     }
-    if options.programs.predixy.is_none() && options.selection.is_all() {
-        session.absent.push(Absent {
-            name: Kind::Predixy.name().into(),
-            side: Side::Proxy,
-            why: "takes part with --predixy PATH".into(),
-            is_failure: false,
-        });
+    if options.selection.is_all() {
+        session.absent.extend(left_out(options));
     }
     let rows = measure_rows(options, &mut session)?;
     let syscalls = match options.selection.has("syscalls") {
@@ -49,6 +46,10 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
         true => measure_all_memory(&kinds, &session)?,
         false => Vec::new(),
     };
+    let items = match options.selection.has("items") {
+        true => measure_all_items(&kinds, &session)?,
+        false => Vec::new(),
+    };
     Ok(Report {
         setting: setting(options, &kinds),
         rounds: options.rounds,
@@ -57,7 +58,23 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
         absent: session.absent.clone(),
         memory,
         syscalls,
+        items,
     })
+}
+
+/// The peers that take part only when their programs are named.
+fn left_out(options: &Options) -> Vec<Absent> {
+    let programs = &options.programs;
+    [(Kind::Predixy, &programs.predixy), (Kind::Memcached, &programs.memcached)]
+        .into_iter()
+        .filter(|(_, path)| path.is_none())
+        .map(|(kind, _)| Absent {
+            name: kind.name().into(),
+            side: kind.side(),
+            why: format!("takes part with --{} PATH", kind.name()),
+            is_failure: false,
+        })
+        .collect()
 }
 
 /// The systems to start: those a selected row or part needs.
@@ -70,8 +87,9 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
         kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
     }
-    if parts || !selection.rows(Side::Store).is_empty() {
+    if parts || selection.has("items") || !selection.rows(Side::Store).is_empty() {
         kinds.push(Kind::Redis);
+        kinds.extend(options.programs.memcached.as_ref().map(|_| Kind::Memcached));
         kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
     }
     kinds
@@ -109,7 +127,7 @@ fn measure_syscalls(
     let length = if options.quick { SYSCALLS_FOR / 6 } else { SYSCALLS_FOR };
     let mut figures = Vec::new();
     let mut progress = Progress::new(session.systems.len(), length);
-    for system in &session.systems {
+    for system in session.systems.iter().filter(|system| system.dialect == Dialect::Redis) {
         progress.step(&format!("system calls: {}", system.name));
         figures
             .push((system.name.clone(), kept(count_syscalls(system, length, &session.scratch))?));
@@ -124,13 +142,32 @@ fn measure_all_memory(
     kinds: &[Kind],
     session: &Session,
 ) -> Result<BySystem<crate::memory::Memory>, Error> {
-    let runs = |kind: &&Kind| session.systems.iter().any(|system| system.name == kind.name());
+    let runs = |kind: &&Kind| {
+        kind.dialect() == Dialect::Redis
+            && session.systems.iter().any(|system| system.name == kind.name())
+    };
     let kinds: Vec<&Kind> = kinds.iter().filter(runs).collect();
     let mut figures = Vec::new();
     let mut progress = Progress::new(kinds.len(), Duration::from_secs(8));
     for kind in kinds {
         progress.step(&format!("memory: {}", kind.name()));
         figures.push((kind.name().to_owned(), kept(measure_memory(&session.site(), *kind))?));
+    }
+    progress.end();
+    Ok(figures)
+}
+
+/// Of the systems of the store's side.
+fn measure_all_items(
+    kinds: &[Kind],
+    session: &Session,
+) -> Result<BySystem<[f64; COUNTS.len()]>, Error> {
+    let kinds: Vec<&Kind> = kinds.iter().filter(|kind| kind.side() == Side::Store).collect();
+    let mut figures = Vec::new();
+    let mut progress = Progress::new(kinds.len(), Duration::from_secs(15));
+    for kind in kinds {
+        progress.step(&format!("items: {}", kind.name()));
+        figures.push((kind.name().to_owned(), kept(measure_items(&session.site(), *kind))?));
     }
     progress.end();
     Ok(figures)
@@ -165,7 +202,7 @@ fn kept<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
     }
 }
 
-fn setting(options: &Options, kinds: &[Kind]) -> Setting {
+pub(crate) fn setting(options: &Options, kinds: &[Kind]) -> Setting {
     let mut versions: Vec<(String, String)> = Vec::new();
     for kind in kinds.iter().chain([&Kind::Redis]) {
         let Some(version) = options.programs.version(*kind) else { continue };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Limit, Loader, Requests};
+use crate::load::{Limit, Loader, Requests, Totals, Work};
 use crate::plan::{Driver, Row};
 use crate::process::{CommandLine, Scratch, cpu_time, run_to_end};
 use crate::systems::System;
@@ -98,6 +98,7 @@ pub fn measure(
     scratch: &Scratch,
 ) -> Result<Sample, Error> {
     let sample = match row.driver {
+        Driver::Own if row.work == Work::SortedLoad => sorted_load(system, row, requests),
         Driver::Own => own_load(system, row, requests, window),
         Driver::RedisBenchmark => redis_benchmark(system, row, window, scratch),
     };
@@ -138,6 +139,28 @@ fn own_load(
     let cpu = cpu_time(pid)? - cpu_before;
     let loader_cpu = cpu_time(std::process::id())? - loader_before;
     totals.check()?;
+    Ok(Sample { requests: totals.requests, cpu, loader_cpu, elapsed })
+}
+
+/// Loads the whole sorted set once, over one connection so that every member
+/// comes once, and takes it away again.
+fn sorted_load(system: &System, row: &Row, requests: &Requests) -> Result<Sample, Error> {
+    let pid = system.pid();
+    let delete = || -> Result<Totals, Error> {
+        let delete = Requests::end_of_sorted_load();
+        let totals = Loader::connect(system.addr, 1, 1, &delete)?.run(Limit::Requests(1))?;
+        totals.check().map(|()| totals)
+    };
+    delete()?;
+    let mut loader = Loader::connect(system.addr, row.connections, row.depth, requests)?;
+    let (cpu_before, loader_before) = (cpu_time(pid)?, cpu_time(std::process::id())?);
+    let started = clock::now();
+    let totals = loader.run(Limit::Requests(requests.count() as u64))?;
+    let elapsed = clock::now() - started;
+    let cpu = cpu_time(pid)? - cpu_before;
+    let loader_cpu = cpu_time(std::process::id())? - loader_before;
+    totals.check()?;
+    delete()?;
     Ok(Sample { requests: totals.requests, cpu, loader_cpu, elapsed })
 }
 

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests, Work};
+use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Work};
 use crate::plan::Side;
 use crate::process::resident_bytes;
 use crate::systems::{Kind, Site, System};
@@ -66,7 +66,7 @@ fn deep_pipelines(site: &Site<'_>, kind: Kind) -> Result<(u64, Option<u64>, Opti
     if kind.side() == Side::Store {
         return Ok((after_start, None, None));
     }
-    let requests = Requests::random(Work::Mixed, Dataset::SMALL, 1);
+    let requests = Requests::random(Work::Mixed, Dataset::SMALL, Dialect::Redis, 1);
     let mut loader = Loader::connect(system.addr, 50, 75, &requests)?;
     let end = clock::now() + BURST;
     loader.run(Limit::Until(&mut || Ok(clock::now() >= end)))?;
@@ -87,7 +87,7 @@ fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, [f64; 3]), Er
         let bytes = resident_bytes(system.pid())?.saturating_sub(before);
         Ok::<f64, Error>(bytes as f64 / count as f64)
     };
-    let requests = Requests::random(Work::Get, Dataset::SMALL, 1);
+    let requests = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
     let mut loader = Loader::connect(system.addr, count, 1, &requests)?;
     wait_until_accepted(&system, count)?;
     let fresh = per_connection(&system)?;

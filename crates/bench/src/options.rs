@@ -16,12 +16,15 @@ keyway-peer-bench: Keyway against its peers, in requests per CPU-second
 Usage:
   keyway-peer-bench [OPTIONS]             run the comparison
   keyway-peer-bench callgrind [OPTIONS]   count instructions per request of Keyway
+  keyway-peer-bench misses [OPTIONS]      misses of full caches with equal memory
 
 What runs:
   --keyway PATH          the keyway binary; default: beside this program
   --nutcracker PATH      twemproxy; default: found in PATH
   --redis-server PATH    the servers behind the proxies; default: found in PATH
   --predixy PATH         let predixy take part, with one worker
+  --memcached PATH       let memcached take part in rows of strings on the store;
+                         misses: default: found in PATH
   --peer NAME=HOST:PORT,PID
                          let any running Redis proxy take part (repeatable); it
                          gets the benchmark's keys written to its servers
@@ -64,6 +67,8 @@ pub enum Action {
     Compare,
     /// Instructions per request.
     Callgrind,
+    /// Misses of full caches.
+    Misses,
     /// Print the help.
     Help,
 }
@@ -110,6 +115,8 @@ impl Options {
         let mut args = args.into_iter().peekable();
         if args.next_if(|first| first == "callgrind").is_some() {
             options.action = Action::Callgrind;
+        } else if args.next_if(|first| first == "misses").is_some() {
+            options.action = Action::Misses;
         }
         while let Some(flag) = args.next() {
             if !options.set_switch(&flag) {
@@ -129,6 +136,7 @@ impl Options {
                 nutcracker: "nutcracker".into(),
                 redis_server: "redis-server".into(),
                 predixy: None,
+                memcached: None,
             },
             peers: Vec::new(),
             self_check: false,
@@ -169,6 +177,7 @@ impl Options {
             "--nutcracker" => self.programs.nutcracker = value()?.into(),
             "--redis-server" => self.programs.redis_server = value()?.into(),
             "--predixy" => self.programs.predixy = Some(value()?.into()),
+            "--memcached" => self.programs.memcached = Some(value()?.into()),
             "--peer" => self.peers.push(parse_peer(&value()?)?),
             "--rows" => {
                 self.selection = Selection::parse(&value()?)
@@ -209,15 +218,19 @@ impl Options {
         let mut parts = vec!["keyway-peer-bench".to_owned()];
         match self.action {
             Action::Callgrind => parts.push(format!("callgrind --requests {}", self.requests)),
+            Action::Misses => parts.push("misses".into()),
             _ if self.quick => parts.push("--quick".into()),
             _ => parts.push(format!("--rounds {} --seconds {}", self.rounds, self.seconds)),
         }
-        if self.action != Action::Callgrind {
+        if !matches!(self.action, Action::Callgrind | Action::Misses) {
             if !self.selection.is_all() {
                 parts.push(format!("--rows {}", self.selection.names()));
             }
             if self.programs.predixy.is_some() {
                 parts.push("--predixy PATH".into());
+            }
+            if self.programs.memcached.is_some() {
+                parts.push("--memcached PATH".into());
             }
             parts.extend(self.peers.iter().map(|peer| format!("--peer {}=...", peer.name)));
             if self.self_check {
@@ -238,6 +251,7 @@ pub fn help() -> String {
     }
     text.push_str("Parts:\n  memory             resident memory of fresh processes\n");
     text.push_str("  syscalls           system calls per request, by strace\n");
+    text.push_str("  items              resident memory per item, at 1 and 5 million\n");
     text
 }
 

@@ -2,7 +2,7 @@
 //! Keyway is asked to reach in it.
 
 use crate::figures::Target;
-use crate::load::{Dataset, Work};
+use crate::load::{Dataset, Dialect, Work};
 
 /// Which systems a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,13 @@ pub struct Row {
     pub target: Option<Target>,
 }
 
+impl Row {
+    /// Whether a server of this dialect can do its work.
+    pub fn fits(&self, dialect: Dialect) -> bool {
+        self.work.fits(dialect) && self.dataset.fits(dialect)
+    }
+}
+
 const fn proxy(
     id: &'static str,
     title: &'static str,
@@ -60,7 +67,15 @@ const fn proxy(
 
 const fn store(id: &'static str, title: &'static str, work: Work, depth: usize, mark: f64) -> Row {
     let row = proxy(id, title, work, 50, depth, [mark, mark]);
-    Row { side: Side::Store, ..row }
+    Row { side: Side::Store, dataset: Dataset::ITEMS, ..row }
+}
+
+const fn records(row: Row) -> Row {
+    Row { dataset: Dataset::RECORDS, ..row }
+}
+
+const fn over(connections: usize, row: Row) -> Row {
+    Row { connections, ..row }
 }
 
 const fn large(row: Row) -> Row {
@@ -72,7 +87,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 15] = [
+pub const ROWS: [Row; 20] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -91,14 +106,40 @@ pub const ROWS: [Row; 15] = [
     proxy("mget20", "MGET of 20 keys, 50 clients, depth 1", Work::Mget(20), 50, 1, [1.5, 2.0]),
     large(proxy("large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 50, 1, [1.15, 1.4])),
     large(proxy("large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 50, 1, [1.15, 1.4])),
-    store("store-depth1-get", "GET, 50 clients, depth 1", Work::Get, 1, 1.1),
-    store("store-depth1-set", "SET, 50 clients, depth 1", Work::Set, 1, 1.1),
+    store("store-depth1-get", "GET, 50 clients, depth 1", Work::Get, 1, 1.2),
+    store("store-depth1-set", "SET, 50 clients, depth 1", Work::Set, 1, 1.2),
+    over(500, store("store-clients500-get", "GET, 500 clients, depth 1", Work::Get, 1, 1.8)),
+    over(500, store("store-clients500-set", "SET, 500 clients, depth 1", Work::Set, 1, 1.8)),
     store("store-depth16-get", "GET, 50 clients, depth 16", Work::Get, 16, 2.0),
     store("store-depth16-set", "SET, 50 clients, depth 16", Work::Set, 16, 2.0),
+    records(store(
+        "store-ycsb-hgetall",
+        "HGETALL of one field, 50 clients, depth 1",
+        Work::Get,
+        1,
+        1.3,
+    )),
+    records(store(
+        "store-ycsb-hmset",
+        "HMSET of one field, 50 clients, depth 1",
+        Work::Set,
+        1,
+        1.3,
+    )),
+    over(
+        1,
+        store(
+            "store-zadd-load",
+            "ZADD of 1,000,000 members to one key, depth 64",
+            Work::SortedLoad,
+            64,
+            1.0,
+        ),
+    ),
 ];
 
 /// Parts of a run that are no rows, but are chosen like rows.
-pub const EXTRAS: [&str; 2] = ["memory", "syscalls"];
+pub const EXTRAS: [&str; 3] = ["memory", "syscalls", "items"];
 
 /// Which rows and extras to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,7 +206,10 @@ mod tests {
     #[test]
     fn no_list_selects_everything() {
         let selection = Selection::default();
-        assert_eq!(selection.rows(Side::Proxy).len() + selection.rows(Side::Store).len(), 15);
+        assert_eq!(
+            selection.rows(Side::Proxy).len() + selection.rows(Side::Store).len(),
+            ROWS.len()
+        );
         assert!(selection.has("memory") && selection.has("syscalls"));
     }
 

@@ -24,6 +24,8 @@ pub struct Column {
     pub samples: Vec<Option<Sample>>,
     /// The first failure, in words.
     pub failure: Option<String>,
+    /// The system cannot do the row's work.
+    pub is_unfit: bool,
 }
 
 impl Column {
@@ -107,18 +109,26 @@ pub fn run_row(
     scratch: &Scratch,
     progress: &mut Progress,
 ) -> Result<RowResult, Error> {
-    let mut columns: Vec<Column> = systems.iter().map(|system| empty_column(system)).collect();
-    let requests = Requests::random(row.work, row.dataset, 1);
+    let mut columns: Vec<Column> =
+        systems.iter().map(|system| empty_column(system, &row)).collect();
+    let mut requests: Vec<Requests> = Vec::new();
+    for system in systems.iter().filter(|system| row.fits(system.dialect)) {
+        if requests.iter().all(|known| known.dialect() != system.dialect) {
+            requests.push(Requests::random(row.work, row.dataset, system.dialect, 1));
+        }
+    }
     for round in 0..rounds {
         for turn in 0..systems.len() {
             let index = (round + turn) % systems.len();
             let column = &mut columns[index];
             progress.step(&format!("{}: {}", row.id, column.name));
-            if column.failure.is_some() {
+            let dialect = systems[index].dialect;
+            let requests = requests.iter().find(|requests| requests.dialect() == dialect);
+            let Some(requests) = requests.filter(|_| column.failure.is_none()) else {
                 column.samples.push(None);
                 continue;
-            }
-            match measure(systems[index], &row, &requests, window, scratch) {
+            };
+            match measure(systems[index], &row, requests, window, scratch) {
                 Ok(sample) => column.samples.push(Some(sample)),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => {
@@ -132,9 +142,10 @@ pub fn run_row(
     Ok(RowResult { row, columns })
 }
 
-fn empty_column(system: &System) -> Column {
+fn empty_column(system: &System, row: &Row) -> Column {
     let (name, part) = (system.name.clone(), system.part);
-    Column { name, part, samples: Vec::new(), failure: None }
+    let is_unfit = !row.fits(system.dialect);
+    Column { name, part, samples: Vec::new(), failure: None, is_unfit }
 }
 
 /// The line on a terminal that says what is being done and how long the rest
@@ -208,7 +219,7 @@ mod tests {
             })
         };
         let samples = figures.iter().map(sample).collect();
-        Column { name: name.to_owned(), part, samples, failure: None }
+        Column { name: name.to_owned(), part, samples, failure: None, is_unfit: false }
     }
 
     fn result(columns: Vec<Column>) -> RowResult {

@@ -107,16 +107,20 @@ impl Session {
     }
 }
 
-/// Writes every key of both datasets through `system`, so that every GET of
-/// the rows finds its key.
+/// Writes every key of the datasets of its side through `system`, so that every
+/// GET of the rows finds its key.
 ///
 /// # Errors
 /// [`Error::Load`] or [`Error::Answers`] when a write fails.
 pub fn fill(system: &System) -> Result<(), Error> {
-    for dataset in [Dataset::SMALL, Dataset::LARGE] {
+    let datasets = match system.side {
+        Side::Proxy => [Dataset::SMALL, Dataset::LARGE],
+        Side::Store => [Dataset::ITEMS, Dataset::RECORDS],
+    };
+    for dataset in datasets.into_iter().filter(|dataset| dataset.fits(system.dialect)) {
         let mut first = 0;
         while first < dataset.keys {
-            let requests = Requests::fill(dataset, first);
+            let requests = Requests::fill(dataset, system.dialect, first);
             let mut loader = Loader::connect(system.addr, 1, 50, &requests)?;
             let count = requests.count();
             loader.run(Limit::Requests(count as u64))?.check()?;

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests, Work};
+use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Work};
 use crate::process::{Child, CommandLine, Scratch, threads};
 use crate::systems::System;
 
@@ -40,7 +40,7 @@ pub fn count_syscalls(
     let line = CommandLine::new("strace")
         .args(["-c", "-f", "-p", &system.pid().to_string(), "-o"])
         .arg(&table);
-    let requests = Requests::random(Work::Get, Dataset::SMALL, 1);
+    let requests = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
     let mut loader = Loader::connect(system.addr, 50, 1, &requests)?;
     loader.run(Limit::Requests(5_000))?.check()?;
     let mut strace = Child::start(&line, scratch, "strace")?;

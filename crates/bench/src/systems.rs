@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use crate::error::Error;
+use crate::load::Dialect;
 use crate::plan::Side;
 use crate::process::{Child, CommandLine, Scratch, free_port, is_running, version_of};
 
@@ -33,6 +34,8 @@ pub enum Kind {
     Redis,
     /// The same server once more, as [`Kind::NutcrackerAgain`].
     RedisAgain,
+    /// memcached with one thread.
+    Memcached,
 }
 
 impl Kind {
@@ -47,6 +50,7 @@ impl Kind {
             Kind::KeywayStore => "keyway store",
             Kind::Redis => "redis-server",
             Kind::RedisAgain => "redis-server again",
+            Kind::Memcached => "memcached",
         }
     }
 
@@ -57,15 +61,23 @@ impl Kind {
                 Part::Subject
             }
             Kind::Nutcracker | Kind::NutcrackerSmall | Kind::Redis => Part::Judge,
-            Kind::Predixy => Part::Peer,
+            Kind::Predixy | Kind::Memcached => Part::Peer,
         }
     }
 
     /// Which rows it takes part in.
     pub fn side(self) -> Side {
         match self {
-            Kind::KeywayStore | Kind::Redis | Kind::RedisAgain => Side::Store,
+            Kind::KeywayStore | Kind::Redis | Kind::RedisAgain | Kind::Memcached => Side::Store,
             _ => Side::Proxy,
+        }
+    }
+
+    /// What it is spoken to in.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Kind::Memcached => Dialect::Memcached,
+            _ => Dialect::Redis,
         }
     }
 
@@ -99,13 +111,15 @@ pub struct Programs {
     pub redis_server: PathBuf,
     /// `predixy`, if it takes part.
     pub predixy: Option<PathBuf>,
+    /// `memcached`, if it takes part.
+    pub memcached: Option<PathBuf>,
 }
 
 impl Programs {
     /// The program of `kind`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for predixy without a path.
+    /// [`Error::Usage`] for predixy and memcached without a path.
     fn path(&self, kind: Kind) -> Result<&Path, Error> {
         Ok(match kind {
             Kind::Nutcracker | Kind::NutcrackerSmall | Kind::NutcrackerAgain => &self.nutcracker,
@@ -115,6 +129,10 @@ impl Programs {
                 .predixy
                 .as_deref()
                 .ok_or_else(|| Error::Usage("predixy takes part with --predixy PATH".into()))?,
+            Kind::Memcached => self
+                .memcached
+                .as_deref()
+                .ok_or_else(|| Error::Usage("memcached takes part with --memcached PATH".into()))?,
         })
     }
 
@@ -136,6 +154,8 @@ pub struct System {
     pub side: Side,
     /// Where it listens.
     pub addr: SocketAddr,
+    /// What it is spoken to in.
+    pub dialect: Dialect,
     pid: u32,
     child: Option<Child>,
 }
@@ -143,7 +163,8 @@ pub struct System {
 impl System {
     /// A proxy somebody else started in front of servers of their own.
     pub fn external(name: String, addr: SocketAddr, pid: u32) -> System {
-        System { name, part: Part::Peer, side: Side::Proxy, addr, pid, child: None }
+        let (part, side, dialect) = (Part::Peer, Side::Proxy, Dialect::Redis);
+        System { name, part, side, addr, dialect, pid, child: None }
     }
 
     /// The process whose CPU time counts.
@@ -221,7 +242,8 @@ impl Site<'_> {
         let mut child = Child::start(&line, self.scratch, &tag)?;
         child.wait_for_listener(addr)?;
         let (name, pid) = (kind.name().to_owned(), child.pid());
-        Ok(System { name, part: kind.part(), side: kind.side(), addr, pid, child: Some(child) })
+        let (part, side, dialect) = (kind.part(), kind.side(), kind.dialect());
+        Ok(System { name, part, side, addr, dialect, pid, child: Some(child) })
     }
 
     fn command(&self, kind: Kind, port: u16, tag: &str) -> Result<CommandLine, Error> {
@@ -229,6 +251,10 @@ impl Site<'_> {
         let config = |text: String| self.scratch.write(&format!("{tag}.conf"), &text);
         Ok(match kind {
             Kind::Redis | Kind::RedisAgain => redis_args(line, port, self.scratch),
+            // As root it wants to be told so.
+            Kind::Memcached => line
+                .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "-m", "1024"])
+                .args(["-c", "12000", "-u", "root", "-R", "100"]),
             Kind::Keyway => {
                 line.arg("serve").arg(config(keyway_proxy(port, free_port()?, self.backends))?)
             }

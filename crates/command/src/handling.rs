@@ -517,6 +517,8 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Swapdb
             | Dump
             | Restore
+            | RestoreAsking
+            | MemoryUsage
             | Sort
             | SortRo
     )

@@ -8,6 +8,7 @@ use keyway_worker::{Plan, PoolKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The process, as the admin listener sees it.
 pub struct Process {
@@ -56,6 +57,12 @@ impl Process {
             reason: self.plan.health.reason(id).map(|reason| reason.label()),
             since_unix_seconds: seen.since_unix_seconds,
         }
+    }
+
+    /// Notes what is told of the last seconds; about twice a second.
+    pub fn note_passing(&self, elapsed: Duration) {
+        self.observe();
+        self.plan.facts.observe(elapsed);
     }
 
     /// Notes that the process is going down.

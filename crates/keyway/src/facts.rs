@@ -7,6 +7,7 @@
 //! and uptime are the process's. What Keyway does not measure is left out,
 //! never shown as zero.
 
+mod latencies;
 mod rate;
 mod settings;
 
@@ -15,11 +16,12 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_net::Listener;
-use keyway_proxy::local::{ClientRegistry, Facts, REDIS_VERSION};
+use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
 use keyway_worker::{Channels, PoolKind, PoolPlan};
+use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
 use std::fmt::{Display, Write};
@@ -67,6 +69,7 @@ struct PoolFacts {
     tracking_keys_max: u32,
     listening: Listening,
     rates: Rates,
+    latencies: Window,
     /// Absent where there are no servers.
     slow_log: Option<Arc<SlowLog>>,
 }
@@ -116,6 +119,7 @@ impl ProcessFacts {
             tracking_keys_max: config.limits.tracking_keys_max,
             listening: listening(config, listeners, index),
             rates: Rates::default(),
+            latencies: Window::default(),
             slow_log: match &pool.kind {
                 PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
                 PoolKind::Store(_) => None,
@@ -168,13 +172,15 @@ enum Section {
     Replication,
     Cpu,
     Commandstats,
+    Latencystats,
+    Latencies,
     Cluster,
     Keyspace,
     Keyway,
 }
 
 impl Section {
-    const ALL: [(Section, &'static str); 11] = [
+    const ALL: [(Section, &'static str); 13] = [
         (Section::Server, "Server"),
         (Section::Clients, "Clients"),
         (Section::Memory, "Memory"),
@@ -183,6 +189,8 @@ impl Section {
         (Section::Replication, "Replication"),
         (Section::Cpu, "CPU"),
         (Section::Commandstats, "Commandstats"),
+        (Section::Latencystats, "Latencystats"),
+        (Section::Latencies, "Latencies"),
         (Section::Cluster, "Cluster"),
         (Section::Keyspace, "Keyspace"),
         (Section::Keyway, "Keyway"),
@@ -194,8 +202,12 @@ impl Section {
             word.eq_ignore_ascii_case(name)
                 || word.eq_ignore_ascii_case("all")
                 || word.eq_ignore_ascii_case("everything")
-                || (word.eq_ignore_ascii_case("default") && self != Section::Commandstats)
+                || (word.eq_ignore_ascii_case("default") && self.is_shown_by_default())
         })
+    }
+
+    fn is_shown_by_default(self) -> bool {
+        !matches!(self, Section::Commandstats | Section::Latencystats | Section::Latencies)
     }
 }
 
@@ -224,6 +236,16 @@ impl Facts for ProcessFacts {
         let totals = self.registry.backend_totals(usize::from(pool));
         let backend = totals.get(backend).filter(|backend| backend.replies > 0)?;
         Some(backend.reply_seconds * 1e6 / backend.replies as f64)
+    }
+
+    fn latencies(&self, pool: u16) -> Vec<ClassLatencies> {
+        latencies::histograms(&self.registry, usize::from(pool))
+    }
+
+    fn observe(&self, elapsed: Duration) {
+        for (index, pool) in self.pools.iter().enumerate() {
+            pool.latencies.pass(elapsed, || self.registry.latency_shares(index));
+        }
     }
 
     fn slow_log(&self, pool: u16) -> Option<&SlowLog> {
@@ -271,6 +293,8 @@ impl Report<'_> {
             Section::Replication => self.replication(fields),
             Section::Cpu => cpu(fields),
             Section::Commandstats => self.command_stats(fields),
+            Section::Latencystats => latencies::write_quantiles(self, fields),
+            Section::Latencies => latencies::write_shares(self, fields),
             Section::Cluster => {
                 fields.put("cluster_enabled", 0);
             }

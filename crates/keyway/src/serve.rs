@@ -106,7 +106,7 @@ fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.observe();
+                process.note_passing(elapsed);
                 match workers.sample(elapsed) {
                     Ok(true) => {
                         tracing::info!(workers = workers.len(), "all workers were busy: added one");

@@ -39,6 +39,8 @@ pub enum Label {
     Command,
     /// What went wrong, from a closed set.
     Fault,
+    /// A latency that a request took longer than, such as `8ms`.
+    Over,
     /// Number of a database of the embedded store.
     Database,
     /// Version of this build; on `keyway_process_build_info` alone.
@@ -54,6 +56,7 @@ impl Label {
             Label::Worker => "worker",
             Label::Command => "command",
             Label::Fault => "fault",
+            Label::Over => "over",
             Label::Database => "database",
             Label::Version => "version",
         }
@@ -100,8 +103,11 @@ catalogue! {
         measures "Requests taken for serving, counted when parsed; a request that is split over shards counts once."
         leaves_out "Leaves out what was refused before its command was known: keyway_pool_refused_requests_total."
     POOL_LATENCY: Histogram "keyway_pool_reply_latency_seconds" in "seconds" by [Pool Command]
-        measures "Time from a request being parsed to its reply, or an error of Keyway's own, being written into the client's output, on a clock that is read once per turn of the worker. For requests answered without a backend (embedded store, PING and the like): from the start of the turn until all such requests of the turn were answered, with one more look at the clock."
-        leaves_out "Leaves out the time the request waited unread in the kernel and the time the reply takes to reach the client; and commands sent to wait on a server (BLPOP and the like)."
+        measures "Time from a request being parsed to its reply, or an error of Keyway's own, being written into the client's output, on a clock that is read once per turn of the worker. For requests answered without a backend (embedded store, PING and the like): from the poll that found the client readable until every reply of the turn was given to the kernel, with one more look at the clock; so a slow command shows in all requests of its turn."
+        leaves_out "Leaves out the time the request waited unread in the kernel, before the poll, and the time the reply takes to reach the client; and commands sent to wait on a server, or waiting on the store (BLPOP and the like)."
+    POOL_SLOW: Counter "keyway_pool_slow_requests_total" in "requests" by [Pool Command Over]
+        measures "Requests whose latency was above 1, 8 and 64 ms; each counts in every bound it exceeds. As a share: divided by the count of keyway_pool_reply_latency_seconds."
+        leaves_out "Leaves out what keyway_pool_reply_latency_seconds leaves out, of which it is made."
     POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
         measures "Requests answered with an error of Keyway's own, by what went wrong; store_full: writes that the embedded store refused with -OOM."
         leaves_out "Leaves out other error replies of the embedded store, and those of a backend, which are passed on: keyway_backend_error_replies_total."

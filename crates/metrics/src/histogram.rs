@@ -195,6 +195,28 @@ impl Snapshot {
         Some(bucket_end(bucket) as f64 / self.scale.steps_per_unit as f64)
     }
 
+    /// How many of the recorded values were larger than 2^`log2` steps.
+    pub(crate) fn above(&self, log2: u32) -> u64 {
+        self.counts[bucket_of(1 << log2)..].iter().sum()
+    }
+
+    /// Latencies by how many microseconds they do not exceed: each power of
+    /// two of 1/1024 ms (rounded up to whole microseconds) that some recorded
+    /// one needs, with the number of those at or below it. Ends at the count.
+    pub fn cumulative_micros(&self) -> Vec<(u64, u64)> {
+        let (mut bounds, mut from, mut seen) = (Vec::new(), 0, 0);
+        for log2 in 0..=RANGE {
+            let to = if log2 == RANGE { BUCKETS } else { bucket_of(1 << log2) };
+            let here: u64 = self.counts[from..to].iter().sum();
+            from = to;
+            seen += here;
+            if here > 0 {
+                bounds.push((((1u64 << log2) * 1_000_000).div_ceil(STEPS_PER_SECOND), seen));
+            }
+        }
+        bounds
+    }
+
     /// The exported bounds in the metric's unit, each with the number of
     /// values at or below it. The bound above all of them is `count`.
     pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
@@ -302,6 +324,16 @@ mod tests {
         assert_eq!(snapshot.sum(), 100_015.0);
         assert_eq!(snapshot.count(), 7);
         assert_eq!(snapshot.cumulative().count(), 14);
+    }
+
+    #[test]
+    fn what_is_above_a_bound_and_what_is_not_make_the_count() {
+        let snapshot = latencies(&[1, 1_000_000, 1_000_001, 8_000_001, 64_000_000, u64::MAX - 77]);
+        assert_eq!([10, 13, 16].map(|log2| snapshot.above(log2)), [4, 3, 1]);
+        let bounds = snapshot.cumulative_micros();
+        let expected = [(1, 1), (1_000, 2), (2_000, 3), (16_000, 4), (64_000, 5), (16_384_000, 6)];
+        assert_eq!(bounds, expected);
+        assert_eq!(latencies(&[]).cumulative_micros(), []);
     }
 
     #[test]

@@ -32,6 +32,6 @@ pub use cells::{
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
-    BackendTotals, ClassTotals, DatabaseFigures, Layout, PoolLayout, PoolTotals, Registry,
-    StoreFigures, WorkerCells,
+    BackendTotals, ClassTotals, DatabaseFigures, LatencyShares, Layout, PoolLayout, PoolTotals,
+    Registry, StoreFigures, WorkerCells,
 };

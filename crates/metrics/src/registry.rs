@@ -102,6 +102,40 @@ pub struct ClassTotals {
     pub reply_seconds: f64,
 }
 
+/// Requests of a command class by how long they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyShares {
+    /// Requests whose latency was measured.
+    pub requests: u64,
+    /// Those of them above each of [`LatencyShares::OVER_MILLIS`].
+    pub over: [u64; LatencyShares::COUNT],
+}
+
+impl LatencyShares {
+    const COUNT: usize = 3;
+    /// The bounds, in milliseconds: powers of two, so that they are bounds of
+    /// the histogram's buckets and the counts exact.
+    pub const OVER_MILLIS: [u32; Self::COUNT] = [1, 8, 64];
+
+    pub(crate) fn of(latencies: &Snapshot) -> Self {
+        let steps_log2 = |millis: u32| 10 + millis.ilog2();
+        let over = Self::OVER_MILLIS.map(|millis| latencies.above(steps_log2(millis)));
+        Self { requests: latencies.count(), over }
+    }
+
+    /// What came on top of `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let over = std::array::from_fn(|at| self.over[at].saturating_sub(earlier.over[at]));
+        Self { requests: self.requests.saturating_sub(earlier.requests), over }
+    }
+
+    /// The part of the requests above each bound, in percent; 0 of none.
+    pub fn percent(&self) -> [f64; Self::COUNT] {
+        self.over.map(|over| over as f64 * 100.0 / self.requests.max(1) as f64)
+    }
+}
+
 /// What all workers did with one backend of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendTotals {
@@ -284,6 +318,29 @@ impl Registry {
             }
         };
         (0..self.layout.classes.len()).map(total).collect()
+    }
+
+    /// The latencies of each command class of the pool at index `pool`, over
+    /// all workers, in the order of [`Layout::classes`].
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn class_latencies(&self, pool: usize) -> Vec<Snapshot> {
+        assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
+        let of = |class| {
+            let cells = self.cells().map(|cells| cells.pools[pool].class(class));
+            Snapshot::of_latencies(cells.map(|class| &class.latency))
+        };
+        (0..self.layout.classes.len()).map(of).collect()
+    }
+
+    /// How many requests of each command class of the pool at index `pool`
+    /// took long, in the order of [`Layout::classes`].
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn latency_shares(&self, pool: usize) -> Vec<LatencyShares> {
+        self.class_latencies(pool).iter().map(LatencyShares::of).collect()
     }
 
     /// What all workers did with each backend of the pool at index `pool`, in

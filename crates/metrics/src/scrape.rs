@@ -8,7 +8,7 @@ use crate::cells::{
 use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
-use crate::registry::{Registry, StoreFigures};
+use crate::registry::{LatencyShares, Registry, StoreFigures};
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
 
@@ -116,6 +116,14 @@ impl Registry {
         self.each_class(|at, (pool, class)| {
             let snapshot = Snapshot::of_latencies(of(at).map(|cells| &cells.latency));
             latency.histogram(&[pool, class], &snapshot);
+        });
+        let mut slow = family(out, &c::POOL_SLOW);
+        self.each_pool(|pool, name| {
+            for (class, shares) in self.layout().classes.iter().zip(self.latency_shares(pool)) {
+                for (millis, over) in LatencyShares::OVER_MILLIS.iter().zip(shares.over) {
+                    slow.sample(&[name, class, &format!("{millis}ms")], over);
+                }
+            }
         });
         let mut errors = family(out, &c::POOL_ERRORS);
         self.each_class(|at, (pool, class)| {

@@ -8,15 +8,20 @@
 //!      cold pages given back to it
 //! ```
 //! A page belongs to one class at a time and goes back when its last slot is
-//! free. A slot's page is found by masking its address. Blocks above
-//! [`SLOT_LEN_MAX`] come from the global allocator, which maps large ones on
-//! their own.
+//! free. A slot's page is found by masking its address. A page that is sparse
+//! where others of its class have room can be set aside: nothing new is put
+//! there, and the owners of its slots are told to move ([`Heap::is_sparse`]),
+//! or the memory of values of other sizes would stay with it. Blocks above
+//! [`SLOT_LEN_MAX`] are runs (`runs.rs`), and the longest come from the global
+//! allocator, which maps them on their own.
 
 use crate::collections::discarded::Discarded;
 use crate::lock::Lock;
 use crate::mapping::Region;
+use crate::runs::{RUN_LEN_MAX, Runs, run_len};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Size and alignment of a page. Larger wastes more in classes hardly used,
 /// smaller wastes more at the end of pages of large slots.
@@ -30,7 +35,12 @@ pub(crate) const SLOT_LEN_MAX: usize = 7168;
 const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
 /// Empty pages an arena keeps for itself before it gives them back: fewer make
 /// a workload that swings around a page's edge fault memory in and out.
-const SPARE_PAGES_MAX: usize = 4;
+const SPARE_PAGES_MAX: usize = 2;
+/// A page with one slot in this many free, or more, can be set aside.
+const SPARSE_FROM: u32 = 10;
+/// Bytes by which an arena's idle memory may change before the heap's sum is
+/// told: smaller makes cores share a cache line more often.
+const UNREPORTED_MAX: i64 = 16 << 10;
 /// Bytes in front of a block of the global allocator: its length, padded to
 /// keep the block's alignment.
 const LARGE_PREFIX_LEN: usize = 16;
@@ -60,7 +70,7 @@ const fn slot_len(class: usize) -> usize {
 /// How many bytes a block asked for with `len` really takes.
 #[inline]
 pub(crate) const fn block_len(len: usize) -> usize {
-    if len <= SLOT_LEN_MAX { slot_len(class_of(len)) } else { len + LARGE_PREFIX_LEN }
+    if len <= SLOT_LEN_MAX { slot_len(class_of(len)) } else { large_len(len) }
 }
 
 /// First cache line of a page in use.
@@ -79,9 +89,21 @@ struct Page {
     fresh: u32,
     /// Length of a slot, in bytes.
     slot_len: u32,
+    /// Set aside to become empty: in the list of such pages.
+    leaving: bool,
 }
 
 impl Page {
+    /// Slots it has.
+    fn slot_count(&self) -> u32 {
+        (PAGE_LEN - HEADER_LEN) as u32 / self.slot_len
+    }
+
+    /// Slots not in use.
+    fn free_count(&self) -> u32 {
+        self.slot_count() - u32::from(self.used)
+    }
+
     /// Whether not one more slot can be had.
     #[inline]
     fn is_full(&self) -> bool {
@@ -94,7 +116,16 @@ struct Arena {
     index: u16,
     /// Per class: pages with a free slot, doubly linked.
     partial: [*mut Page; CLASSES],
+    /// Per class: pages set aside, doubly linked.
+    leaving: [*mut Page; CLASSES],
+    /// Per class: free slots of pages in `partial`.
+    free_slots: [u32; CLASSES],
+    /// Per class: slots in use on pages in `leaving`.
+    moving_slots: [u32; CLASSES],
     spare: Vec<NonNull<Page>>,
+    /// Change of the bytes in pages that no slot in use takes, of which the
+    /// heap was not told.
+    unreported: i64,
 }
 
 // SAFETY: pages are reached only under the arena's lock.
@@ -118,6 +149,10 @@ unsafe impl Send for PageSource {}
 pub(crate) struct Heap {
     arenas: Box<[Lock<Arena>]>,
     source: Lock<PageSource>,
+    runs: Lock<Runs>,
+    /// Bytes in pages that no slot in use takes, short of what arenas have not
+    /// told.
+    idle: AtomicI64,
     /// What was allocated here and is to be freed in steps.
     pub(crate) discarded: Discarded,
 }
@@ -129,7 +164,11 @@ impl Heap {
             Lock::new(Arena {
                 index: index as u16,
                 partial: [std::ptr::null_mut(); CLASSES],
+                leaving: [std::ptr::null_mut(); CLASSES],
+                free_slots: [0; CLASSES],
+                moving_slots: [0; CLASSES],
                 spare: Vec::new(),
+                unreported: 0,
             })
         };
         Self {
@@ -140,6 +179,8 @@ impl Heap {
                 cold: Vec::new(),
                 pages_out: 0,
             }),
+            runs: Lock::new(Runs::new()),
+            idle: AtomicI64::new(0),
             discarded: Discarded::new(),
         }
     }
@@ -147,6 +188,50 @@ impl Heap {
     /// Bytes of pages the arenas hold: what slots of all classes occupy.
     pub(crate) fn page_bytes(&self) -> u64 {
         (self.source.lock().pages_out * PAGE_LEN) as u64
+    }
+
+    /// Bytes of these pages that no slot in use takes, but for what arenas have
+    /// not told.
+    #[inline]
+    pub(crate) fn idle_bytes(&self) -> i64 {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn report(&self, arena: &mut Arena) {
+        if arena.unreported.abs() > UNREPORTED_MAX {
+            self.idle.fetch_add(std::mem::take(&mut arena.unreported), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a slot's page has few others in use, and other pages room for
+    /// them: the slot's owner should move to a new one. The page is set aside
+    /// with the first slot of which this is said.
+    ///
+    /// # Safety
+    /// `slot` came from [`Heap::slot`] of this heap and was not given back.
+    pub(crate) unsafe fn is_sparse(&self, slot: NonNull<u8>) -> bool {
+        let page = page_of(slot);
+        // SAFETY: a live slot's page is live, and its arena does not change.
+        let index = unsafe { (*page).arena };
+        let mut arena = self.arenas[usize::from(index)].lock();
+        // SAFETY: as above; the arena's lock is held.
+        unsafe { arena.set_aside_if_sparse(page) }
+    }
+
+    /// Another slot with what `slot` has in it, which is given back.
+    ///
+    /// # Safety
+    /// As of [`Heap::free_slot`].
+    pub(crate) unsafe fn relocate(&self, arena: usize, slot: NonNull<u8>) -> NonNull<u8> {
+        // SAFETY: by contract; both slots have `capacity` bytes.
+        unsafe {
+            let capacity = slot_capacity(slot);
+            let moved = self.slot(arena, capacity);
+            moved.copy_from_nonoverlapping(slot, capacity);
+            self.free_slot(slot);
+            moved
+        }
     }
 
     /// A slot of at least `len` bytes, not above [`SLOT_LEN_MAX`], aligned to
@@ -159,7 +244,9 @@ impl Heap {
         if arena.partial[class].is_null() {
             arena.add_page(class, &self.source);
         }
-        arena.take_slot(class)
+        let slot = arena.take_slot(class);
+        self.report(&mut arena);
+        slot
     }
 
     /// Gives a slot back; its length in bytes.
@@ -177,6 +264,7 @@ impl Heap {
         if unsafe { arena.put_slot(page, slot) } {
             arena.retire(page, &self.source);
         }
+        self.report(&mut arena);
         len as usize
     }
 }
@@ -215,6 +303,8 @@ impl Arena {
                 offset
             };
             header.used += 1;
+            self.free_slots[class] -= 1;
+            self.unreported -= i64::from(header.slot_len);
             if header.is_full() {
                 self.unlink(page);
             }
@@ -236,6 +326,13 @@ impl Arena {
             header.free = ((slot.addr().get() & (PAGE_LEN - 1)) / 8) as u16;
             header.used -= 1;
             let empty = header.used == 0;
+            let class = usize::from(header.class);
+            self.unreported += i64::from(header.slot_len);
+            if header.leaving {
+                self.moving_slots[class] -= 1;
+            } else {
+                self.free_slots[class] += 1;
+            }
             if was_full {
                 self.link(page);
             }
@@ -247,15 +344,63 @@ impl Arena {
         // SAFETY: callers pass a live page of this arena that is in no list;
         // the list's head is live or null.
         unsafe {
-            let class = usize::from((*page).class);
-            let head = self.partial[class];
+            let head = *self.list_of(page);
             (*page).previous = std::ptr::null_mut();
             (*page).next = head;
             if !head.is_null() {
                 (*head).previous = page;
             }
-            self.partial[class] = page;
+            *self.list_of(page) = page;
         }
+    }
+
+    /// The first of the list that a page is to be found in.
+    ///
+    /// # Safety
+    /// `page` is live and of this arena.
+    unsafe fn list_of(&mut self, page: *mut Page) -> &mut *mut Page {
+        // SAFETY: by contract.
+        let (class, leaving) = unsafe { (usize::from((*page).class), (*page).leaving) };
+        if leaving { &mut self.leaving[class] } else { &mut self.partial[class] }
+    }
+
+    /// # Safety
+    /// `page` is live, of this arena, and has a slot in use.
+    unsafe fn set_aside_if_sparse(&mut self, page: *mut Page) -> bool {
+        // SAFETY: by contract.
+        let header = unsafe { &mut *page };
+        if header.leaving || header.is_full() {
+            return header.leaving;
+        }
+        let class = usize::from(header.class);
+        let (used, free) = (u32::from(header.used), header.free_count());
+        // Where few are free, many would move for each page that is had.
+        let is_dense = free * SPARSE_FROM < header.slot_count();
+        if is_dense || used + self.moving_slots[class] > self.free_slots[class] - free {
+            return false;
+        }
+        self.unlink(page);
+        header.leaving = true;
+        self.free_slots[class] -= free;
+        self.moving_slots[class] += used;
+        self.link(page);
+        true
+    }
+
+    /// Puts a page that was set aside to use again, if there is one.
+    fn take_back(&mut self, class: usize) -> bool {
+        let page = self.leaving[class];
+        if page.is_null() {
+            return false;
+        }
+        self.unlink(page);
+        // SAFETY: pages in `leaving` are live and of this arena.
+        let header = unsafe { &mut *page };
+        header.leaving = false;
+        self.moving_slots[class] -= u32::from(header.used);
+        self.free_slots[class] += header.free_count();
+        self.link(page);
+        true
     }
 
     fn unlink(&mut self, page: *mut Page) {
@@ -264,7 +409,7 @@ impl Arena {
         unsafe {
             let (previous, next) = ((*page).previous, (*page).next);
             if previous.is_null() {
-                self.partial[usize::from((*page).class)] = next;
+                *self.list_of(page) = next;
             } else {
                 (*previous).next = next;
             }
@@ -276,9 +421,15 @@ impl Arena {
 
     #[cold]
     fn add_page(&mut self, class: usize, source: &Lock<PageSource>) {
+        if self.take_back(class) {
+            return;
+        }
         let page = match self.spare.pop() {
             Some(page) => page,
-            None => source.lock().take(),
+            None => {
+                self.unreported += PAGE_LEN as i64;
+                source.lock().take()
+            }
         };
         let header = Page {
             previous: std::ptr::null_mut(),
@@ -289,7 +440,9 @@ impl Arena {
             used: 0,
             fresh: HEADER_LEN as u32,
             slot_len: slot_len(class) as u32,
+            leaving: false,
         };
+        self.free_slots[class] += header.slot_count();
         // SAFETY: the page is ours alone, aligned, and PAGE_LEN bytes long.
         unsafe { page.write(header) };
         self.link(page.as_ptr());
@@ -300,9 +453,15 @@ impl Arena {
     fn retire(&mut self, page: *mut Page, source: &Lock<PageSource>) {
         self.unlink(page);
         let Some(page) = NonNull::new(page) else { return };
+        // SAFETY: an empty page of this arena is live until it is given back.
+        let header = unsafe { page.as_ref() };
+        if !header.leaving {
+            self.free_slots[usize::from(header.class)] -= header.slot_count();
+        }
         if self.spare.len() < SPARE_PAGES_MAX {
             self.spare.push(page);
         } else {
+            self.unreported -= PAGE_LEN as i64;
             source.lock().give_back(page);
         }
     }
@@ -340,41 +499,95 @@ fn large_layout(total_len: usize) -> Layout {
     }
 }
 
-/// A block of `capacity` bytes of its own, contents undefined.
-pub(crate) fn large(capacity: usize) -> NonNull<u8> {
-    let layout = large_layout(capacity + LARGE_PREFIX_LEN);
-    // SAFETY: the layout is not empty; the prefix lies in the allocation.
-    unsafe {
-        let Some(start) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
-        start.cast::<usize>().write(capacity);
-        start.add(LARGE_PREFIX_LEN)
-    }
+/// Bytes of a block of its own with room for `capacity`, its prefix included.
+#[inline]
+const fn large_len(capacity: usize) -> usize {
+    let len = capacity + LARGE_PREFIX_LEN;
+    if len <= RUN_LEN_MAX { run_len(len) } else { len }
 }
 
-/// The block with room for `capacity` bytes, moved if it must be.
-///
-/// # Safety
-/// `block` came from [`large`] or this function; only the result is used
-/// afterwards.
-pub(crate) unsafe fn resize_large(block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
-    let new = large_layout(capacity + LARGE_PREFIX_LEN);
-    // SAFETY: by contract the prefix is in front of the block and tells the
-    // layout it was allocated with.
-    unsafe {
-        let old = large_layout(large_capacity(block) + LARGE_PREFIX_LEN);
-        let start = block.as_ptr().sub(LARGE_PREFIX_LEN);
-        let Some(start) = NonNull::new(realloc(start, old, new.size())) else {
-            handle_alloc_error(new)
+impl Heap {
+    /// A block of its own with room for `capacity` bytes at least, contents
+    /// undefined.
+    pub(crate) fn large(&self, capacity: usize) -> NonNull<u8> {
+        let len = large_len(capacity);
+        let start = if len <= RUN_LEN_MAX {
+            let (start, held) = self.runs.lock().take(len);
+            self.note_idle(held - len as i64);
+            start
+        } else {
+            let layout = large_layout(len);
+            // SAFETY: the layout is not empty.
+            let start = unsafe { alloc(layout) };
+            let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+            start
         };
-        start.cast::<usize>().write(capacity);
-        start.add(LARGE_PREFIX_LEN)
+        // SAFETY: the prefix lies in the block.
+        unsafe {
+            start.cast::<usize>().write(len - LARGE_PREFIX_LEN);
+            start.add(LARGE_PREFIX_LEN)
+        }
+    }
+
+    /// The block with room for `capacity` bytes, moved if it must be.
+    ///
+    /// # Safety
+    /// `block` came from [`Heap::large`] or this function; only the result is
+    /// used afterwards.
+    pub(crate) unsafe fn resize_large(&self, block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
+        // SAFETY: by contract the prefix is in front of the block and tells
+        // with which length it was allocated.
+        unsafe {
+            let (old_len, len) = (large_bytes(block), large_len(capacity));
+            if old_len <= RUN_LEN_MAX || len <= RUN_LEN_MAX {
+                let moved = self.large(capacity);
+                let kept = old_len.min(len) - LARGE_PREFIX_LEN;
+                moved.copy_from_nonoverlapping(block, kept);
+                self.free_large(block);
+                return moved;
+            }
+            let (old, new) = (large_layout(old_len), large_layout(len));
+            let start = block.as_ptr().sub(LARGE_PREFIX_LEN);
+            let Some(start) = NonNull::new(realloc(start, old, new.size())) else {
+                handle_alloc_error(new)
+            };
+            start.cast::<usize>().write(capacity);
+            start.add(LARGE_PREFIX_LEN)
+        }
+    }
+
+    /// Frees a block of its own; the bytes it took.
+    ///
+    /// # Safety
+    /// `block` came from [`Heap::large`] and is not used again.
+    pub(crate) unsafe fn free_large(&self, block: NonNull<u8>) -> usize {
+        // SAFETY: by contract the prefix is in front of the block and tells
+        // with which length it was allocated.
+        unsafe {
+            let len = large_bytes(block);
+            let start = block.sub(LARGE_PREFIX_LEN);
+            if len <= RUN_LEN_MAX {
+                let held = self.runs.lock().give(start, len);
+                self.note_idle(held + len as i64);
+            } else {
+                dealloc(start.as_ptr(), large_layout(len));
+            }
+            len
+        }
+    }
+
+    #[inline]
+    fn note_idle(&self, change: i64) {
+        if change != 0 {
+            self.idle.fetch_add(change, Ordering::Relaxed);
+        }
     }
 }
 
 /// Length of a block of its own, in bytes.
 ///
 /// # Safety
-/// `block` came from [`large`] and was not freed.
+/// `block` came from [`Heap::large`] and was not freed.
 pub(crate) unsafe fn large_capacity(block: NonNull<u8>) -> usize {
     // SAFETY: by contract the prefix is in front of the block.
     unsafe { block.sub(LARGE_PREFIX_LEN).cast::<usize>().read() }
@@ -383,24 +596,10 @@ pub(crate) unsafe fn large_capacity(block: NonNull<u8>) -> usize {
 /// Bytes a block of its own takes of the system's memory.
 ///
 /// # Safety
-/// `block` came from [`large`] and was not freed.
+/// `block` came from [`Heap::large`] and was not freed.
 pub(crate) unsafe fn large_bytes(block: NonNull<u8>) -> usize {
     // SAFETY: by contract.
     unsafe { large_capacity(block) + LARGE_PREFIX_LEN }
-}
-
-/// Frees a block of its own; the bytes it took.
-///
-/// # Safety
-/// `block` came from [`large`] and is not used again.
-pub(crate) unsafe fn free_large(block: NonNull<u8>) -> usize {
-    // SAFETY: by contract the prefix is in front of the block and tells the
-    // layout it was allocated with.
-    unsafe {
-        let layout = large_layout(large_capacity(block) + LARGE_PREFIX_LEN);
-        dealloc(block.as_ptr().sub(LARGE_PREFIX_LEN), layout);
-        layout.size()
-    }
 }
 
 #[cfg(test)]
@@ -457,15 +656,19 @@ mod tests {
 
     #[test]
     fn a_large_block_keeps_its_bytes_when_resized() {
-        let block = large(10_000);
+        let heap = Heap::new(1);
+        let block = heap.large(10_000);
         // SAFETY: the block has 10,000 bytes, and 200,000 once resized.
         unsafe {
             block.write_bytes(7, 10_000);
-            let block = resize_large(block, 200_000);
+            let block = heap.resize_large(block, 200_000);
             assert_eq!(large_capacity(block), 200_000);
             let bytes = std::slice::from_raw_parts(block.as_ptr(), 10_000);
             assert!(bytes.iter().all(|byte| *byte == 7));
-            assert_eq!(free_large(block), 200_000 + LARGE_PREFIX_LEN);
+            let block = heap.resize_large(block, 20_000);
+            let bytes = std::slice::from_raw_parts(block.as_ptr(), 10_000);
+            assert!(bytes.iter().all(|byte| *byte == 7));
+            assert_eq!(heap.free_large(block), block_len(20_000));
         }
     }
 }

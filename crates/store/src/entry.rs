@@ -268,6 +268,15 @@ impl<'a> Entry<'a> {
         turn.note_use(store, &mut self.space().table.slot_mut(position));
     }
 
+    /// Bytes of the item, and its share of what the items of its space take
+    /// besides.
+    pub(crate) fn bytes(&mut self) -> Option<usize> {
+        let position = self.position?;
+        let space = self.space();
+        let share = space.bytes().div_ceil(space.table.len().max(1));
+        Some(space.table.with_item(position, |item| item.bytes()) + share)
+    }
+
     /// How often the item was used lately: 0 to 3.
     pub(crate) fn frequency(&mut self) -> u8 {
         let Some(position) = self.position else { return 0 };

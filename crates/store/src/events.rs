@@ -11,6 +11,7 @@
 use crate::entry::Turn;
 use crate::lock::Lock;
 use crate::store::Store;
+use crate::waiters::Lane;
 use keyway_base::KeyspaceEvents;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -124,13 +125,13 @@ impl Events {
         self.kept.fetch_add(1 << KEPT_BITS, Ordering::Relaxed);
     }
 
-    /// A key that a worker's requests have made ready.
+    /// A key that a worker's requests have made ready, or anybody's upkeep.
     pub(crate) fn take_ready(&self, worker: u16) -> Option<(u32, Box<[u8]>)> {
         if self.kept.load(Ordering::Relaxed) >> KEPT_BITS == 0 {
             return None;
         }
         let mut ready = self.ready.lock();
-        let at = ready.iter().position(|(one, ..)| *one == worker)?;
+        let at = ready.iter().position(|(one, ..)| [worker, NO_WORKER].contains(one))?;
         let (_, database, key) = ready.remove(at)?;
         self.kept.fetch_sub(1 << KEPT_BITS, Ordering::Relaxed);
         Some((database, key))
@@ -229,6 +230,25 @@ impl Store {
         }
     }
 
+    /// Whether what became of a key may be what somebody waits for.
+    fn concerns_waiters(
+        &self,
+        database: u32,
+        class: KeyspaceEvents,
+        name: &str,
+        key: &[u8],
+    ) -> bool {
+        match class {
+            // Who reads for a group is told that the stream is gone.
+            KeyspaceEvents::EXPIRED | KeyspaceEvents::EVICTED => {
+                self.waiters.has_in(database, Lane::Group, key)
+            }
+            KeyspaceEvents::STREAM if !matches!(name, "xadd" | "xgroup-destroy") => false,
+            KeyspaceEvents::GENERIC if matches!(name, "expire" | "persist") => false,
+            _ => self.waiters.has(database, key),
+        }
+    }
+
     #[cold]
     fn keep_event(
         &self,
@@ -243,8 +263,7 @@ impl Store {
         if self.events.has_watched() {
             self.watches.mark(database, key);
         }
-        let may_give = class != KeyspaceEvents::EXPIRED && class != KeyspaceEvents::EVICTED;
-        if may_give && self.events.waiting() > 0 && self.waiters.has(database, key) {
+        if self.events.waiting() > 0 && self.concerns_waiters(database, class, name, key) {
             self.events.note_ready(turn.worker, database, key);
         }
         if !self.events.kept().contains(class) {

@@ -181,6 +181,12 @@ impl Wheel {
         None
     }
 
+    /// Moves a part of it from a sparse page; the parts have their turns by
+    /// `turn`. Whether it did.
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, turn: usize) -> bool {
+        self.chunks.compact(memory, turn % self.chunks.segment_count().max(1))
+    }
+
     /// Gives its memory back; it is empty then.
     pub(crate) fn clear(&mut self, memory: Memory<'_>) {
         self.chunks.clear(memory);

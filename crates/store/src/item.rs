@@ -411,8 +411,7 @@ impl Owned {
         (value, value_len): (&[u8], usize),
     ) -> Self {
         let head = Head::plan(meta, key.len(), value_len);
-        let start =
-            if head.large { arena::large(head.len()) } else { heap.slot(arena, head.len()) };
+        let start = if head.large { heap.large(head.len()) } else { heap.slot(arena, head.len()) };
         let mut item = Self { start };
         // SAFETY: the block has at least `head.len()` bytes.
         unsafe { item.fill(&head, meta, access, key, value) };
@@ -440,6 +439,21 @@ impl Owned {
         let renamed = Self::create(heap, arena, &meta, access, key, (value, value.len()));
         self.free_block(heap);
         renamed
+    }
+
+    /// Whether the item lies on a page that is to become empty, see
+    /// [`Heap::is_sparse`].
+    pub(crate) fn is_on_sparse_page(&self, heap: &Heap) -> bool {
+        // SAFETY: an item that is not large lies in a slot of the heap, which
+        // is live.
+        !self.item().head.large && unsafe { heap.is_sparse(self.start) }
+    }
+
+    /// Moves the item, which is not large, to another slot of the same length.
+    pub(crate) fn relocate(&mut self, heap: &Heap, arena: usize) {
+        // SAFETY: the item's slot is live, and nobody else knows of the item
+        // while it is borrowed.
+        self.start = unsafe { heap.relocate(arena, self.start) };
     }
 
     /// The structure that the value is the address of, to change it.
@@ -522,7 +536,7 @@ impl Owned {
         // else knows of it.
         unsafe {
             if self.item().head.large {
-                arena::free_large(self.start)
+                heap.free_large(self.start)
             } else {
                 heap.free_slot(self.start)
             }
@@ -566,14 +580,14 @@ impl Owned {
         let head = Head::plan(meta, old.key_len, value_len);
         if old.large && head.large && old.key_at() == head.key_at() {
             // SAFETY: the block is one of its own, and owned.
-            self.start = unsafe { arena::resize_large(self.start, roomy(head.len())) };
+            self.start = unsafe { heap.resize_large(self.start, roomy(head.len())) };
             self.reshape_in_place(&head, meta, access, old.value_len);
         } else {
             let kept = old.value_len.min(value_len);
             let item = self.item();
             let (key, value) = (item.key(), &item.value()[..kept]);
             let moved = if head.large {
-                let mut moved = Self { start: arena::large(roomy(head.len())) };
+                let mut moved = Self { start: heap.large(roomy(head.len())) };
                 // SAFETY: the new block has at least `head.len()` bytes.
                 unsafe { moved.fill(&head, meta, access, key, value) };
                 moved

@@ -1,9 +1,9 @@
 use crate::arena::Heap;
 use std::ptr::NonNull;
 
-/// Entries of a segment, 2 KiB: larger wastes more at the end of a page,
+/// Entries of a segment, 1 KiB: larger wastes more at the end of a page,
 /// smaller makes the directory of segments too large for the caches.
-const SEGMENT_LEN: usize = 32;
+const SEGMENT_LEN: usize = 16;
 /// Size of an entry, in bytes: a cache line.
 const LINE_LEN: usize = 64;
 
@@ -126,6 +126,24 @@ impl<T: Copy> Lines<T> {
             }
         }
         Some(value)
+    }
+
+    /// Moves a segment from a sparse page to another; whether it did.
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
+        let Some(segment) = self.segments.get_mut(segment) else { return false };
+        // SAFETY: segments are live slots of the heap, known from here alone.
+        unsafe {
+            if !memory.heap.is_sparse(segment.cast()) {
+                return false;
+            }
+            *segment = memory.heap.relocate(memory.arena, segment.cast()).cast();
+        }
+        true
+    }
+
+    /// Segments there are.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
     }
 
     /// Drops all entries and gives the memory back.

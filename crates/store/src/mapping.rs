@@ -34,6 +34,12 @@ impl Region {
         region
     }
 
+    /// As [`Region::map`], never backed by huge pages: parts of it come and go.
+    pub(crate) fn map_small_pages(mapped: usize) -> Self {
+        let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
+        Self { start: map_aligned(len), len }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -32,6 +32,8 @@ pub(crate) struct Shard {
     others: Vec<Option<Box<Space>>>,
     /// Spaces of flushed databases, freed bit by bit.
     garbage: Vec<Space>,
+    /// The bucket, and its database's place, to be compacted next.
+    compacted: (u32, u32),
 }
 
 impl Shard {
@@ -44,6 +46,7 @@ impl Shard {
             first: Space::new(),
             others: Vec::new(),
             garbage: Vec::new(),
+            compacted: (0, 0),
         }
     }
 
@@ -105,6 +108,40 @@ impl Shard {
             freed -= space.growth();
         }
         freed
+    }
+
+    /// Moves items from sparse pages to others; `visits` counts down with the
+    /// items looked at. Whether the shard is done: it begins anew then.
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        visits: &mut u32,
+        moved: &mut u64,
+    ) -> bool {
+        let (mut bucket, mut database) = self.compacted;
+        while *visits > 0 {
+            let Some(space) = self.existing_space(database as usize) else {
+                database += 1;
+                if database as usize >= self.database_count() {
+                    self.compacted = (0, 0);
+                    return true;
+                }
+                continue;
+            };
+            if bucket as usize >= space.table.bucket_count() {
+                (bucket, database) = (0, database + 1);
+                if database as usize >= self.database_count() {
+                    self.compacted = (0, 0);
+                    return true;
+                }
+                continue;
+            }
+            *visits -= 1;
+            space.compact(memory, bucket as usize, visits, moved);
+            bucket += 1;
+        }
+        self.compacted = (bucket, database);
+        false
     }
 
     fn database_count(&self) -> usize {

@@ -52,7 +52,7 @@ impl Space {
     }
 
     /// Bytes it takes, without its items.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.table.bytes()
             + self.wheel.as_ref().map_or(0, |wheel| wheel.bytes())
             + self.queue.as_ref().map_or(0, |queue| queue.bytes())
@@ -150,6 +150,30 @@ impl Space {
             self.volatile -= 1;
         }
         self.table.remove(memory, position)
+    }
+
+    /// Moves what lies on sparse pages of the items of a bucket, counting
+    /// `visits` down and `moved` up.
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        bucket: usize,
+        visits: &mut u32,
+        moved: &mut u64,
+    ) {
+        if let Some(wheel) = &mut self.wheel {
+            *moved += u64::from(wheel.compact(memory, bucket));
+        }
+        self.table.compact(memory, bucket, moved, |item, moved| {
+            *visits = visits.saturating_sub(1);
+            if let Some(boxed) = item.boxed_mut() {
+                boxed.compact(memory, bucket, visits, moved);
+            }
+            if item.is_on_sparse_page(memory.heap) {
+                item.relocate(memory.heap, memory.arena);
+                *moved += 1;
+            }
+        });
     }
 
     /// Drops what it knows besides its items.

@@ -1,6 +1,7 @@
 use crate::arena::Heap;
 use crate::collections::{Means, WrongType};
 use crate::commands;
+use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_expired};
@@ -25,9 +26,11 @@ const SHARDS_MIN: usize = 1024;
 const SHARDS_PER_CORE: usize = 64;
 /// Most shards: a cursor of SCAN has this much room.
 const SHARDS_MAX: usize = 1 << 16;
-/// Shards that share an arena: fewer make small caches of many sizes waste
-/// memory, more let writers wait for each other.
-const SHARDS_PER_ARENA: usize = 64;
+/// Fewest shards that share an arena: more let writers wait for each other.
+pub(crate) const SHARDS_PER_ARENA: usize = 64;
+/// Most arenas per core of the machine: each holds a page of every size of item
+/// that is not full, so more make small caches of many sizes waste memory.
+pub(crate) const ARENAS_PER_CORE: usize = 4;
 /// Calls of [`Store::tick`] in which every shard is looked at once. At ten a
 /// second, that and a wheel's whole seconds keep within two.
 const TICKS_PER_ROUND: usize = 5;
@@ -102,7 +105,10 @@ pub struct StoreStats {
     /// Bytes of pages held for items of up to 7 KiB: what exceeds their share
     /// of `memory_used` is fragmentation.
     pub memory_pages: u64,
-    /// The bound on `memory_used`, 0 for none.
+    /// Bytes of pages that nothing takes: with `memory_used` what the process
+    /// holds for the store.
+    pub memory_idle: u64,
+    /// The bound on both together, 0 for none.
     pub memory_max: u64,
     /// Reads that found their key.
     pub hits: u64,
@@ -138,6 +144,9 @@ pub struct Store {
     config: StoreConfig,
     secrets: RapidSecrets,
     shard_bits: u32,
+    /// log2 of the shards that share an arena.
+    arena_shift: u32,
+    pub(crate) compaction: Compaction,
     /// Database as clients name it -> its place in shards. Changed only with
     /// all shards locked, so holding any shard is enough to read it.
     places: Box<[AtomicU32]>,
@@ -164,12 +173,10 @@ pub struct Store {
 impl Store {
     /// An empty store: some hundred kilobytes.
     pub fn new(config: StoreConfig) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shard_count = match config.shards {
             Some(count) => count as usize,
-            None => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (SHARDS_PER_CORE * cores).max(SHARDS_MIN)
-            }
+            None => (SHARDS_PER_CORE * cores).max(SHARDS_MIN),
         };
         let shard_count = shard_count.clamp(1, SHARDS_MAX).next_power_of_two();
         let unreported_max = match config.memory_max {
@@ -177,12 +184,15 @@ impl Store {
             bound => (bound / UNREPORTED_SHARE / shard_count as u64) as i64,
         };
         let mut seed = config.seed;
+        let arena_count = compaction::arena_count(config.memory_max, shard_count, cores);
         let store = Self {
             shards: (0..shard_count)
                 .map(|_| Padded(Lock::new(Shard::new(split_mix(&mut seed)))))
                 .collect(),
             due: (0..shard_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
-            heap: Heap::new(shard_count.div_ceil(SHARDS_PER_ARENA)),
+            heap: Heap::new(arena_count),
+            arena_shift: (shard_count / arena_count).ilog2(),
+            compaction: Compaction::default(),
             config: StoreConfig { databases: config.databases.max(1), ..config },
             secrets: RapidSecrets::seed(config.seed),
             shard_bits: shard_count.ilog2(),
@@ -270,7 +280,7 @@ impl Store {
                 return true;
             }
         }
-        false
+        self.compact_in_upkeep()
     }
 
     /// The store's figures. Takes every shard's lock once.
@@ -278,6 +288,7 @@ impl Store {
         let mut stats = StoreStats {
             databases: vec![DatabaseStats::default(); self.places.len()],
             memory_pages: self.heap.page_bytes(),
+            memory_idle: self.heap.idle_bytes().max(0) as u64,
             memory_max: self.config.memory_max,
             ..StoreStats::default()
         };
@@ -330,7 +341,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn arena_of(&self, shard_index: usize) -> usize {
-        shard_index / SHARDS_PER_ARENA
+        shard_index >> self.arena_shift
     }
 
     /// Where a shard's tables and items get their memory from.
@@ -352,7 +363,7 @@ impl Store {
     }
 
     /// A shard to evict from. Who holds others must not wait for one more.
-    fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
+    pub(crate) fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
         let lock = &self.shards[index].0;
         if Holder::is_holding() { lock.try_lock_or_held() } else { Some(lock.lock()) }
     }
@@ -527,13 +538,15 @@ impl Store {
         if self.taken() <= bound {
             return true;
         }
+        self.compact_if_worth(compaction::WRITE_VISITS);
         self.evict_down_to(bound, turn)
     }
 
-    /// Bytes used as far as shards told, with what is still to be freed.
+    /// Bytes used as far as shards told, with what is still to be freed and what
+    /// pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes()
+        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
     }
 
     #[cold]
@@ -581,7 +594,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
-            let memory = Memory { heap: &self.heap, arena: index / SHARDS_PER_ARENA };
+            let memory = Memory { heap: &self.heap, arena: index >> self.arena_shift };
             shard.0.get_mut().clear(memory);
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}

@@ -28,7 +28,7 @@ const TAG_FROM: u32 = 8;
 
 /// Items per bucket above which a bucket is split, in eighths of an item.
 /// More makes overflow buckets common, less costs memory.
-const SPLIT_LOAD: usize = 44;
+const SPLIT_LOAD: usize = 52;
 /// Items per bucket below which two buckets are merged, in eighths. Far from
 /// `SPLIT_LOAD`, or a table would swing between the two.
 const MERGE_LOAD: usize = 12;
@@ -409,6 +409,37 @@ impl Table {
         })
     }
 
+    /// Moves the items of a bucket that lie on sparse pages, with `change` for
+    /// each item of the bucket first, and now and then a part of the table.
+    /// What was moved counts up `moved`.
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        bucket: usize,
+        moved: &mut u64,
+        mut change: impl FnMut(&mut Owned, &mut u64),
+    ) {
+        let (segment, overflow) = (self.buckets.segment_count(), self.overflow.segment_count());
+        // A segment has more than one bucket: each is looked at several times.
+        let lines = self.buckets.compact(memory, bucket % segment.max(1));
+        let lines_behind = self.overflow.compact(memory, bucket % overflow.max(1));
+        *moved += u64::from(lines) + u64::from(lines_behind);
+        self.prefetch_items(bucket);
+        let positions: smallvec::SmallVec<[Position; 16]> = self.positions(bucket).collect();
+        for position in positions {
+            self.with_item(position, |item| change(item, moved));
+        }
+    }
+
+    /// Hints that all items of a bucket will be read.
+    fn prefetch_items(&self, bucket: usize) {
+        for word in self.buckets.get(bucket).slots {
+            if word != 0 && word & LINK == 0 {
+                prefetch(start_of(word).as_ptr());
+            }
+        }
+    }
+
     /// Hints to the processor that the bucket of `hash` will be read.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
@@ -685,6 +716,6 @@ mod tests {
                 sizes.push(fixture.table.bytes() / number);
             }
         }
-        assert!(sizes.iter().all(|bytes| *bytes <= 16), "{sizes:?}");
+        assert!(sizes.iter().all(|bytes| *bytes <= 13), "{sizes:?}");
     }
 }

@@ -13,6 +13,11 @@
 //! them, whether or not the key has something by now.
 //!
 //! A waiter is over once: it is served, or it is cancelled by its own worker.
+//!
+//! Who takes elements waits in one lane, who reads streams in another, and who
+//! reads them as part of a group in a third: what is there for one lane is
+//! nothing to the others. An element serves one waiter, an entry of a stream
+//! all readers and one of each group.
 
 use crate::commands::{self, Found, How};
 use crate::entry::Turn;
@@ -42,6 +47,9 @@ pub struct Waiter {
     database: u32,
     protocol: Protocol,
     command: &'static Command,
+    lane: Lane,
+    /// The group it reads for.
+    group: Option<Box<[u8]>>,
     frame: Box<[u8]>,
     ranges: Box<[ByteRange]>,
     /// What it waits for.
@@ -61,6 +69,21 @@ pub struct Who {
     pub is_noloop: bool,
 }
 
+/// What kind of thing is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Elements, each of which is taken by one waiter.
+    Elements,
+    /// Entries of streams, which all who wait get.
+    Entries,
+    /// Entries for a group, or the end of it.
+    Group,
+}
+
+impl Lane {
+    const ALL: [Self; 3] = [Self::Elements, Self::Entries, Self::Group];
+}
+
 /// What became of a command that may wait.
 pub enum Waited {
     /// It is answered.
@@ -69,8 +92,11 @@ pub enum Waited {
     Waits(Arc<Waiter>, Patience),
 }
 
-/// By key: who waits, by database and ticket.
-type Stripe = BTreeMap<Box<[u8]>, BTreeMap<(u32, u64), Arc<Waiter>>>;
+/// Whom of those who wait for a key: the database, the lane and the ticket.
+type Place = (u32, Lane, u64);
+
+/// By key: who waits.
+type Stripe = BTreeMap<Box<[u8]>, BTreeMap<Place, Arc<Waiter>>>;
 
 pub(crate) struct Waiters {
     stripes: Box<[Lock<Stripe>]>,
@@ -81,6 +107,10 @@ impl Waiter {
     fn with_request<R>(&self, work: impl FnOnce(&Request<'_>) -> R) -> R {
         let args = Args::new(&self.frame, &self.ranges);
         work(&Request { command: self.command, args })
+    }
+
+    fn place(&self) -> Place {
+        (self.database, self.lane, self.ticket)
     }
 
     /// The class of its command, as metrics count them.
@@ -111,22 +141,35 @@ impl Waiters {
 
     /// Whether anybody waits for a key.
     pub(crate) fn has(&self, database: u32, key: &[u8]) -> bool {
-        self.next(database, key, 0).is_some()
+        Lane::ALL.into_iter().any(|lane| self.has_in(database, lane, key))
     }
 
-    /// Who waits for a key with a ticket of `from` or later, the first of them.
-    fn next(&self, database: u32, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
+    /// Whether anybody waits for a key in a lane.
+    pub(crate) fn has_in(&self, database: u32, lane: Lane, key: &[u8]) -> bool {
+        self.next((database, lane, 0), key).is_some()
+    }
+
+    /// Whether anybody waits for a key as part of a group.
+    pub(crate) fn has_of_group(&self, database: u32, key: &[u8], group: &[u8]) -> bool {
+        let stripe = self.stripe(key).lock();
+        let Some(waiters) = stripe.get(key) else { return false };
+        let (from, to) = ((database, Lane::Group, 0), (database, Lane::Group, u64::MAX));
+        waiters.range(from..=to).any(|(_, waiter)| waiter.group.as_deref() == Some(group))
+    }
+
+    /// Who waits for a key in a place or a later one of its lane, the first of
+    /// them.
+    fn next(&self, from: Place, key: &[u8]) -> Option<Arc<Waiter>> {
         let stripe = self.stripe(key).lock();
         let waiters = stripe.get(key)?;
-        let mut waiters = waiters.range((database, from)..=(database, u64::MAX));
+        let mut waiters = waiters.range(from..=(from.0, from.1, u64::MAX));
         waiters.next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
     fn enter(&self, waiter: &Arc<Waiter>) {
-        let place = (waiter.database, waiter.ticket);
         for key in &waiter.keys {
             let mut stripe = self.stripe(key).lock();
-            stripe.entry(key.clone()).or_default().insert(place, Arc::clone(waiter));
+            stripe.entry(key.clone()).or_default().insert(waiter.place(), Arc::clone(waiter));
         }
     }
 
@@ -134,7 +177,7 @@ impl Waiters {
         for key in &waiter.keys {
             let mut stripe = self.stripe(key).lock();
             let Some(waiters) = stripe.get_mut(key) else { continue };
-            waiters.remove(&(waiter.database, waiter.ticket));
+            waiters.remove(&waiter.place());
             if waiters.is_empty() {
                 stripe.remove(key);
             }
@@ -146,8 +189,9 @@ impl Waiters {
         let mut keys = Vec::new();
         for stripe in &self.stripes {
             let stripe = stripe.lock();
-            let is_there = |waiters: &BTreeMap<(u32, u64), Arc<Waiter>>| {
-                waiters.range((database, 0)..=(database, u64::MAX)).next().is_some()
+            let is_there = |waiters: &BTreeMap<Place, Arc<Waiter>>| {
+                let (from, to) = (Lane::Elements, Lane::Group);
+                waiters.range((database, from, 0)..=(database, to, u64::MAX)).next().is_some()
             };
             keys.extend(
                 stripe.iter().filter(|(_, them)| is_there(them)).map(|(key, _)| key.clone()),
@@ -155,6 +199,18 @@ impl Waiters {
         }
         keys
     }
+}
+
+/// The keys that a command waits for.
+fn keys_of<'a>(request: &Request<'a>) -> Vec<&'a [u8]> {
+    let mut keys = Vec::new();
+    if request.keys(&mut keys).is_err() {
+        keys.clear();
+    }
+    if commands::waits_for_first(request.command.verb) {
+        keys.truncate(1);
+    }
+    keys.iter().filter_map(|key| request.args.get(*key as usize)).collect()
 }
 
 impl Store {
@@ -191,11 +247,12 @@ impl Store {
             reply::error(out, OutOfMemory::TEXT);
             return Waited::Answered;
         };
-        let waiter = Arc::new(self.waiter(request, context, who));
+        let lane = commands::lane_of(request.command.verb);
+        let keys = keys_of(request);
         // Before the attempt, which leaves alone what others wait for: while the
         // shards are held they may become fewer, not more.
-        let has_others = |key: &&[u8]| self.waiters.has(context.database, key);
-        let shared: Vec<&[u8]> = waiter.keys.iter().map(AsRef::as_ref).filter(has_others).collect();
+        let has_others = |key: &&[u8]| self.waiters.has_in(context.database, lane, key);
+        let shared: Vec<&[u8]> = keys.iter().copied().filter(has_others).collect();
         let (found, patience) =
             commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
         if found == Found::Answered {
@@ -203,6 +260,7 @@ impl Store {
             self.events.count_waiting(-1);
             return Waited::Answered;
         }
+        let waiter = Arc::new(self.waiter(request, context, who, &keys));
         self.waiters.enter(&waiter);
         // Those before it may be served otherwise meanwhile, or wait for
         // something of another type, and leave to it what is there.
@@ -212,23 +270,19 @@ impl Store {
         Waited::Waits(waiter, patience)
     }
 
-    fn waiter(&self, request: &Request<'_>, context: Context, who: Who) -> Waiter {
-        let mut keys = Vec::new();
-        if request.keys(&mut keys).is_err() {
-            keys.clear();
-        }
-        if commands::waits_for_first(request.command.verb) {
-            keys.truncate(1);
-        }
+    fn waiter(&self, request: &Request<'_>, context: Context, who: Who, keys: &[&[u8]]) -> Waiter {
+        let (group, (frame, ranges)) = commands::settle(self, request, Turn::of(context));
         Waiter {
             who,
             ticket: self.waiters.next_ticket.fetch_add(1, Ordering::Relaxed),
             database: context.database,
             protocol: context.protocol,
             command: request.command,
-            frame: request.args.buf().into(),
-            ranges: request.args.ranges().into(),
-            keys: keys.iter().map(|key| request.args[*key as usize].into()).collect(),
+            lane: commands::lane_of(request.command.verb),
+            group: group.map(Into::into),
+            frame,
+            ranges,
+            keys: keys.iter().map(|key| (*key).into()).collect(),
             is_over: Lock::new(false),
         }
     }
@@ -265,32 +319,47 @@ impl Store {
         (worker, clock): (u16, Clock),
         served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
     ) {
-        let mut from = 0;
-        while let Some(waiter) = self.waiters.next(database, key, from) {
-            let mut is_over = waiter.is_over.lock();
-            if *is_over {
-                // Another worker has served it, or its own has cancelled it,
-                // since it was found: it is not there any more.
-                continue;
-            }
-            let context = Context { database, clock, protocol: waiter.protocol, worker };
-            let mut out = Vec::new();
-            let (found, _) = waiter.with_request(|request| {
-                commands::attempt(self, request, Turn::of(context), How::Ready(key), &mut out)
-            });
-            match found {
-                Found::Answered => {
-                    *is_over = true;
-                    // Until here, who comes stands behind it.
-                    self.waiters.remove(&waiter);
-                    drop(is_over);
-                    self.events.count_waiting(-1);
-                    served(&waiter, out);
+        for lane in Lane::ALL {
+            let mut from = 0;
+            while let Some(waiter) = self.waiters.next((database, lane, from), key) {
+                match self.serve((&waiter, key), (worker, clock), served) {
+                    // It is not there any more.
+                    None | Some(Found::Answered) => {}
+                    Some(Found::Nothing) => break,
+                    Some(Found::NotForIt) => from = waiter.ticket + 1,
                 }
-                Found::Nothing => return,
-                Found::NotForIt => from = waiter.ticket + 1,
             }
         }
+    }
+
+    /// Makes an attempt at the command of a waiter for which a key is ready;
+    /// nothing if another worker has served it, or its own has cancelled it,
+    /// since it was found.
+    fn serve(
+        &self,
+        (waiter, key): (&Arc<Waiter>, &[u8]),
+        (worker, clock): (u16, Clock),
+        served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
+    ) -> Option<Found> {
+        let mut is_over = waiter.is_over.lock();
+        if *is_over {
+            return None;
+        }
+        let (database, protocol) = (waiter.database, waiter.protocol);
+        let turn = Turn::of(Context { database, clock, protocol, worker });
+        let mut out = Vec::new();
+        let (found, _) = waiter.with_request(|request| {
+            commands::attempt(self, request, turn, How::Ready(key), &mut out)
+        });
+        if found == Found::Answered {
+            *is_over = true;
+            // Until here, who comes stands behind it.
+            self.waiters.remove(waiter);
+            drop(is_over);
+            self.events.count_waiting(-1);
+            served(waiter, out);
+        }
+        Some(found)
     }
 
     /// Commands that wait now, for tests.

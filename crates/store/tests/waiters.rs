@@ -116,6 +116,58 @@ fn whatever_brings_a_list_wakes_who_waits_for_it() {
 }
 
 #[test]
+fn an_entry_comes_to_all_readers_and_to_the_first_of_each_group() {
+    let store = store();
+    for line in ["XADD s 1-1 a b", "XGROUP CREATE s g $", "XGROUP CREATE s h $"] {
+        run(&store, START, line);
+    }
+    let reads = ["XREAD BLOCK 0 STREAMS s $", "XREAD BLOCK 0 STREAMS other s 0 1-1"];
+    let group = |name: &str| format!("XREADGROUP GROUP {name} c BLOCK 0 STREAMS s >");
+    let (g, h) = (group("g"), group("h"));
+    let lines = [&g, reads[0], &h, &g, reads[1]];
+    let waiters: Vec<_> = lines
+        .iter()
+        .zip(1..)
+        .map(|(line, client)| wait(&store, client, 0, line).expect("nothing"))
+        .collect();
+    let told = served(&store, 1, "XADD s 2-1 c d");
+    let mut clients: Vec<u64> = told.iter().map(|(client, _)| *client).collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [1, 2, 3, 5]);
+    assert!(told.iter().all(|(_, reply)| reply == &told[0].1), "{told:?}");
+    // What comes while one of the group waits is that one's.
+    execute_in(&store, context(0), &[b"XADD", b"s", b"3-1", b"e", b"f"], &mut Vec::new());
+    let newcomer = begin(&store, 6, 0, &g).expect("another waits");
+    let of_another = begin(&store, 7, 0, &h).err().expect("nobody of its group waits");
+    assert!(of_another.contains("3-1"));
+    let mut clients = Vec::new();
+    store.serve_ready(0, clock_at(START), |waiter, _| clients.push(waiter.who.client));
+    assert_eq!(clients, [4]);
+    assert!(store.cancel(&newcomer) && !store.cancel(&waiters[3]));
+    assert_eq!(store.waiting_len(), 0);
+    assert!(!store.notifies());
+}
+
+#[test]
+fn a_stream_that_expires_ends_the_waiting_of_its_groups() {
+    let store = store();
+    for line in ["XADD s 1-1 a b", "XGROUP CREATE s g $", "PEXPIRE s 1500"] {
+        run(&store, START, line);
+    }
+    let _waiter = wait(&store, 1, 0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >").expect("nothing");
+    let reader = wait(&store, 2, 0, "XREAD BLOCK 0 STREAMS s $").expect("nothing");
+    let later = clock_at(START + 5000);
+    // Often enough to come by every shard.
+    (0..1000).for_each(|_| while store.tick(later) {});
+    let mut told = Vec::new();
+    store.serve_ready(3, later, |waiter, reply| told.push((waiter.who.client, reply)));
+    let text = b"-UNBLOCKED the stream key no longer exists\r\n";
+    assert_eq!(told, [(1, text.to_vec())]);
+    assert!(store.cancel(&reader));
+    assert!(!store.notifies());
+}
+
+#[test]
 fn elements_of_many_threads_come_to_one_waiter_each() {
     const THREADS: u16 = 4;
     const EACH: u64 = 2_000;

@@ -22,6 +22,7 @@ pub mod conformance;
 mod client;
 mod http;
 mod keyway;
+mod linear;
 mod nutcracker;
 mod ports;
 mod proc;
@@ -39,6 +40,7 @@ mod watchdog;
 pub use client::{Client, ReplyFault, encode, encode_words};
 pub use http::{HttpReply, Metrics, http_get, http_post, scrape};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
+pub use linear::{Event, HISTORY_MAX, Sequential, is_linearizable};
 pub use nutcracker::{Nutcracker, NutcrackerPool};
 pub use ports::{free_address, free_port};
 pub use proc::{

@@ -139,12 +139,6 @@ impl<I: Io> Worker<I> {
         self.read_again();
         self.resume();
         self.settle_private();
-        if self.core.plane.has_served {
-            // The one other look at the clock: with the turn's own, all of
-            // them would have taken no time.
-            let now = self.io.clock().now;
-            self.core.record_served(now);
-        }
         self.handle_timeouts();
         if self.core.has_errands_due() {
             self.core.continue_errands();
@@ -164,6 +158,12 @@ impl<I: Io> Worker<I> {
         self.start_connecting();
         self.flush_links();
         self.flush_sessions();
+        if self.core.plane.served.has_any() {
+            // The one other look at the clock: with the turn's own, all of
+            // them would have taken no time.
+            let now = self.io.clock().now;
+            self.core.plane.served.record(&self.core.plane.cells, now);
+        }
         if !self.core.plane.kills.is_empty() {
             let kills = std::mem::take(&mut self.core.plane.kills);
             self.kill(&Vec::from_iter(kills));

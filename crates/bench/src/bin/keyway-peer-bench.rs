@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use keyway_bench::comparison::{compare, count_instructions};
+use keyway_bench::misses::compare_misses;
 use keyway_bench::options::{Action, Options, help};
 use keyway_bench::report::{callgrind_markdown, comparison_markdown, replace_region, to_json};
 use keyway_bench::{Error, interrupt, memory};
@@ -41,6 +42,7 @@ fn run() -> Result<bool, Error> {
     }
     match options.action {
         Action::Callgrind => run_callgrind(&options),
+        Action::Misses => run_misses(&options),
         _ => run_comparison(&options),
     }
 }
@@ -63,6 +65,13 @@ fn run_callgrind(options: &Options) -> Result<bool, Error> {
     print!("{text}");
     write_document(options.document(), "callgrind", &text)?;
     Ok(figures.iter().all(|(_, figure)| figure.is_ok()))
+}
+
+fn run_misses(options: &Options) -> Result<bool, Error> {
+    let (text, is_met) = compare_misses(options)?;
+    print!("{text}");
+    write_document(options.document(), "misses", &text)?;
+    Ok(is_met)
 }
 
 fn write_document(path: Option<PathBuf>, region: &'static str, text: &str) -> Result<(), Error> {

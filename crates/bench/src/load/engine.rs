@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use super::reply::ReplyCounter;
-use super::requests::Requests;
+use super::memcached::TextCounter;
+use super::reply::{Framing, ReplyCounter};
+use super::requests::{Dialect, Requests};
 use crate::clock;
 use crate::error::Error;
 use crate::interrupt;
@@ -75,10 +76,60 @@ impl Totals {
     }
 }
 
+/// Counts the replies of one connection in its dialect.
+enum Counter {
+    Redis(ReplyCounter),
+    Memcached(TextCounter),
+}
+
+impl Counter {
+    fn new(dialect: Dialect) -> Counter {
+        match dialect {
+            Dialect::Redis => Counter::Redis(ReplyCounter::default()),
+            Dialect::Memcached => Counter::Memcached(TextCounter::default()),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Framing> {
+        match self {
+            Counter::Redis(counter) => counter.feed(bytes),
+            Counter::Memcached(counter) => counter.feed(bytes),
+        }
+    }
+
+    fn replies(&self) -> u64 {
+        match self {
+            Counter::Redis(counter) => counter.replies(),
+            Counter::Memcached(counter) => counter.replies(),
+        }
+    }
+
+    fn errors(&self) -> u64 {
+        match self {
+            Counter::Redis(counter) => counter.errors(),
+            Counter::Memcached(counter) => counter.errors(),
+        }
+    }
+
+    fn missing(&self) -> u64 {
+        match self {
+            Counter::Redis(counter) => counter.missing(),
+            Counter::Memcached(counter) => counter.missing(),
+        }
+    }
+
+    fn first_error(&self) -> String {
+        match self {
+            Counter::Redis(counter) => counter.first_error(),
+            Counter::Memcached(counter) => counter.first_error(),
+        }
+    }
+}
+
 /// One client: sends a batch, waits for all its replies, sends the next.
 struct Connection {
     stream: TcpStream,
-    counter: ReplyCounter,
+    counter: Counter,
     /// The request the next batch starts with.
     next: usize,
     /// Bytes of the current batch the socket did not take yet.
@@ -140,7 +191,7 @@ impl<'a> Loader<'a> {
         for index in 0..connections {
             interrupt::check()?;
             let next = index * requests.count() / connections;
-            let connection = open(addr, next).map_err(|source| {
+            let connection = open(addr, next, requests.dialect()).map_err(|source| {
                 Error::Load(format!("connection {index} of {connections} to {addr}: {source}"))
             })?;
             loader.register(index, &connection)?;
@@ -331,11 +382,11 @@ impl<'a> Loader<'a> {
     }
 }
 
-fn open(addr: SocketAddr, next: usize) -> std::io::Result<Connection> {
+fn open(addr: SocketAddr, next: usize, dialect: Dialect) -> std::io::Result<Connection> {
     let stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
-    let counter = ReplyCounter::default();
+    let counter = Counter::new(dialect);
     Ok(Connection { stream, counter, next, unsent: 0..0, answered_at: 0 })
 }
 
@@ -368,7 +419,7 @@ mod tests {
     }
 
     fn gets() -> Requests {
-        Requests::random(Work::Get, Dataset::SMALL, 1)
+        Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1)
     }
 
     #[test]

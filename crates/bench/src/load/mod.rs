@@ -7,9 +7,11 @@
 //! kind (error, missing value) and its end.
 
 mod engine;
+mod memcached;
 mod reply;
 mod requests;
 
 pub use engine::{Limit, Loader, Totals};
+pub use memcached::TextCounter;
 pub use reply::{Framing, ReplyCounter};
-pub use requests::{Dataset, Requests, Work};
+pub use requests::{Dataset, Dialect, Requests, Shape, Work};

@@ -9,6 +9,25 @@ const COUNT: usize = 65_536;
 /// The most bytes one [`Requests`] takes: requests with large values are fewer.
 const BYTES_MAX: usize = 16 << 20;
 
+/// How requests are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// RESP2 arrays.
+    #[default]
+    Redis,
+    /// memcached's classic text.
+    Memcached,
+}
+
+/// What the value of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A string.
+    String,
+    /// A hash of one field, as YCSB writes it.
+    Hash,
+}
+
 /// A set of keys and the size of their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dataset {
@@ -18,24 +37,63 @@ pub struct Dataset {
     pub keys: u32,
     /// Bytes of every value.
     pub value_bytes: u32,
+    /// What the values are.
+    pub shape: Shape,
 }
 
 impl Dataset {
     /// 100,000 keys of 16 bytes with values of 100 bytes.
-    pub const SMALL: Dataset = Dataset { prefix: "key:", keys: 100_000, value_bytes: 100 };
+    pub const SMALL: Dataset = Dataset::strings("key:", 100_000, 100);
     /// 2,000 keys of 16 bytes with values of 16 KiB: few, so that the servers'
     /// memory stays small.
-    pub const LARGE: Dataset = Dataset { prefix: "big:", keys: 2_000, value_bytes: 16_384 };
+    pub const LARGE: Dataset = Dataset::strings("big:", 2_000, 16_384);
+    /// 100,000 keys of 16 bytes with values of 64 bytes.
+    pub const ITEMS: Dataset = Dataset::strings("itm:", 100_000, 64);
+    /// 100,000 hashes of one field with 64 bytes.
+    pub const RECORDS: Dataset =
+        Dataset { shape: Shape::Hash, ..Dataset::strings("rec:", 100_000, 64) };
 
-    fn push_key(self, index: u32, out: &mut Vec<u8>) {
-        let key = format!("{}{index:012}", self.prefix);
-        push_bulk(key.as_bytes(), out);
+    /// A set of strings.
+    pub const fn strings(prefix: &'static str, keys: u32, value_bytes: u32) -> Dataset {
+        Dataset { prefix, keys, value_bytes, shape: Shape::String }
     }
 
-    fn push_set(self, index: u32, value: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-        self.push_key(index, out);
-        push_bulk(value, out);
+    /// Whether a server of this dialect can have it.
+    pub fn fits(self, dialect: Dialect) -> bool {
+        dialect == Dialect::Redis || self.shape == Shape::String
+    }
+
+    fn key(self, index: u32) -> String {
+        format!("{}{index:012}", self.prefix)
+    }
+
+    fn push_get(self, dialect: Dialect, index: u32, out: &mut Vec<u8>) {
+        let key = self.key(index);
+        match (dialect, self.shape) {
+            (Dialect::Memcached, _) => {
+                out.extend_from_slice(format!("get {key}\r\n").as_bytes());
+            }
+            (Dialect::Redis, Shape::String) => push_command(&[b"GET", key.as_bytes()], out),
+            (Dialect::Redis, Shape::Hash) => push_command(&[b"HGETALL", key.as_bytes()], out),
+        }
+    }
+
+    fn push_set(self, dialect: Dialect, index: u32, value: &[u8], out: &mut Vec<u8>) {
+        let key = self.key(index);
+        match (dialect, self.shape) {
+            (Dialect::Memcached, _) => {
+                let len = value.len();
+                out.extend_from_slice(format!("set {key} 0 0 {len}\r\n").as_bytes());
+                out.extend_from_slice(value);
+                out.extend_from_slice(b"\r\n");
+            }
+            (Dialect::Redis, Shape::String) => {
+                push_command(&[b"SET", key.as_bytes(), value], out);
+            }
+            (Dialect::Redis, Shape::Hash) => {
+                push_command(&[b"HMSET", key.as_bytes(), b"field0", value], out);
+            }
+        }
     }
 
     fn value(self) -> Vec<u8> {
@@ -46,15 +104,29 @@ impl Dataset {
 /// What one request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// GET of a random key.
+    /// GET of a random key, HGETALL if it is a hash.
     Get,
-    /// SET of a random key.
+    /// SET of a random key, HMSET of its one field if it is a hash.
     Set,
     /// SET and GET in turn.
     Mixed,
     /// MGET of this many random keys: one request, one reply.
     Mget(u32),
+    /// ZADD of a new member to one sorted set, members in no order.
+    SortedLoad,
 }
+
+impl Work {
+    /// Whether a server of this dialect can do it.
+    pub fn fits(self, dialect: Dialect) -> bool {
+        dialect == Dialect::Redis || matches!(self, Work::Get | Work::Set | Work::Mixed)
+    }
+}
+
+/// The sorted set of [`Work::SortedLoad`].
+const SORTED_KEY: &[u8] = b"_indices";
+/// Members that [`Work::SortedLoad`] gives it.
+const SORTED_MEMBERS: usize = 1_000_000;
 
 /// Prebuilt requests, sent round and round.
 #[derive(Debug)]
@@ -62,53 +134,76 @@ pub struct Requests {
     bytes: Vec<u8>,
     /// Where each request starts, and after the last one the end of all.
     starts: Vec<usize>,
+    dialect: Dialect,
 }
 
 impl Requests {
     /// Random requests for `work` over `dataset`. The same seed gives the same
     /// requests, so every system of a round gets the same work.
-    pub fn random(work: Work, dataset: Dataset, seed: u64) -> Requests {
+    pub fn random(work: Work, dataset: Dataset, dialect: Dialect, seed: u64) -> Requests {
         let value = dataset.value();
         let mut random = SplitMix(seed);
-        Requests::build(COUNT, |position, out| {
+        let (count, bytes_max) = match work {
+            Work::SortedLoad => (SORTED_MEMBERS, usize::MAX),
+            _ => (COUNT, BYTES_MAX),
+        };
+        Requests::build(dialect, count, bytes_max, |position, out| {
             let mut key = || random.below(dataset.keys);
             match work {
-                Work::Set => dataset.push_set(key(), &value, out),
-                Work::Mixed if position % 2 == 0 => dataset.push_set(key(), &value, out),
-                Work::Get | Work::Mixed => {
-                    out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
-                    dataset.push_key(key(), out);
+                Work::Set => dataset.push_set(dialect, key(), &value, out),
+                Work::Mixed if position % 2 == 0 => {
+                    dataset.push_set(dialect, key(), &value, out);
                 }
+                Work::Get | Work::Mixed => dataset.push_get(dialect, key(), out),
                 Work::Mget(keys) => {
-                    out.extend_from_slice(format!("*{}\r\n$4\r\nMGET\r\n", keys + 1).as_bytes());
-                    (0..keys).for_each(|_| dataset.push_key(key(), out));
+                    let keys: Vec<String> = (0..keys).map(|_| dataset.key(key())).collect();
+                    let keys = keys.iter().map(String::as_bytes);
+                    push_command(&[&b"MGET"[..]].into_iter().chain(keys).collect::<Vec<_>>(), out);
                 }
+                Work::SortedLoad => push_member(&mut random, out),
             }
+        })
+    }
+
+    /// One request that takes away what [`Work::SortedLoad`] made.
+    pub fn end_of_sorted_load() -> Requests {
+        Requests::build(Dialect::Redis, 1, BYTES_MAX, |_, out| {
+            push_command(&[b"DEL", SORTED_KEY], out);
         })
     }
 
     /// One SET per key of `dataset`, in order, starting at key `first`, for at
     /// most the memory one instance may take: [`Requests::count`] says how many
     /// keys that is.
-    pub fn fill(dataset: Dataset, first: u32) -> Requests {
+    pub fn fill(dataset: Dataset, dialect: Dialect, first: u32) -> Requests {
         let value = dataset.value();
         let left = dataset.keys.saturating_sub(first) as usize;
-        Requests::build(left, |position, out| {
-            dataset.push_set(first + position as u32, &value, out);
+        Requests::build(dialect, left, BYTES_MAX, |position, out| {
+            dataset.push_set(dialect, first + position as u32, &value, out);
         })
     }
 
-    fn build(count: usize, mut push: impl FnMut(usize, &mut Vec<u8>)) -> Requests {
+    fn build(
+        dialect: Dialect,
+        count: usize,
+        bytes_max: usize,
+        mut push: impl FnMut(usize, &mut Vec<u8>),
+    ) -> Requests {
         let mut bytes = Vec::new();
         let mut starts = vec![0];
         for position in 0..count {
             push(position, &mut bytes);
             starts.push(bytes.len());
-            if bytes.len() >= BYTES_MAX {
+            if bytes.len() >= bytes_max {
                 break;
             }
         }
-        Requests { bytes, starts }
+        Requests { bytes, starts, dialect }
+    }
+
+    /// How the requests are written, and the replies with them.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Number of requests.
@@ -128,6 +223,18 @@ impl Requests {
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
+}
+
+/// A score and a name as YCSB makes them of the hash of a record's number.
+fn push_member(random: &mut SplitMix, out: &mut Vec<u8>) {
+    let hash = random.next();
+    let (score, member) = ((hash >> 33).to_string(), format!("user{:019}", hash >> 2));
+    push_command(&[b"ZADD", SORTED_KEY, score.as_bytes(), member.as_bytes()], out);
+}
+
+fn push_command(args: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+    args.iter().for_each(|arg| push_bulk(arg, out));
 }
 
 fn push_bulk(bytes: &[u8], out: &mut Vec<u8>) {
@@ -158,7 +265,8 @@ impl SplitMix {
 mod tests {
     use super::*;
 
-    const TINY: Dataset = Dataset { prefix: "t:", keys: 5, value_bytes: 3 };
+    const TINY: Dataset = Dataset::strings("t:", 5, 3);
+    const REDIS: Dialect = Dialect::Redis;
 
     fn batch(requests: &Requests, first: usize, depth: usize) -> (&[u8], usize) {
         let (range, count) = requests.batch(first, depth);
@@ -167,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_fill_writes_every_key_once() {
-        let fill = Requests::fill(TINY, 0);
+        let fill = Requests::fill(TINY, REDIS, 0);
         assert_eq!(fill.count(), 5);
         let (bytes, count) = batch(&fill, 4, 100);
         assert_eq!(count, 1);
@@ -178,7 +286,7 @@ mod tests {
     fn a_large_fill_goes_on_where_the_memory_bound_cut_it() {
         let (mut first, mut parts) = (0, 0);
         while first < Dataset::LARGE.keys {
-            first += Requests::fill(Dataset::LARGE, first).count() as u32;
+            first += Requests::fill(Dataset::LARGE, REDIS, first).count() as u32;
             parts += 1;
         }
         assert_eq!((first, parts), (Dataset::LARGE.keys, 2));
@@ -186,7 +294,7 @@ mod tests {
 
     #[test]
     fn mixed_work_is_half_sets_half_gets() {
-        let mixed = Requests::random(Work::Mixed, TINY, 1);
+        let mixed = Requests::random(Work::Mixed, TINY, REDIS, 1);
         assert!(batch(&mixed, 0, 1).0.starts_with(b"*3\r\n$3\r\nSET"));
         assert!(batch(&mixed, 1, 1).0.starts_with(b"*2\r\n$3\r\nGET"));
         assert_eq!(mixed.count() % 2, 0);
@@ -194,20 +302,42 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_requests() {
-        let one = Requests::random(Work::Get, Dataset::SMALL, 7);
-        let two = Requests::random(Work::Get, Dataset::SMALL, 7);
-        let other = Requests::random(Work::Get, Dataset::SMALL, 8);
+        let one = Requests::random(Work::Get, Dataset::SMALL, REDIS, 7);
+        let two = Requests::random(Work::Get, Dataset::SMALL, REDIS, 7);
+        let other = Requests::random(Work::Get, Dataset::SMALL, REDIS, 8);
         assert_eq!(batch(&one, 0, 50), batch(&two, 0, 50));
         assert_ne!(batch(&one, 0, 50), batch(&other, 0, 50));
     }
 
     #[test]
     fn an_mget_is_one_request_with_all_its_keys() {
-        let mget = Requests::random(Work::Mget(20), TINY, 1);
+        let mget = Requests::random(Work::Mget(20), TINY, REDIS, 1);
         let (bytes, count) = batch(&mget, 0, 1);
         assert_eq!(count, 1);
         assert!(bytes.starts_with(b"*21\r\n$4\r\nMGET\r\n"));
         assert_eq!(bytes.iter().filter(|&&byte| byte == b'$').count(), 21);
+    }
+
+    #[test]
+    fn hashes_and_memcached_have_their_own_words() {
+        let hashes = Dataset { shape: Shape::Hash, ..TINY };
+        let set = Requests::fill(hashes, REDIS, 0);
+        assert!(batch(&set, 0, 1).0.starts_with(b"*4\r\n$5\r\nHMSET\r\n"));
+        let text = Requests::fill(TINY, Dialect::Memcached, 4);
+        assert_eq!(batch(&text, 0, 1).0, b"set t:000000000004 0 0 3\r\nabc\r\n");
+        assert!(!hashes.fits(Dialect::Memcached) && TINY.fits(Dialect::Memcached));
+        assert!(!Work::SortedLoad.fits(Dialect::Memcached));
+    }
+
+    #[test]
+    fn a_sorted_load_names_every_member_once() {
+        let load = Requests::random(Work::SortedLoad, TINY, REDIS, 1);
+        assert_eq!(load.count(), SORTED_MEMBERS);
+        let mut members: Vec<&[u8]> =
+            (0..load.count()).map(|index| batch(&load, index, 1).0).collect();
+        members.sort_unstable();
+        members.dedup();
+        assert_eq!(members.len(), SORTED_MEMBERS);
     }
 
     #[test]

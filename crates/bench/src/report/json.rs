@@ -29,6 +29,7 @@ pub fn to_json(report: &Report) -> Value {
         "load_average": report.load_average,
         "rows": report.rows.iter().map(row).collect::<Vec<_>>(),
         "memory": by_system(&report.memory, memory),
+        "bytes_per_item": by_system(&report.items, |figures| json!(figures)),
         "syscalls": by_system(&report.syscalls, syscalls),
         "absent": report.absent.iter()
             .map(|absent| json!({ "system": absent.name, "why": absent.why }))

@@ -8,8 +8,10 @@ mod tables;
 pub use doc::replace_region;
 pub use json::to_json;
 pub use machine::{Machine, load_average};
+pub(crate) use tables::setting_lines;
 pub use tables::{callgrind_markdown, comparison_markdown};
 
+use crate::items::COUNTS;
 use crate::memory::Memory;
 use crate::rounds::RowResult;
 use crate::session::Absent;
@@ -49,6 +51,8 @@ pub struct Report {
     pub memory: BySystem<Memory>,
     /// System calls by system.
     pub syscalls: BySystem<Syscalls>,
+    /// Bytes per item by system, for each number of items.
+    pub items: BySystem<[f64; COUNTS.len()]>,
 }
 
 impl Report {
@@ -66,9 +70,11 @@ impl Report {
         });
         let memory = self.memory.iter().map(|(name, result)| (name, result.as_ref().err()));
         let syscalls = self.syscalls.iter().map(|(name, result)| (name, result.as_ref().err()));
+        let items = self.items.iter().map(|(name, result)| (name, result.as_ref().err()));
         let others = memory
             .map(|(name, failure)| ("memory", name, failure))
             .chain(syscalls.map(|(name, failure)| ("syscalls", name, failure)))
+            .chain(items.map(|(name, failure)| ("items", name, failure)))
             .filter_map(|(part, name, failure)| Some(format!("{part}: {name}: {}", failure?)));
         absent.chain(rows).chain(others).collect()
     }

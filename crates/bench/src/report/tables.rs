@@ -2,6 +2,7 @@ use std::fmt::Write;
 
 use super::{BySystem, Report, Setting};
 use crate::figures::Spread;
+use crate::items::COUNTS;
 use crate::memory::Memory;
 use crate::plan::Side;
 use crate::rounds::{Column, RowResult};
@@ -27,6 +28,7 @@ pub fn comparison_markdown(report: &Report) -> String {
     }
     push_syscalls(&mut out, &report.syscalls);
     push_memory(&mut out, &report.memory);
+    push_items(&mut out, &report.items);
     push_missing(&mut out, report);
     out
 }
@@ -45,7 +47,7 @@ pub fn callgrind_markdown(setting: &Setting, figures: &BySystem<f64>) -> String 
     out
 }
 
-fn setting_lines(setting: &Setting) -> String {
+pub(crate) fn setting_lines(setting: &Setting) -> String {
     let Setting { machine, date, command, versions } = setting;
     let mut out = format!("- {date}: `{command}`\n");
     let (cpu, cores, kernel) = (&machine.cpu, machine.cores, &machine.kernel);
@@ -114,6 +116,7 @@ fn figure_cell(column: &Column) -> String {
         Some(Spread { median, min, max }) => {
             format!("{} ({}-{})", thousands(median), thousands(min), thousands(max))
         }
+        None if column.is_unfit => "-".into(),
         None => "failed".into(),
     }
 }
@@ -153,6 +156,28 @@ fn push_syscalls(out: &mut String, figures: &BySystem<Syscalls>) {
     }
     push(out, "\nCounted by `strace -c -f`, which slows the system down: batches are larger");
     push(out, "than without it, and the figures good for comparing columns only.");
+}
+
+fn push_items(out: &mut String, figures: &BySystem<[f64; COUNTS.len()]>) {
+    if figures.is_empty() {
+        return;
+    }
+    push(out, "\n### Resident memory per item of a 16-byte key and a 64-byte value\n");
+    let (mut head, mut rule) = (String::from("| system |"), String::from("| --- |"));
+    for count in COUNTS {
+        let _ = write!(head, " {} million items |", count / 1_000_000);
+        rule.push_str(" ---: |");
+    }
+    push(out, &head);
+    push(out, &rule);
+    for (name, figure) in figures {
+        let cells: Vec<String> = match figure {
+            Ok(figures) => figures.iter().map(|bytes| format!("{bytes:.1} B")).collect(),
+            Err(_) => vec!["failed".into(); COUNTS.len()],
+        };
+        push(out, &format!("| {name} | {} |", cells.join(" | ")));
+    }
+    push(out, "\nWhat the RSS of fresh processes grew by, divided by the items.");
 }
 
 fn push_memory(out: &mut String, figures: &BySystem<Memory>) {
@@ -222,7 +247,13 @@ mod tests {
             loader_cpu: Duration::ZERO,
             elapsed: Duration::from_secs(1),
         };
-        Column { name: name.into(), part, samples: vec![Some(sample); 5], failure: None }
+        Column {
+            name: name.into(),
+            part,
+            samples: vec![Some(sample); 5],
+            failure: None,
+            is_unfit: false,
+        }
     }
 
     fn report() -> Report {
@@ -252,6 +283,7 @@ mod tests {
             absent: vec![absent],
             memory: Vec::new(),
             syscalls: Vec::new(),
+            items: Vec::new(),
         }
     }
 

@@ -26,6 +26,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
             keepalive: Some(Duration::from_secs(300)),
         },
         rates: Rates::default(),
+        latencies: Window::default(),
         slow_log: None,
     }
 }
@@ -117,9 +118,10 @@ fn sections_come_in_redis_order_whoever_asks() {
     let facts = facts();
     assert_eq!(heads(&info(&facts, 0, &["cpu", "SERVER", "nothing"])), ["Server", "CPU"]);
     assert_eq!(info(&facts, 0, &["nothing"]), "");
-    assert_eq!(heads(&info(&facts, 0, &["default"])).len(), Section::ALL.len() - 1);
+    assert_eq!(heads(&info(&facts, 0, &["default"])).len(), Section::ALL.len() - 3);
     assert_eq!(heads(&info(&facts, 0, &["all"])).len(), Section::ALL.len());
-    assert_eq!(heads(&info(&facts, 0, &["default", "commandstats"])).len(), Section::ALL.len());
+    let more = ["default", "commandstats", "latencystats", "latencies"];
+    assert_eq!(heads(&info(&facts, 0, &more)).len(), Section::ALL.len());
 }
 
 #[test]

@@ -32,6 +32,7 @@ use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
+use std::time::Duration;
 
 /// What a local command may read besides the session.
 pub struct LocalContext<'a> {
@@ -65,12 +66,31 @@ pub trait Facts: Send + Sync {
     fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
         None
     }
+    /// How long requests of each class of commands took, over all workers.
+    fn latencies(&self, _pool: u16) -> Vec<ClassLatencies> {
+        Vec::new()
+    }
+    /// To be called about twice a second, with the time since the call before:
+    /// what is told of the last seconds is noted now.
+    fn observe(&self, _elapsed: Duration) {}
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None
     }
     /// Names and values that `CONFIG GET` may show, in Redis's words.
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
+}
+
+/// How long requests of one class of commands took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassLatencies {
+    /// The class, as metrics name it.
+    pub class: &'static str,
+    /// Requests whose latency was measured.
+    pub requests: u64,
+    /// Bounds in microseconds, ascending, each with the number of requests that
+    /// did not take longer.
+    pub at_or_below_micros: Vec<(u64, u64)>,
 }
 
 /// What the worker must do once the reply is in its place.
@@ -196,7 +216,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::LatencyHistogram
         | Verb::LatencyHistory
         | Verb::LatencyLatest
-        | Verb::LatencyReset => latency::answer(request, context.identity.protocol, out),
+        | Verb::LatencyReset => latency::answer(request, context, out),
         Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => {
             slowlog::answer(request, context, out)
         }

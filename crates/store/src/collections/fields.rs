@@ -5,6 +5,8 @@ use crate::table::{Marks, Position, Table};
 
 /// Items of a bucket that random picks reach alike.
 const RANDOM_ITEMS: u64 = 16;
+/// Buckets compacted at a time: some ten microseconds.
+const COMPACTED_BUCKETS: usize = 128;
 /// Places of a walk: those of reversed hashes.
 const PLACES: u64 = 1 << 32;
 const MARKS: Marks = Marks { frequency: 0, main: true, volatile: false };
@@ -135,6 +137,30 @@ impl Fields {
             place = self.table.span(bucket).end;
         }
         if place < PLACES { place } else { 0 }
+    }
+
+    /// Has `relocate` move the items that lie on sparse pages, see
+    /// [`super::Boxed::compact`].
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        turn: usize,
+        visits: &mut u32,
+        moved: &mut u64,
+        mut relocate: impl FnMut(&mut Owned),
+    ) {
+        let count = self.table.bucket_count();
+        let part = count.min(COMPACTED_BUCKETS);
+        let start = turn.wrapping_mul(COMPACTED_BUCKETS) % count.max(1);
+        for bucket in (0..part).map(|at| (start + at) % count) {
+            self.table.compact(memory, bucket, moved, |item, moved| {
+                *visits = visits.saturating_sub(1);
+                if item.is_on_sparse_page(memory.heap) {
+                    *moved += 1;
+                    relocate(item);
+                }
+            });
+        }
     }
 
     pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {

@@ -27,6 +27,7 @@ pub(crate) mod set;
 pub(crate) mod sorted;
 pub(crate) mod stream;
 
+use crate::item::Owned;
 use crate::lines::Memory;
 use crate::store::Store;
 use chunks::Chunks;
@@ -101,6 +102,26 @@ impl Boxed {
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
             Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
+        }
+    }
+
+    /// Moves elements from sparse pages, of a large collection a part that
+    /// `turn` chooses; counts `visits` down and `moved` up.
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        turn: usize,
+        visits: &mut u32,
+        moved: &mut u64,
+    ) {
+        match self {
+            Boxed::Fields(fields) => {
+                let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
+                fields.compact(memory, turn, visits, moved, relocate);
+            }
+            Boxed::Sorted(scores) => scores.compact(memory, turn, visits, moved),
+            // Their blocks are the global allocator's.
+            Boxed::List(_) | Boxed::Stream(_) => {}
         }
     }
 

@@ -105,6 +105,29 @@ impl Scores {
         copy
     }
 
+    /// Moves members from sparse pages, see [`super::Boxed::compact`].
+    pub(crate) fn compact(
+        &mut self,
+        memory: Memory<'_>,
+        turn: usize,
+        visits: &mut u32,
+        moved: &mut u64,
+    ) {
+        let ranks = &mut self.ranks;
+        self.fields.compact(memory, turn, visits, moved, |item| {
+            // The order knows members by their address: out of it meanwhile.
+            let score = read_score(item.item().value());
+            let key = (score, item.item().key());
+            let is_before = |other: &Ranked| order(other.key(), key) == Ordering::Less;
+            let rank = ranks.count_before(is_before);
+            ranks.remove(rank);
+            item.relocate(memory.heap, memory.arena);
+            let entry = Ranked { score, item: item.item().address() };
+            let key = (score, item.item().key());
+            ranks.insert(entry, |other| order(other.key(), key) == Ordering::Less);
+        });
+    }
+
     /// Frees up to `steps` pieces; whether none is left.
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         self.ranks.free_some(steps) && self.fields.free_some(memory, steps)

@@ -1,13 +1,16 @@
-//! Commands that wait for an element: one attempt of each. Who waits, and is
+//! Commands that wait for an element or an entry: one attempt of each. Who waits, and is
 //! tried again, is in [`crate::waiters`].
 
 use super::list::{self, End};
 use super::sorted;
+use super::stream::read;
 use super::{Call, Fault, Outcome};
 use crate::collections::WrongType;
-use crate::entry::Entry;
+use crate::entry::{Entry, Turn};
 use crate::extended::{self, Extended};
-use crate::waiters::Patience;
+use crate::store::Store;
+use crate::waiters::{Lane, Patience};
+use keyway_base::ByteRange;
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
 
@@ -37,6 +40,39 @@ pub(crate) enum Found {
 pub(crate) fn is_blocking(verb: Verb) -> bool {
     use Verb::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
     matches!(verb, Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin)
+        || matches!(verb, Verb::Xread | Verb::Xreadgroup)
+}
+
+/// What a command waits for.
+pub(crate) fn lane_of(verb: Verb) -> Lane {
+    match verb {
+        Verb::Xread => Lane::Entries,
+        Verb::Xreadgroup => Lane::Group,
+        _ => Lane::Elements,
+    }
+}
+
+/// What a command that is to wait waits as: the group that it reads for, and
+/// its arguments, of which none means something else later.
+pub(crate) fn settle<'a>(
+    store: &'a Store,
+    request: &Request<'a>,
+    turn: Turn,
+) -> (Option<&'a [u8]>, Frame) {
+    let call = Call { store, turn, args: request.args };
+    match request.command.verb {
+        Verb::Xread => (None, read::settle(&call)),
+        Verb::Xreadgroup => (read::group_of(&call), frame_of(&call)),
+        _ => (None, frame_of(&call)),
+    }
+}
+
+/// Arguments of a request, and where each of them is.
+pub(crate) type Frame = (Box<[u8]>, Box<[ByteRange]>);
+
+/// The arguments as they are.
+pub(super) fn frame_of(call: &Call<'_>) -> Frame {
+    (call.args.buf().into(), call.args.ranges().into())
 }
 
 /// Whether of the keys of a command the first alone is waited for.
@@ -79,6 +115,8 @@ pub(super) fn attempt(
         }
         Verb::Bzpopmin => pop_sorted(call, how, sorted::End::Min, out),
         Verb::Bzpopmax => pop_sorted(call, how, sorted::End::Max, out),
+        Verb::Xread => read::xread(call, how, out),
+        Verb::Xreadgroup => read::xreadgroup(call, how, out),
         Verb::Blmpop => {
             let (keys, end, count) = list::parse_multi_pop(call, 2)?;
             let patience = patience(call, 1)?;
@@ -159,7 +197,8 @@ fn first_of<'a>(
 
 /// Whether what may be at a key is for others.
 fn is_taken(call: &Call<'_>, how: How<'_>, key: &[u8]) -> bool {
-    matches!(how, How::Newcomer) && call.store.waiters.has(call.turn.database, key)
+    matches!(how, How::Newcomer)
+        && call.store.waiters.has_in(call.turn.database, Lane::Elements, key)
 }
 
 /// BLMOVE and BRPOPLPUSH.

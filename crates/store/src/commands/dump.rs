@@ -1,19 +1,16 @@
 //! DUMP and RESTORE.
 
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
-use crate::collections::{hash, list, set, sorted};
+use crate::collections::{Boxed, hash, list, set, sorted};
 use crate::dump::{self, Refusal, Value};
 use crate::entry::{Editor, Entry};
-use crate::item::{ACCESS_MASK, Encoding, Kind};
+use crate::item::{ACCESS_MASK, Encoding};
 use crate::number::parse_integer;
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::{KeyspaceEvents, rdb};
 use keyway_resp::reply;
 
 const BUSY_KEY: Fault = Fault::Text("BUSYKEY Target key name already exists.");
-
-const NO_STREAM: Fault =
-    Fault::Text("ERR DUMP of a stream is not supported by the embedded store yet");
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
@@ -28,10 +25,8 @@ impl From<Refusal> for Fault {
 pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut payload = Vec::new();
     let found = call.with_key(|mut entry| {
-        if entry.read().is_some_and(|item| item.kind() == Kind::Stream) {
-            return Err(NO_STREAM);
-        }
-        Ok(dump::write(&mut entry, &mut payload)?)
+        entry.read();
+        dump::write(&mut entry, &mut payload)
     })?;
     if found {
         rdb::seal(&mut payload);
@@ -133,8 +128,8 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 }
                 return Ok(());
             }
-            Expiry::Never => put(&mut entry, &value, None),
-            Expiry::At(millis) => put(&mut entry, &value, Some(millis)),
+            Expiry::Never => put(&mut entry, value, None),
+            Expiry::At(millis) => put(&mut entry, value, Some(millis)),
         }
         note_use(call, &mut entry, &options);
         entry.notify(KeyspaceEvents::GENERIC, "restore");
@@ -145,17 +140,18 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Puts a value into the place of whatever is there.
-fn put(entry: &mut Entry<'_>, value: &Value<'_>, expiry: Option<u64>) {
-    if let Value::Text(text) = value {
+fn put(entry: &mut Entry<'_>, value: Value<'_>, expiry: Option<u64>) {
+    if let Value::Text(text) = &value {
         return entry.set(text, Encoding::Text, expiry);
     }
     entry.rebuild(|editor| fill(editor, value));
     entry.set_expiry(expiry);
 }
 
-fn fill(editor: &mut Editor<'_, '_>, value: &Value<'_>) {
+fn fill(editor: &mut Editor<'_, '_>, value: Value<'_>) {
     match value {
         Value::Text(_) => {}
+        Value::Stream(stream) => editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(stream)),
         Value::List(elements) => {
             elements.iter().for_each(|element| list::insert(editor, usize::MAX, element));
         }

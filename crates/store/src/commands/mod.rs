@@ -12,6 +12,7 @@ mod hyperloglog;
 mod key;
 mod lcs;
 mod list;
+mod memory;
 mod numeric;
 mod object;
 mod sample;
@@ -23,11 +24,10 @@ mod sorted;
 mod stream;
 mod string;
 
-pub(crate) use blocking::{Found, How, is_blocking, waits_for_first};
+pub(crate) use blocking::{Found, How, lane_of, settle, waits_for_first};
 
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
-use crate::lock::Holder;
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
 use crate::waiters::Patience;
@@ -57,9 +57,6 @@ enum Fault {
     Option(Vec<u8>),
     /// As it stands, with names that the client gave.
     Line(Vec<u8>),
-    /// It is to wait for keys, which the store never does: see
-    /// `stream/read.rs`.
-    WouldBlock,
     /// Of a command that needs one; names the command.
     NoInputKey(String),
     /// Composed for the occasion.
@@ -145,11 +142,7 @@ pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mu
     let start = out.len();
     if let Err(fault) = dispatch(&call, request, out) {
         out.truncate(start);
-        match fault {
-            // Nobody waits inside a transaction.
-            Fault::WouldBlock if Holder::is_holding() => turn.protocol.null_array(out),
-            fault => write_fault(request, fault, out),
-        }
+        write_fault(request, fault, out);
     }
 }
 
@@ -180,13 +173,6 @@ fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {
             out.push(b'-');
             out.extend(line.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }));
             out.extend_from_slice(b"\r\n");
-        }
-        Fault::WouldBlock => {
-            let name = request.command.name;
-            reply::error(
-                out,
-                &format!("ERR waiting in '{name}' is not supported by the embedded store yet"),
-            );
         }
         Fault::ExpireTime => {
             let name = request.command.name;
@@ -269,12 +255,13 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::ObjectIdletime => object::idletime(call, out),
         Verb::ObjectRefcount => object::refcount(call, out),
         Verb::ObjectHelp => object::help(out),
+        Verb::MemoryUsage => memory::usage(call, out),
         Verb::Dbsize => server::dbsize(call, out),
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
         Verb::Dump => dump::dump(call, out),
-        Verb::Restore => dump::restore(call, out),
+        Verb::Restore | Verb::RestoreAsking => dump::restore(call, out),
         Verb::Sort => sort::sort_key(call, true, out),
         Verb::SortRo => sort::sort_key(call, false, out),
         _ => dispatch_hashes(call, request, out),
@@ -416,13 +403,13 @@ fn dispatch_ranges(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         Verb::Zrevrangebyscore => zrange(call, form(By::Score, true), out),
         Verb::Zrangebylex => zrange(call, form(By::Bytes, false), out),
         Verb::Zrevrangebylex => zrange(call, form(By::Bytes, true), out),
-        verb if is_blocking(verb) => blocking::now(call, request, out),
+        verb if blocking::is_blocking(verb) => blocking::now(call, request, out),
         _ => dispatch_streams(call, request, out),
     }
 }
 
 fn dispatch_streams(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
-    use stream::{claim, group, info, read};
+    use stream::{claim, group, info};
     match request.command.verb {
         Verb::Xadd => stream::xadd(call, out),
         Verb::Xlen => stream::xlen(call, out),
@@ -431,8 +418,6 @@ fn dispatch_streams(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -
         Verb::Xdel => stream::xdel(call, out),
         Verb::Xtrim => stream::xtrim(call, out),
         Verb::Xsetid => stream::xsetid(call, out),
-        Verb::Xread => read::xread(call, out),
-        Verb::Xreadgroup => read::xreadgroup(call, out),
         Verb::Xack => group::xack(call, out),
         Verb::Xpending => group::xpending(call, out),
         Verb::Xclaim => claim::xclaim(call, out),

@@ -31,6 +31,7 @@ pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut locked = call.store.lock_all();
     locked.mark_emptied(call.turn.database, None, call.turn);
     locked.flush(call.turn.database);
+    call.store.note_all_ready(call.turn, call.turn.database);
     reply::simple(out, "OK");
     Ok(())
 }
@@ -42,6 +43,7 @@ pub(super) fn flushall(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     for database in 0..call.store.database_count() {
         locked.mark_emptied(database, None, call.turn);
         locked.flush(database);
+        call.store.note_all_ready(call.turn, database);
     }
     reply::simple(out, "OK");
     Ok(())

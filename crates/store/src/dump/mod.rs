@@ -1,8 +1,8 @@
 //! Values in Redis's own form: what DUMP gives and RESTORE takes.
 //!
 //! Written is what Redis 7.0 writes with its default settings and
-//! `rdbcompression no`; read is every form that it reads, but streams and
-//! modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
+//! `rdbcompression no`; read is every form that it reads, but modules, and what
+//! Redis 7.2 writes. `keyway_base::rdb` has lengths, strings and the checksum, here are
 //! the types:
 //!
 //! ```text
@@ -10,8 +10,9 @@
 //!  string          string
 //!  hash            listpack │ pairs           zipmap, ziplist
 //!  list            listpacks                  elements, ziplist, ziplists
-//!  set             integers │ members
+//!  set             integers │ members         listpack (7.2)
 //!  sorted set      listpack │ scores          scores as text, ziplist
+//!  stream          blocks, groups             without counters; with times (7.2)
 //! ```
 //! What is read is believed in nothing: whatever Redis checks with
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
@@ -20,6 +21,7 @@ mod integers;
 mod listpack;
 mod older;
 mod read;
+mod stream;
 mod strings;
 mod write;
 
@@ -43,4 +45,9 @@ mod kind {
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const SORTED_LISTPACK: u8 = 17;
     pub(super) const LIST_LISTPACKS: u8 = 18;
+    pub(super) const SET_LISTPACK: u8 = 20;
+    /// As Redis 5.0, 7.0 and 7.2 write them.
+    pub(super) const STREAM_5: u8 = 15;
+    pub(super) const STREAM: u8 = 19;
+    pub(super) const STREAM_72: u8 = 21;
 }

@@ -1,6 +1,8 @@
 use super::strings::Strings;
-use super::{integers, kind, listpack, older};
+use super::{integers, kind, listpack, older, stream};
 use crate::collections::score;
+use crate::collections::stream::Stream;
+use crate::collections::stream::id::Id;
 use crate::commands::STRING_LEN_MAX;
 use keyway_base::rdb::{Reader, Text, unpack};
 use std::borrow::Cow;
@@ -20,7 +22,7 @@ pub(super) type Visit<'a> = dyn FnMut(Text<'_>) -> Result<(), Refusal> + 'a;
 /// How the strings of a block are found.
 type VisitBlock = fn(&[u8], &mut Visit<'_>) -> Result<(), Refusal>;
 
-/// A value that was read. None but a string is empty.
+/// A value that was read. None but a string or a stream is empty.
 pub(crate) enum Value<'a> {
     Text(Cow<'a, [u8]>),
     List(Strings),
@@ -30,6 +32,7 @@ pub(crate) enum Value<'a> {
     Hash(Strings),
     /// Members, each once, with scores that are numbers.
     Sorted(Strings, Vec<f64>),
+    Stream(Box<Stream>),
 }
 
 impl Value<'_> {
@@ -39,13 +42,14 @@ impl Value<'_> {
             Self::Text(text) => text.len(),
             Self::List(strings) | Self::Set(strings) | Self::Hash(strings) => strings.bytes_len(),
             Self::Sorted(strings, scores) => strings.bytes_len() + size_of_val(&scores[..]),
+            Self::Stream(stream) => stream.bytes(),
         }
     }
 
     /// Whether it has elements, and no two where there is to be one.
     fn is_sound(&self, hash: &dyn Fn(&[u8]) -> u64) -> bool {
         match self {
-            Self::Text(_) => true,
+            Self::Text(_) | Self::Stream(_) => true,
             Self::List(strings) => strings.len() > 0,
             Self::Set(strings) | Self::Sorted(strings, _) => {
                 strings.len() > 0 && strings.are_distinct(1, hash)
@@ -69,9 +73,10 @@ pub(crate) fn read<'a>(
 }
 
 /// What values are read from.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     reader: Reader<'a>,
-    room: usize,
+    /// Bytes that the value may take.
+    pub(super) room: usize,
 }
 
 impl<'a> Source<'a> {
@@ -90,21 +95,39 @@ impl<'a> Source<'a> {
             kind::HASH_ZIPMAP => Value::Hash(self.pairs(older::visit_zipmap)?),
             kind::HASH_ZIPLIST => Value::Hash(self.pairs(older::visit_ziplist)?),
             kind::HASH_LISTPACK => Value::Hash(self.pairs(listpack::visit)?),
+            kind::SET_LISTPACK => Value::Set(self.block(listpack::visit)?),
+            kind::STREAM_5 | kind::STREAM | kind::STREAM_72 => {
+                let form = stream::Form::of(kind);
+                Value::Stream(Box::new(stream::read(&mut self, form)?))
+            }
             kind::SORTED_ZIPLIST => self.scored_block(older::visit_ziplist)?,
             kind::SORTED_LISTPACK => self.scored_block(listpack::visit)?,
             _ => return Err(Refusal::Form),
         })
     }
 
-    fn len(&mut self) -> Result<usize, Refusal> {
+    pub(super) fn len(&mut self) -> Result<usize, Refusal> {
         self.reader.read_len().ok_or(Refusal::Form)
     }
 
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        self.reader.array().ok_or(Refusal::Form)
+    }
+
+    /// The id of an entry, as two lengths.
+    pub(super) fn id(&mut self) -> Result<Id, Refusal> {
+        Ok(Id { ms: self.len()? as u64, seq: self.len()? as u64 })
+    }
+
     /// The bytes of a string.
-    fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    pub(super) fn bytes(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
         match self.reader.read_text().ok_or(Refusal::Form)? {
             Text::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
-            Text::Integer(value) => Ok(Cow::Owned(value.to_string().into_bytes())),
+            Text::Integer(value) => {
+                let digits = value.to_string().into_bytes();
+                if digits.len() > self.room { Err(Refusal::Room) } else { Ok(Cow::Owned(digits)) }
+            }
             Text::Packed { len, .. } if len as u64 > STRING_LEN_MAX => Err(Refusal::Form),
             Text::Packed { len, .. } if len > self.room => Err(Refusal::Room),
             Text::Packed { packed, len } => {
@@ -238,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic_or_take_more_than_its_room(
-            kind in 0..20u8,
+            kind in 0..22u8,
             head in proptest::collection::vec(any::<u8>(), 0..6),
             block in any_block(),
             wraps: bool,

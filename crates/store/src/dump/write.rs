@@ -1,5 +1,5 @@
 use super::listpack::Listpack;
-use super::{integers, kind};
+use super::{integers, kind, stream};
 use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::set::Set;
@@ -20,8 +20,8 @@ const ELEMENT_OVERHEAD: usize = 8;
 /// What a list's listpacks are told by.
 const LISTPACK: usize = 2;
 
-/// Appends the value of a key; whether there is one that has a form, which
-/// streams have not yet. Its type comes first, its footer is not among it.
+/// Appends the value of a key; whether there is one. Its type comes first, its
+/// footer is not among it.
 pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, WrongType> {
     let Some(found) = entry.item() else { return Ok(false) };
     match found.kind() {
@@ -51,7 +51,11 @@ pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, Wr
                 write_sorted(&sorted, out);
             }
         }
-        Kind::Stream => return Ok(false),
+        Kind::Stream => {
+            if let Some(stream) = entry.look_at()? {
+                stream::write(stream, out);
+            }
+        }
     }
     Ok(true)
 }

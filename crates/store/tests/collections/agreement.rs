@@ -123,10 +123,10 @@ pub fn agree(words: &[Vec<u8>], is_table: bool, ours: &[u8], theirs: &[u8]) -> b
         "sort" | "sort_ro" => sorts_agree(words, &ours, &theirs),
         "dump" => match (ours, theirs) {
             (Reply::Bulk(Some(ours)), Reply::Bulk(Some(theirs))) => {
-                // A list's blocks tell how it came about.
-                (is_table || ours[0] == 0x12) && ours[0] == theirs[0]
+                // A list's blocks tell how it came about, and a stream's; and
+                // deliveries when they were.
+                (is_table || [0x12, 0x13].contains(&ours[0])) && ours[0] == theirs[0]
             }
-            (Reply::Error(ours), Reply::Bulk(Some(_))) => ours.starts_with("ERR DUMP of a stream"),
             _ => false,
         },
         "xadd" if words[1] == b"clock" => shape(&ours) == shape(&theirs),

@@ -35,9 +35,9 @@ impl Lines {
         }
         // A random pick of endless count would never end, there as here; short
         // times pass on one side and not on the other.
-        let is_fixed = ["rand", "spop", "zadd K 0 ", "ZEROS", "block", "claim", "idle", "clock"]
-            .iter()
-            .any(|part| shape.contains(part));
+        const FIXED: [&str; 9] =
+            ["rand", "spop", "zadd K 0 ", "ZEROS", "block", "claim", "idle", "clock", "restore"];
+        let is_fixed = FIXED.iter().any(|part| shape.contains(part));
         if !is_fixed && self.random.once_in(40) {
             let at = 1 + self.random.below(words.len());
             match self.random.below(3) {

@@ -7,7 +7,7 @@ use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{
-    Args, Class, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+    Args, Condition, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
@@ -91,8 +91,9 @@ impl Plane {
             return step;
         }
         let command = asked.request.command;
-        if !store_serves(command.verb) {
-            return match command.handling {
+        let may_wait = command.condition == Some(Condition::NotBlocking);
+        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
+            return match asked.request.handling() {
                 Handling::PubSub => {
                     self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
                 }
@@ -557,8 +558,7 @@ impl Plane {
     /// is recorded with those of its turn.
     #[inline]
     pub(super) fn note_served(&mut self, pool: u16, class: u8) {
-        self.served[usize::from(pool) * Class::ALL.len() + usize::from(class)] += 1;
-        self.has_served = true;
+        self.served.note(pool, class);
     }
 
     #[cold]

@@ -39,6 +39,7 @@ mod private;
 mod pubsub;
 mod reply;
 mod scripts;
+mod served;
 mod slow;
 mod split;
 mod stateful;
@@ -55,8 +56,8 @@ pub(crate) use health_log::HealthLog;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
-use keyway_command::{Class, Verb};
-use keyway_metrics::{CloseReason, Latency, WorkerCells};
+use keyway_command::Verb;
+use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
@@ -176,11 +177,7 @@ pub(crate) struct Plane {
     pub(crate) batch: u64,
     /// The last request among the bytes that are being parsed.
     last_verb: Option<Verb>,
-    /// Requests of this turn that were answered without asking a server, by
-    /// pool and class.
-    served: Vec<u32>,
-    /// Whether there is any in `served`.
-    pub(crate) has_served: bool,
+    pub(crate) served: served::Served,
     args: Vec<ByteRange>,
     ahead: ahead::Scratch,
     inline: Vec<u8>,
@@ -202,7 +199,7 @@ impl Core {
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
-        let served = vec![0; plan.pools.len() * Class::ALL.len()];
+        let served = served::Served::new(plan.pools.len());
         let pubsub = PubSub::new(&plan);
         let troubles = vec![troubles::Trouble::default(); plan.topology.backend_count()];
         let plane = Plane {
@@ -235,7 +232,6 @@ impl Core {
             batch: 0,
             last_verb: None,
             served,
-            has_served: false,
             args: Vec::new(),
             ahead: ahead::Scratch::default(),
             inline: Vec::new(),
@@ -252,8 +248,9 @@ impl Core {
         core
     }
 
-    /// Notes the time; once a turn, before anything else.
+    /// Notes the time; after each poll, before anything else.
     pub fn set_clock(&mut self, clock: Clock) {
+        self.plane.served.on_poll(clock.now);
         self.plane.clock = clock;
     }
 
@@ -395,19 +392,6 @@ impl Core {
             plane.busy_pool.trim();
             plane.joins_free = JoinPool::default();
             self.links.iter_mut().for_each(|slot| slot.link.give_back_memory());
-        }
-    }
-
-    /// Records the latency of requests that were answered in this turn without
-    /// asking a server: from the turn's start to `now`, when all of them were.
-    pub(crate) fn record_served(&mut self, now: Time) {
-        let Plane { served, cells, clock, has_served, .. } = &mut self.plane;
-        *has_served = false;
-        let classes = Class::ALL.len();
-        let latency = Latency::between(clock.now, now);
-        for (place, count) in served.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
-            let class = cells.pool(place / classes).class(place % classes);
-            class.latency.add(latency, u64::from(std::mem::take(count)));
         }
     }
 

@@ -302,6 +302,7 @@ impl Plane {
             self.tell_readers(&table, &readers, &event.key);
         }
         self.store_tracking.events = events;
+        self.serve_waiters(pool, store);
     }
 
     /// Tells of what serving a command that waited has changed.

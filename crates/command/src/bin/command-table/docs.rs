@@ -81,8 +81,11 @@ the protocol of the client that gets it, and SWAPDB is told to everybody as FLUS
 tells nobody.
 
 SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for (see
-[operations.md](operations.md)); on the embedded store it is empty, as nothing is measured there. LATENCY
-has no events (latencies are metrics, [metrics.md](metrics.md)), and CONFIG GET shows
+[operations.md](operations.md)); on the embedded store it is empty, as requests are not timed one by one there. LATENCY
+has no events. LATENCY HISTOGRAM is answered in Redis's form by class of commands (`read`, `write`,
+`read_many`, ...), as requests are timed by class: a command's name stands for its whole class; bounds
+are those of Keyway's histograms, 1 ms, 2 ms, 4 ms and so on. INFO latencies and
+INFO latencystats are by class as well ([operations.md](operations.md)). CONFIG GET shows
 only what holds in Keyway, by Redis's names: on a listener of a sharded pool that is Keyway's own
 bounds and addresses, with `maxmemory` 0 and `noeviction`, not the settings of its servers. CONFIG SET
 is refused.

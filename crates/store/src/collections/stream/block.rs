@@ -83,6 +83,19 @@ impl Block {
         (reader.number(), reader)
     }
 
+    /// Its names.
+    pub(crate) fn name_texts(&self) -> impl ExactSizeIterator<Item = Text<'_>> {
+        let (count, mut reader) = self.names();
+        (0..count as usize).map(move |_| reader.text())
+    }
+
+    /// Counts what a block of Redis's had of bytes and entries, removed ones
+    /// included, if that is more.
+    pub(super) fn count_removed(&mut self, len: usize, entries: u64) {
+        self.weight = self.weight.max(u32::try_from(len).unwrap_or(u32::MAX));
+        self.added = self.added.max(u16::try_from(entries).unwrap_or(u16::MAX));
+    }
+
     fn has_names<'a>(&self, mut names: impl Iterator<Item = &'a [u8]>) -> bool {
         let (count, mut reader) = self.names();
         for _ in 0..count {
@@ -253,6 +266,11 @@ pub(crate) struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
+    /// Whether they have the block's names, and none of their own.
+    pub(crate) fn have_names_of_block(&self) -> bool {
+        self.names.is_some()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.left as usize
     }

@@ -49,6 +49,14 @@ impl Consumer {
     pub(crate) fn pending(&self) -> usize {
         self.ids.len()
     }
+
+    /// Visits the ids of those.
+    pub(crate) fn visit_ids(&self, mut visit: impl FnMut(Id)) {
+        let _ = self.ids.visit((0, usize::MAX), false, |id| {
+            visit(*id);
+            ControlFlow::Continue(())
+        });
+    }
 }
 
 /// The consumers who share a stream's entries.
@@ -101,7 +109,7 @@ impl Group {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.deliveries.bytes() + self.consumer_bytes
     }
 

@@ -57,6 +57,17 @@ pub(crate) struct Trim {
     pub(crate) limit: u64,
 }
 
+/// A block that Redis has written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restored {
+    /// Its id: no entry is before it.
+    pub(crate) first: Id,
+    /// Its bytes.
+    pub(crate) len: usize,
+    /// Its entries, removed ones included.
+    pub(crate) entries: u64,
+}
+
 /// Why XSETID is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetFault {
@@ -162,6 +173,52 @@ impl Log {
         if self.len == 1 {
             self.first = id;
         }
+    }
+
+    /// The blocks by the ids they are called after.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (Id, &Block)> {
+        self.blocks.iter().map(|(first, block)| (*first, block))
+    }
+
+    /// Adds a block behind the others, its names and its entries with their
+    /// ids, which go up. One larger than blocks are here becomes several.
+    pub(crate) fn restore<'a, P>(
+        &mut self,
+        restored: Restored,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+        entries: impl Iterator<Item = (Id, P)>,
+    ) where
+        P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let mut open = (restored.first, Block::new(names));
+        for (id, pairs) in entries {
+            let len = pairs.clone().map(|(name, value)| name.len() + value.len()).sum();
+            if open.1.live() > 0 && !open.1.takes(len) {
+                let next = (id, Block::new(pairs.clone().map(|(name, _)| name)));
+                self.close(std::mem::replace(&mut open, next));
+            }
+            open.1.push(open.0, id, pairs);
+            if self.len == 0 {
+                self.first = id;
+            }
+            self.len += 1;
+            (self.newest, self.last) = (id, id);
+        }
+        open.1.count_removed(restored.len, restored.entries);
+        self.close(open);
+    }
+
+    fn close(&mut self, (first, mut block): (Id, Block)) {
+        if block.live() > 0 {
+            block.close();
+            self.room += block.room();
+            self.blocks.insert(first, block);
+        }
+    }
+
+    /// Sets how many entries were ever added.
+    pub(crate) fn set_added(&mut self, added: u64) {
+        self.added = added;
     }
 
     /// The block that an id belongs to, if it is anywhere.
@@ -320,7 +377,7 @@ impl Log {
 
     /// How many entries were ever added up to an id; `UNKNOWN` when that cannot
     /// be told.
-    pub(super) fn added_up_to(&self, id: Id) -> i64 {
+    pub(crate) fn added_up_to(&self, id: Id) -> i64 {
         let added = self.added as i64;
         let before = added.wrapping_sub(self.len as i64);
         if self.added == 0 {

@@ -20,7 +20,7 @@ use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
 use group::Group;
 use id::Id;
-pub(crate) use log::{Keep, Log, SetFault, Trim};
+pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
 use std::collections::BTreeMap;
 
 /// Bytes of a group in the tree of them, which is half full at worst.

@@ -1,23 +1,34 @@
 //! XREAD and XREADGROUP.
+//!
+//! Who waited is answered from the one stream that is ready, and by the id that
+//! the stream has given last: an entry that was removed at once is answered by
+//! none, as Redis does.
 
 use super::{counted, no_group, write_entry, write_id, write_range};
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
-use crate::collections::stream::id::Id;
+use crate::collections::stream::id::{ID_LEN_MAX, Id};
 use crate::collections::stream::{self, Log, Stream};
-use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::commands::blocking::{Found, Frame, How, frame_of};
+use crate::commands::{Call, Fault, SYNTAX};
 use crate::entry::Entry;
 use crate::item::Kind;
 use crate::number::parse_integer;
 use crate::store::Locked;
+use crate::waiters::Patience;
+use keyway_base::ByteRange;
 use keyway_resp::{Protocol, reply};
 use std::ops::ControlFlow;
+
+/// Most entries that who has waited gets unless it asks for another number: an
+/// id from long ago is not to bring a whole stream at some odd time.
+const LIMIT_AFTER_WAIT: u64 = 1000;
 
 /// What is asked for besides the streams.
 struct Options<'a> {
     /// Most entries of each stream, 0 for any number.
     limit: u64,
-    /// Whether to wait for entries when there are none.
-    blocks: bool,
+    /// How long to wait for entries when there are none, if at all.
+    patience: Option<Patience>,
     /// The group's name, and the consumer's.
     group: Option<(&'a [u8], &'a [u8])>,
     no_ack: bool,
@@ -29,15 +40,14 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     fn parse(call: &Call<'a>, in_group: bool) -> Result<Self, Fault> {
         let mut options =
-            Self { limit: 0, blocks: false, group: None, no_ack: false, keys_at: 0, key_count: 0 };
+            Self { limit: 0, patience: None, group: None, no_ack: false, keys_at: 0, key_count: 0 };
         let mut index = 1;
         while options.keys_at == 0 {
             let more = call.args.len().saturating_sub(index + 1);
             let not_here = |text| if in_group { Ok(()) } else { Err(Fault::Text(text)) };
             match () {
                 () if more >= 1 && call.is(index, "block") => {
-                    options.blocks = true;
-                    check_timeout(call.arg(index + 1))?;
+                    options.patience = Some(parse_patience(call.arg(index + 1))?);
                     index += 2;
                 }
                 () if more >= 1 && call.is(index, "count") => {
@@ -78,26 +88,70 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// Most entries for who has waited.
+    fn limit_after_wait(&self) -> u64 {
+        if self.limit == 0 { LIMIT_AFTER_WAIT } else { self.limit }
+    }
+
+    /// The id behind which a stream is read; of one that is named twice the
+    /// first.
+    fn id_of(&self, call: &Call<'a>, key: &[u8]) -> Option<&'a [u8]> {
+        let nth = self.keys(call).position(|one| one == key)?;
+        Some(call.arg(self.keys_at + self.key_count + nth))
+    }
+
     fn keys(&self, call: &Call<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
         call.args_from(self.keys_at, 1).take(self.key_count)
     }
 }
 
-fn check_timeout(text: &[u8]) -> Outcome {
+fn parse_patience(text: &[u8]) -> Result<Patience, Fault> {
     match parse_integer(text) {
         None => Err(Fault::Text("ERR timeout is not an integer or out of range")),
-        Some(..0) => Err(Fault::Text("ERR timeout is negative")),
-        Some(_) => Ok(()),
+        Some(millis) => u64::try_from(millis).map_err(|_| Fault::Text("ERR timeout is negative")),
     }
 }
 
+type Attempted = Result<(Found, Patience), Fault>;
+
 /// There is nothing to answer with: null, unless the client wants to wait.
-fn nothing(call: &Call<'_>, blocks: bool, out: &mut Vec<u8>) -> Outcome {
-    if blocks {
-        return Err(Fault::WouldBlock);
+fn nothing(call: &Call<'_>, options: &Options<'_>, out: &mut Vec<u8>) -> Attempted {
+    match options.patience {
+        Some(patience) => Ok((Found::Nothing, patience)),
+        None => {
+            call.turn.protocol.null_array(out);
+            Ok((Found::Answered, 0))
+        }
     }
-    call.turn.protocol.null_array(out);
-    Ok(())
+}
+
+/// The group that an XREADGROUP reads for.
+pub(in crate::commands) fn group_of<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
+    Some(Options::parse(call, true).ok()?.group?.0)
+}
+
+/// The arguments of an XREAD with the ids that `$` stands for now in its place.
+pub(in crate::commands) fn settle(call: &Call<'_>) -> Frame {
+    let Ok(options) = Options::parse(call, false) else { return frame_of(call) };
+    let ids_at = options.keys_at + options.key_count;
+    if !call.args.from(ids_at).any(|id| id == b"$") {
+        return frame_of(call);
+    }
+    let locked = call.store.lock_keys(options.keys(call));
+    let (mut frame, mut ranges) = (Vec::new(), Vec::new());
+    for (word, index) in call.args.from(0).zip(0..) {
+        let start = frame.len();
+        if index >= ids_at && word == b"$" {
+            let key = call.arg(index - options.key_count);
+            let stream = locked.look_at::<&Stream>(call.turn, key).ok().flatten();
+            let newest = stream.map_or(Id::ZERO, |stream| stream.log().newest());
+            frame.extend_from_slice(newest.format(&mut [0; ID_LEN_MAX]));
+        } else {
+            frame.extend_from_slice(word);
+        }
+        ranges.push(ByteRange::new(start, frame.len()));
+    }
+    (frame.into(), ranges.into())
 }
 
 /// The head of a stream among those answered with.
@@ -117,8 +171,11 @@ fn write_head(call: &Call<'_>, out: &mut Vec<u8>, count: usize) {
 }
 
 /// XREAD.
-pub(in crate::commands) fn xread(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(in crate::commands) fn xread(call: &Call<'_>, how: How<'_>, out: &mut Vec<u8>) -> Attempted {
     let options = Options::parse(call, false)?;
+    if let How::Ready(key) = how {
+        return xread_ready(call, &options, key, out);
+    }
     let mut locked = call.store.lock_keys(options.keys(call));
     let mut after = Vec::with_capacity(options.key_count);
     for (key, nth) in options.keys(call).zip(0..) {
@@ -153,10 +210,27 @@ pub(in crate::commands) fn xread(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome 
         },
     );
     if served > 0 {
-        return Ok(());
+        return Ok((Found::Answered, 0));
     }
     out.truncate(start);
-    nothing(call, options.blocks, out)
+    nothing(call, &options, out)
+}
+
+/// Answers an XREAD that waited, now that a key may have something.
+fn xread_ready(call: &Call<'_>, options: &Options<'_>, key: &[u8], out: &mut Vec<u8>) -> Attempted {
+    let after = options.id_of(call, key).and_then(|text| Id::parse(text, 0));
+    let locked = call.store.lock_keys(std::iter::once(key));
+    let stream = locked.look_at::<&Stream>(call.turn, key).ok().flatten();
+    let (Some(stream), Some(from)) = (stream, after.and_then(Id::next)) else {
+        return Ok((Found::NotForIt, 0));
+    };
+    if stream.log().newest() < from {
+        return Ok((Found::NotForIt, 0));
+    }
+    write_head(call, out, 1);
+    write_key(call, key, out);
+    write_range(stream.log(), (from, Id::MAX), false, options.limit_after_wait(), out);
+    Ok((Found::Answered, 0))
 }
 
 /// What a consumer asks for of a stream.
@@ -194,9 +268,19 @@ fn parse_from(
 }
 
 /// XREADGROUP.
-pub(in crate::commands) fn xreadgroup(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(in crate::commands) fn xreadgroup(
+    call: &Call<'_>,
+    how: How<'_>,
+    out: &mut Vec<u8>,
+) -> Attempted {
     let options = Options::parse(call, true)?;
     let (group, consumer) = options.group.unwrap_or_default();
+    let no_ack = options.no_ack;
+    if let How::Ready(key) = how {
+        let limit = options.limit_after_wait();
+        let reader = Reader { call, limit, no_ack, has_waited: true, group, consumer };
+        return xreadgroup_ready(&reader, key, out);
+    }
     let mut locked = call.store.lock_keys(options.keys(call));
     let mut wanted = Vec::with_capacity(options.key_count);
     for (key, nth) in options.keys(call).zip(0..) {
@@ -206,28 +290,59 @@ pub(in crate::commands) fn xreadgroup(call: &Call<'_>, out: &mut Vec<u8>) -> Out
     }
     let mut served = 0;
     let start = out.len();
-    let reader = Reader { call, options: &options, group, consumer };
+    let reader = Reader { call, limit: options.limit, no_ack, has_waited: false, group, consumer };
+    let waits = |key: &[u8]| {
+        matches!(how, How::Newcomer)
+            && call.store.waiters.has_of_group(call.turn.database, key, group)
+    };
     counted(
         out,
         |out, count| write_head(call, out, count),
         |out| {
-            let streams = options.keys(call).zip(wanted);
-            served =
-                streams.filter(|(key, from)| reader.serve(&mut locked, key, *from, out)).count();
+            for (key, from) in options.keys(call).zip(wanted) {
+                // What others of the group wait for is theirs.
+                let is_taken = matches!(from, From::New) && waits(key);
+                if !is_taken && reader.serve(&mut locked, key, from, out) {
+                    served += 1;
+                }
+            }
             served
         },
     );
     if served > 0 {
-        return Ok(());
+        return Ok((Found::Answered, 0));
     }
     out.truncate(start);
-    nothing(call, options.blocks, out)
+    nothing(call, &options, out)
+}
+
+/// Answers an XREADGROUP that waited, now that something became of a key.
+fn xreadgroup_ready(reader: &Reader<'_, '_>, key: &[u8], out: &mut Vec<u8>) -> Attempted {
+    let call = reader.call;
+    let mut locked = call.store.lock_keys(std::iter::once(key));
+    let Ok(Some(stream)) = locked.look_at::<&Stream>(call.turn, key) else {
+        return Err(Fault::Text("UNBLOCKED the stream key no longer exists"));
+    };
+    let Some(group) = stream.group(reader.group) else {
+        return Err(Fault::Text(
+            "NOGROUP the consumer group this client was blocked on no longer exists",
+        ));
+    };
+    if stream.log().newest() <= group.last {
+        return Ok((Found::NotForIt, 0));
+    }
+    write_head(call, out, 1);
+    reader.serve(&mut locked, key, From::New, out);
+    Ok((Found::Answered, 0))
 }
 
 /// A consumer that reads.
 struct Reader<'r, 'a> {
     call: &'r Call<'a>,
-    options: &'r Options<'a>,
+    /// Most entries of each stream, 0 for any number.
+    limit: u64,
+    no_ack: bool,
+    has_waited: bool,
     group: &'a [u8],
     consumer: &'a [u8],
 }
@@ -242,7 +357,7 @@ impl Reader<'_, '_> {
             let mut is_new = false;
             let served = stream::edit(editor, |stream| {
                 stream.change_group(self.group, |log, group| {
-                    if matches!(from, From::New) && log.last() <= group.last {
+                    if matches!(from, From::New) && !self.has_waited && log.last() <= group.last {
                         return false;
                     }
                     write_key(call, key, out);
@@ -271,12 +386,12 @@ impl Reader<'_, '_> {
             let _ = log.visit((from, Id::MAX), false, |entry| {
                 group.advance(log, entry.id);
                 write_entry(&entry, out);
-                if !self.options.no_ack {
+                if !self.no_ack {
                     let millis = self.call.turn.now_millis;
                     group.assign(Delivery { id: entry.id, millis, count: 1, consumer });
                 }
                 count += 1;
-                match count == self.options.limit {
+                match count == self.limit {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
@@ -297,7 +412,7 @@ impl Reader<'_, '_> {
         let mut again: Vec<Delivery> = Vec::new();
         group.visit_of(consumer, (from, Id::MAX), |delivery| {
             again.push(*delivery);
-            match again.len() as u64 == self.options.limit {
+            match again.len() as u64 == self.limit {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }

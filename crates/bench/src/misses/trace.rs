@@ -1,0 +1,121 @@
+//! Which keys are asked for, and in which order: the same for every system.
+
+/// Keys that are asked for again and again.
+pub const KEYS: u32 = 1_000_000;
+/// Requests between the beginnings of two scans.
+const SCAN_EVERY: usize = 600_000;
+/// Keys of a scan: about what the larger caches hold.
+const SCAN_KEYS: usize = 200_000;
+/// The random numbers are the same every time.
+const SEED: u64 = 20;
+
+/// What a mix of requests is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// The name in the table.
+    pub title: &'static str,
+    /// Exponent of Zipf's law: the nth most wanted key is wanted 1/n^skew as
+    /// often as the first.
+    skew: f64,
+    /// Whether somebody reads a long row of keys from time to time that nobody
+    /// asks for again, one between any two of the other requests.
+    has_scans: bool,
+}
+
+/// The mixes of the table.
+pub const MIXES: [Mix; 4] = [
+    Mix { title: "zipf 0.8", skew: 0.8, has_scans: false },
+    Mix { title: "zipf 1.0", skew: 1.0, has_scans: false },
+    Mix { title: "zipf 0.8 and scans", skew: 0.8, has_scans: true },
+    Mix { title: "zipf 1.0 and scans", skew: 1.0, has_scans: true },
+];
+
+impl Mix {
+    /// The keys of `count` requests, by number. Those of a scan are from
+    /// [`KEYS`] on and come once.
+    pub fn trace(&self, count: usize) -> Vec<u32> {
+        let zipf = Zipf::new(KEYS, self.skew);
+        let mut random = SplitMix(SEED);
+        let mut fresh = KEYS;
+        let mut key = |position: usize| {
+            let in_scan = position % SCAN_EVERY < 2 * SCAN_KEYS && position >= SCAN_EVERY;
+            if self.has_scans && in_scan && position % 2 == 1 {
+                fresh += 1;
+                return fresh - 1;
+            }
+            zipf.draw(&mut random)
+        };
+        (0..count).map(&mut key).collect()
+    }
+}
+
+/// Ranks with the probabilities of Zipf's law, by the sums of all up to each.
+struct Zipf {
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(keys: u32, skew: f64) -> Zipf {
+        let mut sum = 0.0;
+        let weight = |rank: u32| f64::from(rank).powf(-skew);
+        let sums = (1..=keys).map(|rank| {
+            sum += weight(rank);
+            sum
+        });
+        Zipf { sums: sums.collect() }
+    }
+
+    /// A rank, from 0.
+    fn draw(&self, random: &mut SplitMix) -> u32 {
+        let all = self.sums[self.sums.len() - 1];
+        let point = random.unit() * all;
+        self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1) as u32
+    }
+}
+
+/// Steele, Lea and Flood's SplitMix64.
+struct SplitMix(u64);
+
+impl SplitMix {
+    /// A number from 0 up to 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_follow_zipfs_law() {
+        let zipf = Zipf::new(1000, 1.0);
+        let mut random = SplitMix(1);
+        let mut seen = [0u32; 1000];
+        (0..200_000).for_each(|_| seen[zipf.draw(&mut random) as usize] += 1);
+        let share = |rank: usize| f64::from(seen[rank]) / 200_000.0;
+        // The thousandth harmonic number is 7.485.
+        assert!((share(0) - 1.0 / 7.485).abs() < 0.004, "{}", share(0));
+        assert!((share(9) - 0.1 / 7.485).abs() < 0.002, "{}", share(9));
+    }
+
+    #[test]
+    fn scans_read_keys_that_nobody_else_wants_once() {
+        let trace = MIXES[3].trace(3 * SCAN_EVERY);
+        let mut scanned: Vec<u32> = trace.iter().copied().filter(|key| *key >= KEYS).collect();
+        assert_eq!(scanned.len(), 2 * SCAN_KEYS);
+        assert!(scanned.is_sorted());
+        scanned.dedup();
+        assert_eq!(scanned.len(), 2 * SCAN_KEYS);
+        assert!(MIXES[1].trace(100_000).iter().all(|key| *key < KEYS));
+    }
+
+    #[test]
+    fn every_system_gets_the_same_requests() {
+        assert_eq!(MIXES[2].trace(10_000), MIXES[2].trace(10_000));
+    }
+}

@@ -1,0 +1,133 @@
+//! Keeps the memory of pages close to what is in use: when the sizes of values
+//! change, slots of the old sizes are left free all over their pages, and only a
+//! page that is empty can serve another size or go back to the system.
+//!
+//! Items are moved from sparse pages to fuller ones of the same slot length, a
+//! few with each write that finds memory used up, and more in upkeep. They are
+//! found by walking the tables, since a table is what must be told of the move;
+//! one walk empties all sparse pages of its shards.
+//!
+//! What pages hold idle counts towards the bound on memory. A little is always
+//! there (a page of each slot length is filled at a time), so that much is set
+//! aside; beyond, it makes the store evict, but at most so much that moving
+//! items can catch up: to evict at random empties no page.
+
+use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Items looked at by a write: some microseconds.
+pub(crate) const WRITE_VISITS: u32 = 64;
+/// Items looked at by a round of upkeep: a few hundred microseconds.
+const TICK_VISITS: u32 = 4000;
+
+/// Part of the bound that is set aside for idle memory.
+const RESERVED: i64 = 40;
+/// Part of the bound up to which idle memory makes the store evict.
+const COUNTED_MAX: i64 = 8;
+/// Without a bound, or below it, the part of all pages that may be idle.
+const IDLE_SHARE: u64 = 8;
+/// Idle memory nobody minds, in bytes.
+const IDLE_MIN: i64 = 4 << 20;
+/// A walk over all tables that moved fewer items than one in this many is not
+/// repeated until more is idle.
+const FRUITFUL: u64 = 64;
+/// Rounds of upkeep after which a walk is tried again all the same.
+const TRY_AGAIN_AFTER: u32 = 100;
+/// Bytes of the bound for each arena: each has a page of each slot length.
+const BOUND_PER_ARENA: u64 = 32 << 20;
+
+/// Arenas for a store with this bound on a machine with so many cores: a power
+/// of two, no more than shards.
+pub(crate) fn arena_count(memory_max: u64, shard_count: usize, cores: usize) -> usize {
+    let most = (shard_count / SHARDS_PER_ARENA).max(1);
+    let most = most.min((ARENAS_PER_CORE * cores).next_power_of_two());
+    match memory_max {
+        0 => most,
+        bound => ((bound / BOUND_PER_ARENA) as usize).clamp(1, most).next_power_of_two().min(most),
+    }
+}
+
+/// Where the walk over the tables is.
+#[derive(Default)]
+pub(crate) struct Compaction {
+    /// The shard it is at.
+    turn: AtomicUsize,
+    visited: AtomicU64,
+    moved: AtomicU64,
+    /// Idle bytes up to which another walk would find nothing to move.
+    futile_up_to: AtomicI64,
+    /// Rounds of upkeep.
+    rounds: AtomicU32,
+}
+
+impl Store {
+    /// Bytes of idle memory that count towards the bound.
+    #[inline]
+    pub(crate) fn idle_counted(&self) -> i64 {
+        let bound = self.config().memory_max as i64;
+        self.heap.idle_bytes().clamp(bound / RESERVED, bound / COUNTED_MAX)
+    }
+
+    /// Looks at some items, if enough is idle; whether there is more to do.
+    pub(crate) fn compact_if_worth(&self, visits: u32) -> bool {
+        let bound = self.config().memory_max;
+        let idle = self.heap.idle_bytes();
+        let allowed = match bound {
+            0 => (self.heap.page_bytes() / IDLE_SHARE) as i64,
+            bound => bound as i64 / RESERVED,
+        };
+        // Small stores have their share in pages that are just begun.
+        let allowed = if bound == 0 { allowed.max(IDLE_MIN) } else { allowed };
+        if idle <= allowed || idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.compact(visits);
+        true
+    }
+
+    /// A round of upkeep's share; whether there is more to do at once.
+    pub(crate) fn compact_in_upkeep(&self) -> bool {
+        let rounds = self.compaction.rounds.fetch_add(1, Ordering::Relaxed);
+        if rounds.is_multiple_of(TRY_AGAIN_AFTER) {
+            self.compaction.futile_up_to.store(0, Ordering::Relaxed);
+        }
+        self.compact_if_worth(TICK_VISITS)
+    }
+
+    #[cold]
+    fn compact(&self, visits: u32) {
+        let walk = &self.compaction;
+        let mut left = visits;
+        let (mut moved, mut is_end) = (0, false);
+        while left > 0 && !is_end {
+            let turn = walk.turn.load(Ordering::Relaxed);
+            let index = turn & (self.shard_count() - 1);
+            let done = match self.shard_to_evict(index) {
+                Some(mut shard) => shard.compact(self.memory_of(index), &mut left, &mut moved),
+                None => true,
+            };
+            left = left.saturating_sub(1);
+            if done {
+                walk.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+                is_end = index + 1 == self.shard_count();
+            }
+        }
+        walk.visited.fetch_add(u64::from(visits - left), Ordering::Relaxed);
+        walk.moved.fetch_add(moved, Ordering::Relaxed);
+        if is_end {
+            self.end_walk();
+        }
+    }
+
+    /// Judges a walk over all tables.
+    #[cold]
+    fn end_walk(&self) {
+        let walk = &self.compaction;
+        let visited = walk.visited.swap(0, Ordering::Relaxed);
+        let moved = walk.moved.swap(0, Ordering::Relaxed);
+        let idle = self.heap.idle_bytes();
+        let is_futile = moved * FRUITFUL < visited;
+        let futile_up_to = if is_futile { idle + idle / 8 } else { 0 };
+        walk.futile_up_to.store(futile_up_to, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,221 @@
+//! Blocks too long for a slot, up to [`RUN_LEN_MAX`]: runs of kibibytes in
+//! regions from the system, to which the memory of freed ones goes back, so that
+//! a change of sizes leaves nothing behind.
+//!
+//! A few freed runs of each length are kept warm for the next block of that
+//! length, which then costs no system call and no page fault.
+
+use crate::mapping::Region;
+use std::ptr::NonNull;
+
+/// A run's length is a multiple of it, in bytes. Smaller wastes less at a run's
+/// end, and makes the map of a region longer.
+const UNIT_LEN: usize = 1 << 10;
+/// The system's pages, in units.
+const PAGE_UNITS: usize = 4;
+/// Longest run, in bytes. The global allocator maps longer blocks on their own.
+pub(crate) const RUN_LEN_MAX: usize = 128 << 10;
+const RUN_UNITS_MAX: usize = RUN_LEN_MAX / UNIT_LEN;
+/// Freed runs that keep their memory, in bytes.
+const WARM_MAX: usize = 1 << 20;
+
+/// How many bytes a run of at least `len` bytes takes.
+#[inline]
+pub(crate) const fn run_len(len: usize) -> usize {
+    len.next_multiple_of(UNIT_LEN)
+}
+
+struct Area {
+    region: Region,
+    /// A bit per unit, set when it is taken.
+    taken: Vec<u64>,
+    /// No longer run is free, in units.
+    free_max: usize,
+    /// The word of `taken` where the last search ended.
+    hand: usize,
+}
+
+/// All runs of a store.
+pub(crate) struct Runs {
+    areas: Vec<Area>,
+    /// By length in units.
+    warm: Vec<Vec<NonNull<u8>>>,
+    warm_len: usize,
+}
+
+// SAFETY: runs are plain memory; who has one is the only one to use it.
+unsafe impl Send for Runs {}
+
+/// What changed: bytes of the system's pages held.
+pub(crate) type Held = i64;
+
+impl Runs {
+    pub(crate) const fn new() -> Self {
+        Self { areas: Vec::new(), warm: Vec::new(), warm_len: 0 }
+    }
+
+    /// A run of `len` bytes, a multiple of [`UNIT_LEN`] and no more than
+    /// [`RUN_LEN_MAX`], aligned to 16, its contents undefined.
+    pub(crate) fn take(&mut self, len: usize) -> (NonNull<u8>, Held) {
+        let units = len / UNIT_LEN;
+        if let Some(run) = self.warm.get_mut(units).and_then(Vec::pop) {
+            self.warm_len -= len;
+            return (run, 0);
+        }
+        let fits = |area: &&mut Area| area.free_max >= units;
+        for area in self.areas.iter_mut().filter(fits) {
+            if let Some(found) = area.take(units) {
+                return found;
+            }
+        }
+        let mapped: usize = self.areas.iter().map(|area| area.region.len()).sum();
+        let mut area = Area::new(Region::map_small_pages(mapped));
+        let found = area.take(units);
+        self.areas.push(area);
+        found.expect("a new region has room for the longest run")
+    }
+
+    /// Gives a run of `len` bytes back.
+    pub(crate) fn give(&mut self, run: NonNull<u8>, len: usize) -> Held {
+        let units = len / UNIT_LEN;
+        if self.warm_len + len <= WARM_MAX {
+            if self.warm.is_empty() {
+                self.warm.resize_with(RUN_UNITS_MAX + 1, Vec::new);
+            }
+            self.warm[units].push(run);
+            self.warm_len += len;
+            return 0;
+        }
+        let at = run.addr().get();
+        let of = |area: &&mut Area| {
+            let start = area.region.at(0).addr().get();
+            (start..start + area.region.len()).contains(&at)
+        };
+        let area = self.areas.iter_mut().find(of).expect("a run lies in its region");
+        area.give(at - area.region.at(0).addr().get(), units)
+    }
+}
+
+impl Area {
+    fn new(region: Region) -> Self {
+        let units = region.len() / UNIT_LEN;
+        Self { region, taken: vec![0; units / 64], free_max: units, hand: 0 }
+    }
+
+    fn is_taken(&self, unit: usize) -> bool {
+        self.taken[unit / 64] >> (unit % 64) & 1 != 0
+    }
+
+    /// Units of the system's pages around these that are all free.
+    fn free_pages(&self, units: std::ops::Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let pages = units.start / PAGE_UNITS..units.end.div_ceil(PAGE_UNITS);
+        pages
+            .map(|page| page * PAGE_UNITS)
+            .filter(|first| self.taken[first / 64] >> (first % 64) & ((1 << PAGE_UNITS) - 1) == 0)
+    }
+
+    fn mark(&mut self, units: std::ops::Range<usize>, taken: bool) {
+        for unit in units {
+            let bit = 1 << (unit % 64);
+            let word = &mut self.taken[unit / 64];
+            *word = if taken { *word | bit } else { *word & !bit };
+        }
+    }
+
+    fn take(&mut self, units: usize) -> Option<(NonNull<u8>, Held)> {
+        let start = self.search(units);
+        let Some(start) = start else {
+            self.free_max = units - 1;
+            return None;
+        };
+        let run = start..start + units;
+        let pages = self.free_pages(run.clone()).count();
+        self.mark(run, true);
+        self.hand = start / 64;
+        let held = (pages * PAGE_UNITS * UNIT_LEN) as Held;
+        Some((self.region.at(start * UNIT_LEN), held))
+    }
+
+    /// The first unit of a free run, looked for from the hand on and then from
+    /// the start.
+    fn search(&self, units: usize) -> Option<usize> {
+        let all = self.taken.len() * 64;
+        self.search_in(self.hand * 64..all, units)
+            .or_else(|| self.search_in(0..all.min(self.hand * 64 + RUN_UNITS_MAX), units))
+    }
+
+    fn search_in(&self, range: std::ops::Range<usize>, units: usize) -> Option<usize> {
+        let (mut unit, mut free) = (range.start, 0);
+        while unit < range.end {
+            let word = self.taken[unit / 64];
+            if unit.is_multiple_of(64) && word == !0 {
+                (unit, free) = (unit + 64, 0);
+                continue;
+            }
+            free = if self.is_taken(unit) { 0 } else { free + 1 };
+            unit += 1;
+            if free == units {
+                return Some(unit - units);
+            }
+        }
+        None
+    }
+
+    fn give(&mut self, offset: usize, units: usize) -> Held {
+        let start = offset / UNIT_LEN;
+        self.mark(start..start + units, false);
+        self.free_max = self.taken.len() * 64;
+        let mut held = 0;
+        let mut released: Option<std::ops::Range<usize>> = None;
+        for first in self.free_pages(start..start + units) {
+            let end = first + PAGE_UNITS;
+            released = Some(released.map_or(first, |range| range.start)..end);
+            held -= (PAGE_UNITS * UNIT_LEN) as Held;
+        }
+        if let Some(range) = released {
+            let start = self.region.at(range.start * UNIT_LEN);
+            // SAFETY: no run lies in these pages; all between the first and
+            // the last lie in the run just freed.
+            unsafe { Region::release(start, range.len() * UNIT_LEN) };
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_in_use_never_overlap_and_what_is_held_is_told() {
+        let mut runs = Runs::new();
+        let mut live: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
+        let (mut held, mut state) = (0, 3u64);
+        let steps = if cfg!(miri) { 200 } else { 20_000 };
+        for step in 0..steps {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let pick = (state >> 33) as usize;
+            if live.is_empty() || pick % 5 < if step < steps / 2 { 3 } else { 2 } {
+                let len = run_len([7200, 9000, 20_000, 131_000, 50_000][pick % 5]);
+                let (run, change) = runs.take(len);
+                held += change;
+                assert!(run.addr().get().is_multiple_of(16));
+                // SAFETY: the run has `len` bytes.
+                unsafe { run.write_bytes(pick as u8, len) };
+                live.push((run, len, pick as u8));
+            } else {
+                let (run, len, mark) = live.swap_remove(pick % live.len());
+                // SAFETY: the run is live and was filled.
+                let bytes = unsafe { std::slice::from_raw_parts(run.as_ptr(), len) };
+                assert!(bytes.iter().all(|byte| *byte == mark));
+                held += runs.give(run, len);
+            }
+            let used: usize = live.iter().map(|(_, len, _)| len).sum();
+            assert!(held >= used as Held, "{held} bytes held of {used}");
+        }
+        for (run, len, _) in live {
+            held += runs.give(run, len);
+        }
+        assert!(held <= (2 * WARM_MAX) as Held, "{held} bytes held of nothing");
+    }
+}
