@@ -10,10 +10,12 @@ const DEPTH_MAX: usize = 512;
 /// Why a value makes no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
-    TooLong,
-    TooDeep,
+    /// Too long.
+    Long,
+    /// Nested too deep.
+    Deep,
     /// It takes too long: tables may name one another many times over.
-    TooLate,
+    Late,
 }
 
 /// Writes replies.
@@ -40,20 +42,20 @@ impl Answer<'_> {
 
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Unanswerable> {
         if self.out.len() > self.len_max {
-            return Err(Unanswerable::TooLong);
+            return Err(Unanswerable::Long);
         }
         if depth == 0 {
-            return Err(Unanswerable::TooDeep);
+            return Err(Unanswerable::Deep);
         }
         self.count = self.count.wrapping_add(1);
         if self.count.is_multiple_of(VALUES_PER_LOOK) && (self.is_late)() {
-            return Err(Unanswerable::TooLate);
+            return Err(Unanswerable::Late);
         }
         match value {
             Value::String(text) => {
                 let text = text.as_bytes();
                 if self.out.len() + text.len() > self.len_max {
-                    return Err(Unanswerable::TooLong);
+                    return Err(Unanswerable::Long);
                 }
                 reply::bulk(self.out, &text);
             }
@@ -66,7 +68,7 @@ impl Answer<'_> {
             }
             Value::Boolean(true) => reply::integer(self.out, 1),
             Value::Number(number) => reply::integer(self.out, truncate(*number)),
-            Value::Integer(number) => reply::integer(self.out, i64::from(*number)),
+            Value::Integer(number) => reply::integer(self.out, *number),
             Value::Table(table) => return self.table(table, depth),
             _ => self.client.null(self.out),
         }

@@ -382,9 +382,9 @@ fn wrote_text(run: &Run) -> &'static str {
 /// What a client is told, unless it is that the script's time is up.
 fn unanswerable(fault: Unanswerable) -> Option<&'static str> {
     match fault {
-        Unanswerable::TooLong => Some("ERR the script's reply is longer than a client may be sent"),
-        Unanswerable::TooDeep => Some("ERR reached lua stack limit: the reply is nested too deep"),
-        Unanswerable::TooLate => None,
+        Unanswerable::Long => Some("ERR the script's reply is longer than a client may be sent"),
+        Unanswerable::Deep => Some("ERR reached lua stack limit: the reply is nested too deep"),
+        Unanswerable::Late => None,
     }
 }
 
@@ -406,9 +406,7 @@ fn write_error(error: &Value, name: &str, out: &mut Vec<u8>) {
         (Value::String(source), Value::Number(line)) => {
             Some((source.to_string_lossy(), line as i64))
         }
-        (Value::String(source), Value::Integer(line)) => {
-            Some((source.to_string_lossy(), i64::from(line)))
-        }
+        (Value::String(source), Value::Integer(line)) => Some((source.to_string_lossy(), line)),
         _ => None,
     };
     write_with_place(&text, name, place, out);

@@ -50,7 +50,7 @@ mod tests {
         ] {
             assert_eq!(general(number, 17), text);
         }
-        assert_eq!(general(3.141_592_653_589_793, 14), "3.1415926535898");
+        assert_eq!(general(std::f64::consts::PI, 14), "3.1415926535898");
     }
 
     #[test]

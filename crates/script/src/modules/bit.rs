@@ -24,12 +24,13 @@ fn hex(bits: u32, digits: i32) -> String {
     all[8 - count..].to_owned()
 }
 
+type Map = fn(u32) -> u32;
 type Fold = fn(u32, u32) -> u32;
 type Shift = fn(u32, u32) -> u32;
 
 pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let one: [(&'static str, fn(u32) -> u32); 3] =
+    let one: [(&'static str, Map); 3] =
         [("tobit", |bits| bits), ("bnot", |bits| !bits), ("bswap", u32::swap_bytes)];
     for (name, of) in one {
         let function = move |lua: &Lua, args: Variadic<Value>| {

@@ -115,14 +115,14 @@ impl Writer<'_> {
             self.out.extend_from_slice(bytes);
         };
         match number {
-            0..=127 | -32..=-1 => self.out.push(number as u8),
-            0..=0xff => tagged(0xcc, &[number as u8]),
-            0..=0xffff => tagged(0xcd, &(number as u16).to_be_bytes()),
-            0..=0xffff_ffff => tagged(0xce, &(number as u32).to_be_bytes()),
-            0.. => tagged(0xcf, &number.to_be_bytes()),
-            -128..=-1 => tagged(0xd0, &[number as u8]),
-            -0x8000..=-1 => tagged(0xd1, &(number as i16).to_be_bytes()),
-            -0x8000_0000..=-1 => tagged(0xd2, &(number as i32).to_be_bytes()),
+            -32..=127 => self.out.push(number as u8),
+            128..=0xff => tagged(0xcc, &[number as u8]),
+            0x100..=0xffff => tagged(0xcd, &(number as u16).to_be_bytes()),
+            0x1_0000..=0xffff_ffff => tagged(0xce, &(number as u32).to_be_bytes()),
+            0x1_0000_0000.. => tagged(0xcf, &number.to_be_bytes()),
+            -128..=-33 => tagged(0xd0, &[number as u8]),
+            -0x8000..=-129 => tagged(0xd1, &(number as i16).to_be_bytes()),
+            -0x8000_0000..=-0x8001 => tagged(0xd2, &(number as i32).to_be_bytes()),
             _ => tagged(0xd3, &number.to_be_bytes()),
         }
     }

@@ -245,10 +245,9 @@ impl Plane {
     ) -> Settlement {
         let mut entered = BTreeMap::new();
         for key in reads {
-            if !entered.contains_key(&key) {
-                let is_new = self.enter_read(session, &key);
-                entered.insert(key, is_new);
-            }
+            let is_new = self.enter_read(session, &key);
+            // Of a key that is read twice the first counts.
+            entered.entry(key).or_insert(is_new);
         }
         let mut events = std::mem::take(&mut self.store_tracking.events);
         store.take_events(self.worker(), &mut events);
