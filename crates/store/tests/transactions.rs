@@ -247,7 +247,7 @@ fn scripts_in_any_order_commands_of_many_keys_and_transactions_never_wait_in_a_c
         }
     });
     for nth in 0..12 {
-        let got = run(&store, &format!("GET n{nth}"), START);
+        let got = run(&store, START, &format!("GET n{nth}"));
         assert_eq!(got, Reply::Bulk(Some(b"1000".to_vec())));
     }
 }
