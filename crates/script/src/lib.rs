@@ -16,6 +16,8 @@
 //! cannot catch that; it changes no table that another sees; Lua never loads
 //! bytecode.
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod api;
 mod call;
