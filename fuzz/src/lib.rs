@@ -11,6 +11,7 @@ pub mod config_text;
 pub mod hello;
 mod laws;
 pub mod link_ops;
+pub mod lua_limits;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
@@ -25,11 +26,12 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
     ("link_ops", link_ops::run),
+    ("lua_limits", lua_limits::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("restore", restore::run),

@@ -309,6 +309,32 @@ impl Condition {
     }
 }
 
+/// Whether `verb` is about scripts or functions, which run on the embedded store.
+pub const fn store_scripts(verb: Verb) -> bool {
+    use Verb::*;
+    matches!(
+        verb,
+        Eval | EvalRo
+            | Evalsha
+            | EvalshaRo
+            | Fcall
+            | FcallRo
+            | FunctionDelete
+            | FunctionDump
+            | FunctionFlush
+            | FunctionKill
+            | FunctionList
+            | FunctionLoad
+            | FunctionRestore
+            | FunctionStats
+            | ScriptDebug
+            | ScriptExists
+            | ScriptFlush
+            | ScriptKill
+            | ScriptLoad
+    )
+}
+
 /// Whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;

@@ -172,6 +172,10 @@ pub struct StoreConfig {
     pub databases: u32,
     /// Which changes of keys are published.
     pub notify_keyspace_events: KeyspaceEvents,
+    /// How long a script may run.
+    pub script_time_max: Duration,
+    /// Bytes of memory for scripts in each worker.
+    pub script_memory_max: u64,
     /// How long after a read a key expires that has an expiry; `None`: reads
     /// move none.
     pub expire_after_read: Option<Duration>,

@@ -431,6 +431,19 @@ pub(crate) static STORE: Table = Table {
         )
         .known_elsewhere_as(&["notify-keyspace-events"]),
         key(
+            "script_time_max",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"5s\""),
+            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, other requests for the keys it has touched, and other scripts, wait.",
+        )
+        .known_elsewhere_as(&["lua-time-limit", "lua_time_limit", "busy-reply-threshold"]),
+        key(
+            "script_memory_max",
+            Size { min: MIB, max: 16 * GIB },
+            Is("\"64MiB\""),
+            "Memory for Lua in each worker: variables of the script that runs, garbage it has left, and compiled scripts. A script that needs more is ended with an error.",
+        ),
+        key(
             "expire_after_read",
             Kind::Duration { min: ms(1000), max: hours(10 * 365 * 24) },
             Is("\"off\""),

@@ -53,6 +53,7 @@ struct StoreFacts {
     policy: &'static str,
     notify: String,
     read: Box<dyn Fn() -> StoreStats + Send + Sync>,
+    scripts: Arc<keyway_script::Registry>,
 }
 
 /// One pool.
@@ -101,7 +102,9 @@ impl ProcessFacts {
                 PoolKind::Store(store) => {
                     let notify = store.config().notify.to_string();
                     let (policy, store) = (store.config().policy.name(), Arc::clone(store));
-                    Some(StoreFacts { policy, notify, read: Box::new(move || store.stats()) })
+                    let scripts = Arc::clone(&pool.scripts);
+                    let read = Box::new(move || store.stats());
+                    Some(StoreFacts { policy, notify, read, scripts })
                 }
                 PoolKind::Sharded { .. } => None,
             },
@@ -366,6 +369,17 @@ impl Report<'_> {
             .put("maxmemory_policy", settings::policy(self.pool))
             .put("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)))
             .put("mem_allocator", "libc");
+        if let Some(store) = &self.pool.store {
+            let (scripts, scripts_len) = store.scripts.kept();
+            let (libraries, functions, libraries_len) = store.scripts.library_counts();
+            fields
+                .put("used_memory_scripts_eval", scripts_len)
+                .put("number_of_cached_scripts", scripts)
+                .put("number_of_functions", functions)
+                .put("number_of_libraries", libraries)
+                .put("used_memory_functions", libraries_len)
+                .put_size("used_memory_scripts", (scripts_len + libraries_len) as u64);
+        }
     }
 
     fn stats(&self, fields: &mut Fields) {

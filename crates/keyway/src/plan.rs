@@ -2,17 +2,19 @@
 
 use crate::facts::ProcessFacts;
 use crate::memory;
-use keyway_base::Clock;
+use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
+use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan};
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -150,7 +152,28 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
             (databases, sharded.clients_max, PoolKind::sharded(sharded.pool.clone()))
         }
     };
-    PoolPlan { name: pool.name.clone(), databases, clients_max, pause: Pause::default(), kind }
+    let limits = match &pool.kind {
+        PoolKindConfig::Store(store) => ScriptLimits {
+            time_max: store.script_time_max,
+            memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
+            reply_len_max: config.limits.session_output_len_hard as usize,
+        },
+        PoolKindConfig::Sharded(_) => ScriptLimits::default(),
+    };
+    PoolPlan {
+        name: pool.name.clone(),
+        databases,
+        clients_max,
+        pause: Pause::default(),
+        scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
+        kind,
+    }
+}
+
+/// The time that scripts are measured by.
+fn monotonic() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
 }
 
 fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {

@@ -584,6 +584,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 databases,
                 clients_max: 0,
                 pause: Pause::default(),
+                scripts: Arc::default(),
                 kind,
             }
         }
@@ -592,6 +593,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             databases: sharded.databases_allowed,
             clients_max: 0,
             pause: Pause::default(),
+            scripts: Arc::default(),
             kind: PoolKind::sharded(sharded.clone()),
         },
     });

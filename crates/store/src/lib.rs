@@ -12,7 +12,7 @@
 //! commands may do with a key) and `table.rs`.
 //!
 //! Architecture invariants: a request waits for nothing but shard locks, taken
-//! in ascending order; arena locks are taken inside them and held for one list
+//! in ascending order, and given back by who meets one that a script holds; arena locks are taken inside them and held for one list
 //! operation. Every byte of an item or a table is in `memory_used`.
 
 mod ahead;
@@ -37,6 +37,7 @@ mod number;
 mod partial_sort;
 mod quota;
 mod runs;
+mod scripted;
 mod shard;
 mod space;
 mod store;
@@ -50,6 +51,7 @@ pub use events::{KeyEvent, NO_WORKER};
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use quota::{QUOTAS_MAX, QuotaConfig, QuotaStats};
+pub use scripted::ScriptHold;
 pub use store::{AfterRead, Context, DatabaseStats, Store, StoreConfig, StoreStats};
 pub use transaction::{Footprint, Held, OutOfMemory};
 pub use waiters::{Patience, Waited, Waiter, Who};

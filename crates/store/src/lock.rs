@@ -91,8 +91,44 @@ impl<T> Lock<T> {
         self.word.load(Ordering::Relaxed) & GUARDED != 0
     }
 
+    /// As [`Lock::lock`], but does not wait for another thread that holds the
+    /// lock.
+    pub(crate) fn lock_unless_held(&self) -> Option<Guard<'_, T>> {
+        let mut spins = 0;
+        loop {
+            if let Some(guard) = self.try_lock_or_held() {
+                return Some(guard);
+            }
+            if self.has_holder() {
+                return None;
+            }
+            pause(&mut spins);
+        }
+    }
+
+    /// As [`Lock::hold`], but does not wait for another thread that holds the
+    /// lock; whether it is held now.
+    pub(crate) fn hold_unless_held(&self, holder: Holder) -> bool {
+        let guard = self.lock_unless_held();
+        if guard.is_some() {
+            self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
+        }
+        guard.is_some()
+    }
+
+    /// Waits until nobody holds the lock.
+    pub(crate) fn wait_until_released(&self) {
+        let mut spins = 0;
+        while self.has_holder() {
+            pause(&mut spins);
+        }
+    }
+
+    fn has_holder(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !GUARDED != FREE
+    }
+
     /// Whether this thread holds the lock.
-    #[cfg(debug_assertions)]
     pub(crate) fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !GUARDED == Holder::of_thread().0
     }
@@ -106,12 +142,7 @@ impl<T> Lock<T> {
         }
         loop {
             while self.word.load(Ordering::Relaxed) != FREE {
-                if spins < SPINS_MAX {
-                    spins += 1;
-                    std::hint::spin_loop();
-                } else {
-                    std::thread::yield_now();
-                }
+                pause(&mut spins);
             }
             if let Some(guard) = self.try_lock() {
                 return guard;
@@ -122,6 +153,16 @@ impl<T> Lock<T> {
     /// The value, which nobody else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
+    }
+}
+
+/// Lets a moment pass, the `spins`th.
+fn pause(spins: &mut u32) {
+    if *spins < SPINS_MAX {
+        *spins += 1;
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
     }
 }
 
@@ -249,6 +290,23 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), (4_000, 4_000));
+    }
+
+    #[test]
+    fn who_must_not_wait_for_a_holder_waits_for_a_guard_and_for_itself_only() {
+        let lock = Lock::new(0);
+        let holder = Holder::of_thread();
+        assert!(lock.hold_unless_held(holder) && lock.is_held());
+        assert!(lock.lock_unless_held().is_some(), "held here");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(lock.lock_unless_held().is_none() && !lock.is_held());
+                assert!(!lock.hold_unless_held(Holder::of_thread()));
+            });
+        });
+        lock.release(holder);
+        lock.wait_until_released();
+        assert!(lock.lock_unless_held().is_some());
     }
 
     #[test]

@@ -196,6 +196,8 @@ pub struct Store {
     pub(crate) waiters: Waiters,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
+    /// Held by the script that runs: there is one at a time.
+    pub(crate) scripting: Lock<()>,
 }
 
 impl Store {
@@ -246,6 +248,7 @@ impl Store {
             watches: Watches::new(),
             waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
+            scripting: Lock::new(()),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
@@ -514,15 +517,49 @@ impl Store {
             keys.map(|key| self.shard_of(self.hash(key)) as u32).collect();
         indices.sort_unstable();
         indices.dedup();
-        let guards = indices.iter().map(|index| self.shard(*index as usize)).collect();
-        Locked { store: self, indices, guards }
+        self.lock_indices(indices, None)
     }
 
     /// Locks every shard.
     pub(crate) fn lock_all(&self) -> Locked<'_> {
         let indices: SmallVec<[u32; 16]> = (0..self.shards.len() as u32).collect();
-        let guards = indices.iter().map(|index| self.shard(*index as usize)).collect();
-        Locked { store: self, indices, guards }
+        // With so many, there would always be one that some script holds.
+        let turn = (!Holder::is_holding()).then(|| self.scripting.lock());
+        self.lock_indices(indices, turn)
+    }
+
+    /// Locks these shards, in ascending order. A script holds shards in any
+    /// order: who meets one of them lets go of all others and begins again, the
+    /// next time with no script beside it.
+    fn lock_indices<'a>(
+        &'a self,
+        indices: SmallVec<[u32; 16]>,
+        mut turn: Option<Guard<'a, ()>>,
+    ) -> Locked<'a> {
+        let mut guards = SmallVec::with_capacity(indices.len());
+        'again: loop {
+            for index in &indices {
+                let lock = &self.shards[*index as usize].0;
+                #[cfg(debug_assertions)]
+                assert!(
+                    !Holder::is_holding() || lock.is_held(),
+                    "a transaction holds all it needs"
+                );
+                // Nobody waits for who has none yet.
+                let guard = match guards.is_empty() {
+                    true => Some(lock.lock()),
+                    false => lock.lock_unless_held(),
+                };
+                let Some(guard) = guard else {
+                    guards.clear();
+                    turn.get_or_insert_with(|| self.scripting.lock());
+                    lock.wait_until_released();
+                    continue 'again;
+                };
+                guards.push(guard);
+            }
+            return Locked { store: self, indices, guards };
+        }
     }
 
     /// Books a change of a shard's memory.

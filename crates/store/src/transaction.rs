@@ -6,7 +6,7 @@
 
 use crate::commands;
 use crate::entry::Turn;
-use crate::lock::Holder;
+use crate::lock::{Guard, Holder};
 use crate::store::{Context, Store};
 use keyway_command::{Flags, Request, Verb};
 
@@ -64,7 +64,7 @@ impl Footprint {
     }
 
     /// The shards, ascending and each once.
-    fn settle(mut self, store: &Store) -> Vec<u32> {
+    pub(crate) fn settle(mut self, store: &Store) -> Vec<u32> {
         if self.is_all {
             return (0..store.shard_count() as u32).collect();
         }
@@ -117,11 +117,33 @@ impl Store {
         if footprint.room.is_some_and(|room| !self.make_room(room, turn)) {
             return Err(OutOfMemory);
         }
+        // With all shards, there would always be one that some script holds.
+        let everything = footprint.is_all.then(|| self.scripting.lock());
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
-        shards.iter().for_each(|index| self.lock_of(*index as usize).hold(holder));
+        self.hold_shards(&shards, holder, everything);
         holder.set_holding(true);
         Ok(Held { store: self, shards, holder, grows, turn })
+    }
+
+    /// Holds shards that are in ascending order, as `Store::lock_keys` locks
+    /// them.
+    fn hold_shards<'a>(&'a self, shards: &[u32], holder: Holder, mut turn: Option<Guard<'a, ()>>) {
+        let mut count = 0;
+        while let Some(index) = shards.get(count) {
+            let lock = self.lock_of(*index as usize);
+            if count == 0 {
+                lock.hold(holder);
+            } else if !lock.hold_unless_held(holder) {
+                let held = &shards[..count];
+                held.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
+                turn.get_or_insert_with(|| self.scripting.lock());
+                lock.wait_until_released();
+                count = 0;
+                continue;
+            }
+            count += 1;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use keyway_base::ByteRange;
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
 use keyway_store::{Context, EvictionPolicy, Footprint, Mark, OutOfMemory, Store, StoreConfig};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const START: u64 = 1_700_000_000_000;
@@ -192,4 +193,76 @@ fn a_watch_sees_every_change_of_its_keys_and_leaves_nothing() {
     assert!(has_changed(&third));
     store.unwatch(0, b"b", &third);
     assert_eq!(store.watched_len(), 0);
+}
+
+/// Executes lines as one script, which holds their shards one after the other;
+/// the last reply.
+fn run_script(store: &Arc<Store>, worker: u16, lines: &[String]) -> Reply {
+    let script = store.begin_script();
+    let mut out = Vec::new();
+    for line in lines {
+        out.clear();
+        with_request(line, |request| script.execute(request, context(worker), false, &mut out));
+    }
+    Reply::read(&mut &out[..])
+}
+
+#[test]
+fn scripts_in_any_order_commands_of_many_keys_and_transactions_never_wait_in_a_circle() {
+    let config = StoreConfig { shards: Some(16), ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut keys: Vec<_> = (0..12).map(|nth| format!("INCR n{nth}")).collect();
+                if worker == 1 {
+                    keys.reverse();
+                }
+                for _ in 0..500 {
+                    // Nobody sees some of the counters raised and others not.
+                    let Reply::Integer(last) = run_script(store, worker, &keys) else {
+                        panic!("no number");
+                    };
+                    assert!(last > 0);
+                }
+            });
+            scope.spawn(move || {
+                for nth in 0..500 {
+                    with_request("MSET n-a 1 n-b 2 n-c 3 n-d 4 n-e 5", |request| {
+                        store.execute(request, context(2 + worker), &mut Vec::new());
+                    });
+                    transact(store, 2 + worker, &lines(&["INCR n0", "DECR n0", "SET x 1"]))
+                        .expect("room");
+                    if nth % 50 == 0 {
+                        for line in ["SWAPDB 3 4", "DBSIZE", "SCAN 0", "FLUSHDB"] {
+                            let context = Context { database: 5, ..context(2 + worker) };
+                            with_request(line, |request| {
+                                store.execute(request, context, &mut Vec::new());
+                            });
+                        }
+                    }
+                }
+            });
+        }
+    });
+    for nth in 0..12 {
+        let got = run(&store, START, &format!("GET n{nth}"));
+        assert_eq!(got, Reply::Bulk(Some(b"1000".to_vec())));
+    }
+}
+
+#[test]
+fn a_script_sees_and_changes_the_whole_store_beside_others() {
+    let config = StoreConfig { shards: Some(16), ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    let all = lines(&["SET a 1", "SET b 2", "RENAME a c", "SCAN 0", "FLUSHALL", "DBSIZE"]);
+    assert_eq!(run_script(&store, 0, &all), Reply::Integer(0));
+    let mut footprint = Footprint::default();
+    footprint.add_all();
+    let held = store.hold(footprint, context(0)).expect("room");
+    let inner = run_script(&store, 0, &lines(&["SET d 1", "DBSIZE"]));
+    drop(held);
+    assert_eq!(inner, Reply::Integer(1), "inside a transaction");
+    assert_eq!(run_script(&store, 0, &lines(&["DBSIZE"])), Reply::Integer(1));
 }

@@ -99,6 +99,8 @@ pub struct PoolPlan {
     pub clients_max: u32,
     /// Set by `CLIENT PAUSE`.
     pub pause: Pause,
+    /// What its clients have loaded, where it is a store.
+    pub scripts: Arc<keyway_script::Registry>,
     /// What serves it.
     pub kind: PoolKind,
 }

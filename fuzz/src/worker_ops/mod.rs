@@ -373,6 +373,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         databases,
         clients_max: 0,
         pause: Pause::default(),
+        scripts: Arc::default(),
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {

@@ -57,8 +57,12 @@ fn facts() -> ProcessFacts {
         version: "9.9.9",
         start_unix_micros: START,
     });
-    let store =
-        StoreFacts { policy: "allkeys-lru", notify: "xE".to_owned(), read: Box::new(stats) };
+    let store = StoreFacts {
+        policy: "allkeys-lru",
+        notify: "xE".to_owned(),
+        read: Box::new(stats),
+        scripts: Arc::default(),
+    };
     ProcessFacts {
         start_unix_micros: START,
         run_id: run_id(an_hour_later()),

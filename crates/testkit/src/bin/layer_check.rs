@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("store", 2),
     ("bus", 2),
     ("proxy", 3),
+    ("script", 3),
     ("config", 3),
     ("net", 4),
     ("worker", 4),

@@ -6,7 +6,9 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
-use keyway_command::{Args, Condition, Flags, Handling, Refusal, Request, Verb, store_serves};
+use keyway_command::{
+    Args, Condition, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+};
 use keyway_proxy::local::{self, After, LocalContext};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -99,6 +101,7 @@ impl Plane {
                 Handling::Block => self.block_on_store(store, asked),
                 Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
                 _ if command.verb == Verb::Monitor => self.start_monitor(asked),
+                _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
                 _ => {
                     self.answer_without_server(asked.session, asked.busy, pool, asked.request);
                     Step::Started

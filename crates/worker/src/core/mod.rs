@@ -21,6 +21,7 @@
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
 //! | `store_blocking` | commands that wait on the embedded store |
+//! | `store_scripts` | scripts on the embedded store |
 //! | `store_transactions` | transactions on the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
@@ -43,6 +44,7 @@ mod slow;
 mod split;
 mod stateful;
 mod store_blocking;
+mod store_scripts;
 mod store_tracking;
 mod store_transactions;
 mod tracking;
@@ -140,6 +142,7 @@ pub(crate) struct Plane {
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
     pub(crate) store_blocking: store_blocking::StoreBlocking,
+    store_scripts: store_scripts::StoreScripts,
     pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
@@ -203,6 +206,7 @@ impl Core {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
             store_blocking: store_blocking::StoreBlocking::default(),
+            store_scripts: store_scripts::StoreScripts::default(),
             tracking: tracking::State::default(),
             plan,
             cells,

@@ -177,19 +177,23 @@ impl Plane {
         }
         let mut keys = std::mem::take(&mut self.keys);
         if request.keys(&mut keys).is_ok() {
-            let (pool, id) = (session.pool, session.identity.id);
-            let table = Arc::clone(self.table(pool));
-            let keys_max = self.plan.limits.tracking_keys_max as usize;
             for &index in &keys {
-                let bound = (keys_max, self.next_random());
-                let entered = table.enter(id, &request.args[index as usize], bound);
-                self.store_tracking.reads.push((index, entered.is_new));
-                for (key, readers) in entered.given_up {
-                    self.tell_readers(&table, &readers, &key);
-                }
+                let is_new = self.enter_read(session, &request.args[index as usize]);
+                self.store_tracking.reads.push((index, is_new));
             }
         }
         self.keys = keys;
+    }
+
+    /// Enters a key that a client reads; whether it had not read it before.
+    fn enter_read(&mut self, session: &Session, key: &[u8]) -> bool {
+        let table = Arc::clone(self.table(session.pool));
+        let bound = (self.plan.limits.tracking_keys_max as usize, self.next_random());
+        let entered = table.enter(session.identity.id, key, bound);
+        for (key, readers) in entered.given_up {
+            self.tell_readers(&table, &readers, &key);
+        }
+        entered.is_new
     }
 
     /// Tells of what a request has changed, behind its reply.
@@ -228,6 +232,27 @@ impl Plane {
             }
         }
         settlement
+    }
+
+    /// The same for a script, which alone knows what it has read; nothing of
+    /// that has changed since.
+    pub(super) fn gather_script(
+        &mut self,
+        session: &Session,
+        store: &Store,
+        reads: Vec<Box<[u8]>>,
+        is_of_everything: bool,
+    ) -> Settlement {
+        let mut entered = BTreeMap::new();
+        for key in reads {
+            let is_new = self.enter_read(session, &key);
+            // Of a key that is read twice the first counts.
+            entered.entry(key).or_insert(is_new);
+        }
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(session.pool, store, &events);
+        Settlement { events, reads: entered, is_of_everything }
     }
 
     /// Tells who is to know of what a request has changed.
@@ -614,7 +639,7 @@ fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
 }
 
 /// Whether a command changes what may be under any key.
-fn is_of_everything(verb: Verb) -> bool {
+pub(super) fn is_of_everything(verb: Verb) -> bool {
     matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 

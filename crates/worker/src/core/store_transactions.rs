@@ -17,7 +17,7 @@ use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::ByteRange;
-use keyway_command::{Args, Flags, Handling, Request, Verb, store_serves};
+use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Transaction, WatchedKeys};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
@@ -168,8 +168,8 @@ impl Plane {
         each_request(transaction.requests(), &limits, |request| {
             match is_executed(request) {
                 true => footprint.add(store, request),
-                // It looks at every shard, one after the other.
-                false if request.command.verb == Verb::Info => footprint.add_all(),
+                // It looks at every shard, one after the other; a script may.
+                false if looks_at_all(request.command.verb) => footprint.add_all(),
                 false => {}
             }
         });
@@ -219,6 +219,9 @@ impl Plane {
                 let settlement = self.gather(asked.session.pool, (store, request), is_error);
                 executed.settlements.push(settlement);
             }
+        } else if store_scripts(verb) {
+            let settlement = self.compose_script(pool, asked.session, request, out);
+            executed.settlements.extend(settlement);
         } else {
             match verb {
                 Verb::Publish | Verb::Spublish => {
@@ -261,8 +264,14 @@ impl Plane {
 
 /// Whether the store executes a command of a transaction: what may wait
 /// otherwise does not.
-fn is_executed(request: &Request) -> bool {
+pub(super) fn is_executed(request: &Request) -> bool {
     store_serves(request.command.verb) || request.command.handling == Handling::Block
+}
+
+/// Whether a command that the store does not execute itself needs all of it.
+fn looks_at_all(verb: Verb) -> bool {
+    use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+    matches!(verb, Verb::Info | Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
 /// Calls `each` with the requests whose wire forms `frames` are.
@@ -290,7 +299,7 @@ fn check_queued(request: &Request) -> Result<(), String> {
         return Err("ERR Command not allowed inside a transaction".to_owned());
     }
     match (command.handling, command.verb) {
-        _ if is_executed(request) => Ok(()),
+        _ if is_executed(request) || store_scripts(command.verb) => Ok(()),
         (Handling::PubSub, Verb::Publish | Verb::Spublish) => Ok(()),
         (Handling::PubSub | Handling::Tracking, _) | (_, Verb::ClientReply) => Err(format!(
             "ERR '{name}' is refused inside MULTI: it changes or tells what the client is sent; \

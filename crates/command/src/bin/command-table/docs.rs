@@ -1,6 +1,8 @@
 //! The support table, as Markdown.
 
-use keyway_command::{Across, COMMANDS, Command, Condition, Handling, Verb, store_serves};
+use keyway_command::{
+    Across, COMMANDS, Command, Condition, Handling, Verb, store_scripts, store_serves,
+};
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -194,7 +196,9 @@ fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
 fn in_store(command: &Command) -> &'static str {
     use Handling::{Block, PubSub, Tracking, Transaction};
     let serves = matches!(command.handling, PubSub | Tracking | Transaction | Block);
-    if serves || store_serves(command.verb) {
+    if command.verb == Verb::ScriptDebug {
+        "no"
+    } else if serves || store_serves(command.verb) || store_scripts(command.verb) {
         "yes"
     } else if does_nothing(command.verb) {
         "local, does nothing"

@@ -1,0 +1,114 @@
+//! A run of a script, as other threads see it, and how it comes to its end.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const CLEAN: u8 = 0;
+const WRITTEN: u8 = 1;
+const KILLED: u8 = 2;
+
+/// A script that runs now. One word says whether it has written or is to end:
+/// both at once cannot be.
+#[derive(Debug)]
+pub struct Run {
+    state: AtomicU8,
+    is_function: bool,
+    /// What it is called.
+    pub name: String,
+    /// The words of the request, of a function.
+    pub command: Vec<Vec<u8>>,
+    /// When it began.
+    pub began: keyway_base::Time,
+}
+
+/// What became of the wish to end a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kill {
+    /// It ends.
+    Killed,
+    /// It has written.
+    Unkillable,
+    /// None runs.
+    NotBusy,
+    /// What runs is of the other kind: a function for SCRIPT KILL, a script for
+    /// FUNCTION KILL.
+    OtherKind,
+}
+
+impl Run {
+    /// A run that has written nothing.
+    pub fn new(
+        is_function: bool,
+        name: String,
+        command: Vec<Vec<u8>>,
+        began: keyway_base::Time,
+    ) -> Self {
+        Self { state: AtomicU8::new(CLEAN), is_function, name, command, began }
+    }
+
+    /// Notes a command that writes; `false` when the script is to end instead.
+    /// Whether it is a function's.
+    pub fn is_function(&self) -> bool {
+        self.is_function
+    }
+
+    pub(crate) fn note_write(&self) -> bool {
+        let state = &self.state;
+        let relaxed = Ordering::Relaxed;
+        match state.compare_exchange(CLEAN, WRITTEN, relaxed, relaxed) {
+            Ok(_) => true,
+            Err(now) => now == WRITTEN,
+        }
+    }
+
+    /// Whether it has sent a command that writes.
+    pub fn has_written(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == WRITTEN
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == KILLED
+    }
+
+    pub(crate) fn kill(&self, is_function: bool) -> Kill {
+        if self.is_function != is_function {
+            return Kill::OtherKind;
+        }
+        let relaxed = Ordering::Relaxed;
+        match self.state.compare_exchange(CLEAN, KILLED, relaxed, relaxed) {
+            Ok(_) | Err(KILLED) => Kill::Killed,
+            Err(_) => Kill::Unkillable,
+        }
+    }
+}
+
+/// Why a script ends before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It has run for too long.
+    Time,
+    /// It needs more memory than it may have.
+    Memory,
+    /// SCRIPT KILL or FUNCTION KILL.
+    Killed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(is_function: bool) -> Run {
+        Run::new(is_function, String::new(), Vec::new(), keyway_base::Time(0))
+    }
+
+    #[test]
+    fn what_has_written_is_not_killed_and_what_is_killed_does_not_write() {
+        let written = run(false);
+        assert!(written.note_write() && written.note_write() && written.has_written());
+        assert_eq!(written.kill(false), Kill::Unkillable);
+        let killed = run(false);
+        assert_eq!(killed.kill(true), Kill::OtherKind);
+        assert_eq!(killed.kill(false), Kill::Killed);
+        assert_eq!(killed.kill(false), Kill::Killed);
+        assert!(!killed.note_write() && killed.is_killed() && !killed.has_written());
+    }
+}

@@ -1,0 +1,461 @@
+use crate::answer::{Answer, Unanswerable};
+use crate::ends::{End, Run};
+use crate::flags::ScriptFlags;
+use crate::functions::Registered;
+use crate::host::Host;
+use crate::libraries::{FunctionInfo, Library, Policy, name_of};
+use crate::registry::{CacheFull, Name, Registry, digest_of, flags_of};
+use crate::sandbox::{self, Prelude, State};
+use keyway_base::Time;
+use keyway_resp::{Protocol, reply};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, Table, Value};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Compiled scripts that an engine keeps: with more, which are compiled anew
+/// when they are called again, their memory would be missing to those that run.
+const COMPILED_MAX: usize = 1_000;
+
+/// Part of the memory from which on garbage is collected before a script runs.
+const GARBAGE_PART: usize = 2;
+
+/// The name of every script's chunk, as in Redis.
+const CHUNK: &str = "@user_script";
+
+/// A script to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    /// What it is called.
+    pub name: Name,
+    /// What it said of itself.
+    pub flags: ScriptFlags,
+}
+
+/// Keys and arguments, from which index of a request on, and how many keys.
+pub struct Words<'a> {
+    /// The keys.
+    pub keys: &'a [&'a [u8]],
+    /// The other arguments.
+    pub args: &'a [&'a [u8]],
+}
+
+/// What Lua needs, made at first use.
+struct Machine {
+    lua: Lua,
+    prelude: Prelude,
+    state: Rc<State>,
+    compiled: BTreeMap<Name, Function>,
+    epoch: u64,
+    /// Functions of libraries, by name.
+    functions: BTreeMap<Vec<u8>, Function>,
+    libraries_epoch: u64,
+    /// Keeps the name of chunks from being collected.
+    _chunk: mlua::LuaString,
+}
+
+/// A worker's Lua for the scripts of one pool.
+pub struct Engine {
+    registry: Arc<Registry>,
+    machine: Option<Machine>,
+}
+
+impl Engine {
+    /// An engine that has run nothing yet.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, machine: None }
+    }
+
+    /// What the pool's clients have loaded.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Bytes of Lua's memory.
+    pub fn memory_used(&self) -> usize {
+        self.machine.as_ref().map_or(0, |machine| machine.lua.used_memory())
+    }
+
+    /// Compiles a script and keeps it.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn load(&mut self, body: &[u8], is_loaded: bool) -> Result<Script, String> {
+        let name = digest_of(body);
+        if let Some(kept) = self.registry.script(&name).filter(|_| !is_loaded) {
+            return Ok(Script { name, flags: kept.flags });
+        }
+        let (flags, start) = flags_of(body).map_err(|text| format!("ERR {text}"))?;
+        self.compile(name, &body[start..])?;
+        let kept = self.registry.keep((name, body), (flags, start), is_loaded);
+        kept.map_err(|CacheFull| CacheFull::TEXT.to_owned())?;
+        Ok(Script { name, flags })
+    }
+
+    /// The script of this name, in digits of any case.
+    pub fn find(&self, name: &[u8]) -> Option<Script> {
+        let name: Name = name.to_ascii_lowercase().try_into().ok()?;
+        let kept = self.registry.script(&name)?;
+        Some(Script { name, flags: kept.flags })
+    }
+
+    fn machine(&mut self) -> Result<&mut Machine, String> {
+        let (limits, clock) = (*self.registry.limits(), self.registry.clock());
+        let epoch = self.registry.epoch();
+        let machine = match self.machine.take() {
+            Some(machine) => machine,
+            None => Machine::new(&limits, clock, epoch).map_err(broken)?,
+        };
+        let machine = self.machine.insert(machine);
+        if machine.epoch != epoch || machine.compiled.len() > COMPILED_MAX {
+            machine.compiled.clear();
+            machine.epoch = epoch;
+        }
+        let libraries_epoch = self.registry.libraries.epoch();
+        if machine.libraries_epoch != libraries_epoch {
+            machine.functions.clear();
+            machine.libraries_epoch = libraries_epoch;
+        }
+        if machine.lua.used_memory() > limits.memory_max / GARBAGE_PART {
+            machine.compiled.clear();
+            machine.functions.clear();
+            machine.lua.gc_collect().map_err(broken)?;
+        }
+        Ok(machine)
+    }
+
+    fn compile(&mut self, name: Name, text: &[u8]) -> Result<Function, String> {
+        let machine = self.machine()?;
+        if let Some(function) = machine.compiled.get(&name) {
+            return Ok(function.clone());
+        }
+        let chunk = machine.lua.load(text).set_name(CHUNK).set_mode(ChunkMode::Text);
+        let chunk = chunk.set_environment(machine.prelude.globals.clone());
+        let is_binary = text.first() == Some(&0x1b);
+        match chunk.into_function() {
+            Ok(function) if !is_binary => {
+                machine.compiled.insert(name, function.clone());
+                Ok(function)
+            }
+            Ok(_) => Err("ERR Error compiling script (new function): bytecode is refused".into()),
+            Err(mlua::Error::MemoryError(_)) => {
+                self.machine = None;
+                Err(self.memory_text())
+            }
+            Err(mlua::Error::SyntaxError { message, .. }) => {
+                Err(format!("ERR Error compiling script (new function): {message}"))
+            }
+            Err(error) => Err(broken(error)),
+        }
+    }
+
+    /// Runs a script and appends its reply to `out`. `is_read_only` of EVAL_RO
+    /// and the like.
+    pub fn run(
+        &mut self,
+        script: &Script,
+        words: &Words<'_>,
+        (host, run): (Rc<dyn Host>, Arc<Run>),
+        is_read_only: bool,
+        client: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(kept) = self.registry.script(&script.name) else {
+            return reply::error(out, NO_SCRIPT);
+        };
+        let function = match self.compile(script.name, &kept.body[kept.start..]) {
+            Ok(function) => function,
+            Err(text) => return reply::error(out, &text),
+        };
+        let is_read_only = is_read_only || script.flags.no_writes;
+        let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
+        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        self.registry.begin(&run);
+        let ran = self.machine.as_ref().map(|machine| machine.run(&function, words));
+        self.registry.end();
+        if let Some(ran) = ran {
+            self.answer(ran, &run, client, out);
+        }
+    }
+
+    /// Tries a library's text and tells what it offers; nothing is kept.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn load_library(&mut self, code: &[u8], policy: Policy) -> Result<Library, String> {
+        let (name, start) = name_of(code)?;
+        self.registry.libraries.check_name(&name, policy)?;
+        let registered = self.register(&code[start..])?;
+        if registered.is_empty() {
+            return Err("ERR No functions registered".to_owned());
+        }
+        let functions = registered.into_iter().map(|one| one.info).collect();
+        Ok(Library { name, code: code.into(), functions })
+    }
+
+    /// Runs a library's text; the functions that it registers.
+    fn register(&mut self, text: &[u8]) -> Result<Vec<Registered>, String> {
+        const FUNCTIONS: &str = "@user_function";
+        let machine = self.machine()?;
+        let anchor = machine.lua.create_string(FUNCTIONS).map_err(broken)?;
+        let chunk = machine.lua.load(text).set_name(FUNCTIONS).set_mode(ChunkMode::Text);
+        let chunk = chunk.set_environment(machine.prelude.of_functions.clone());
+        let function = chunk.into_function();
+        drop(anchor);
+        let function = match function {
+            Ok(function) => function,
+            Err(mlua::Error::SyntaxError { message, .. }) => {
+                return Err(format!("ERR Error compiling function: {message}"));
+            }
+            Err(error) => return Err(broken(error)),
+        };
+        machine.state.begin_loading();
+        let ran = machine.prelude.run.call::<(bool, Value)>(function);
+        let registered = machine.state.registering().borrow_mut().take().unwrap_or_default();
+        let end = machine.state.end();
+        machine.state.finish();
+        match (ran, end) {
+            (_, Some(End::Memory)) | (Err(_), _) => {
+                self.machine = None;
+                Err(self.memory_text())
+            }
+            (_, Some(_)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
+            (Ok((true, _)), None) => Ok(registered),
+            (Ok((false, error)), None) => {
+                let mut text = Vec::new();
+                if let Value::Table(table) = &error
+                    && let Ok(Value::String(message)) = table.raw_get::<Value>("err")
+                {
+                    text = message.as_bytes().to_vec();
+                }
+                let text = String::from_utf8_lossy(&text);
+                Err(format!("ERR Error registering functions: {text}"))
+            }
+        }
+    }
+
+    /// What is known of a function.
+    pub fn find_function(&self, name: &[u8]) -> Option<FunctionInfo> {
+        self.registry.libraries.find(name).map(|(_, info)| info)
+    }
+
+    /// Calls a function and appends its reply to `out`.
+    pub fn call(
+        &mut self,
+        name: &[u8],
+        words: &Words<'_>,
+        (host, run): (Rc<dyn Host>, Arc<Run>),
+        is_read_only: bool,
+        client: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let function = match self.function(name) {
+            Ok(function) => function,
+            Err(text) => return reply::error(out, &text),
+        };
+        let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
+        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        self.registry.begin(&run);
+        let ran = self.machine.as_ref().map(|machine| machine.call(&function, words));
+        self.registry.end();
+        if let Some(ran) = ran {
+            self.answer(ran, &run, client, out);
+        }
+    }
+
+    /// A function of this name in this worker's Lua.
+    fn function(&mut self, name: &[u8]) -> Result<Function, String> {
+        let not_found = || "ERR Function not found".to_owned();
+        let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
+        if let Some(function) = self.machine()?.functions.get(name) {
+            return Ok(function.clone());
+        }
+        let (_, start) = name_of(&library.code)?;
+        let registered = self.register(&library.code[start..])?;
+        let machine = self.machine()?;
+        for one in registered {
+            machine.functions.insert(one.info.name, one.callback);
+        }
+        machine.functions.get(name).cloned().ok_or_else(not_found)
+    }
+
+    /// Writes what came of a run.
+    fn answer(
+        &mut self,
+        ran: mlua::Result<(bool, Value)>,
+        run: &Run,
+        client: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(machine) = self.machine.as_ref() else { return };
+        let (start, len_max) = (out.len(), self.registry.limits().reply_len_max);
+        let state = Rc::clone(&machine.state);
+        let script = state.protocol.get();
+        let end = match (&ran, state.end()) {
+            (_, Some(end)) => Some(end),
+            (Err(mlua::Error::MemoryError(_)), _) => Some(End::Memory),
+            (Ok((false, Value::String(text))), _) if text.as_bytes() == b"not enough memory" => {
+                Some(End::Memory)
+            }
+            _ => None,
+        };
+        if let Some(end) = end {
+            self.write_end(end, &state, run, out);
+            return state.finish();
+        }
+        match ran {
+            Ok((true, value)) => {
+                let is_late = || state.is_late();
+                let len_max = start + len_max;
+                let (is_late, count) = (&is_late, 0);
+                let mut answer = Answer { client, script, out, len_max, is_late, count };
+                if let Err(fault) = answer.write(&value) {
+                    out.truncate(start);
+                    match unanswerable(fault) {
+                        Some(text) => reply::error(out, text),
+                        None => self.write_end(End::Time, &state, run, out),
+                    }
+                }
+            }
+            Ok((false, error)) => write_error(&error, &run.name, out),
+            Err(error) => reply::error(out, &broken(error)),
+        }
+        state.finish();
+    }
+
+    /// Writes why a script was ended.
+    fn write_end(&mut self, end: End, state: &State, run: &Run, out: &mut Vec<u8>) {
+        let place = state.end_place();
+        let text = match end {
+            End::Killed => {
+                let kind = if run.is_function() { "FUNCTION" } else { "SCRIPT" };
+                let text = format!("Script killed by user with {kind} KILL.");
+                match &place {
+                    Some((source, line)) => {
+                        format!("ERR {}:{line}: {text}", source.trim_start_matches(['@', '=']))
+                    }
+                    None => format!("ERR {text}"),
+                }
+            }
+            End::Time => {
+                let time_max = self.registry.limits().time_max;
+                let wrote = wrote_text(run);
+                format!(
+                    "ERR the script was ended: it ran longer than script_time_max ({time_max:?}){wrote}"
+                )
+            }
+            End::Memory => {
+                self.machine = None;
+                self.memory_text() + wrote_text(run)
+            }
+        };
+        write_with_place(text.as_bytes(), &run.name, place, out);
+    }
+
+    fn memory_text(&self) -> String {
+        let memory_max = self.registry.limits().memory_max;
+        format!(
+            "ERR the script was ended: it needed more than script_memory_max ({} MiB)",
+            memory_max >> 20
+        )
+    }
+}
+
+/// Redis's words for a script that there is not.
+pub(crate) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+
+const BROKEN: &str = "ERR Lua could not be started";
+
+fn broken(error: mlua::Error) -> String {
+    let text: String = error.to_string().lines().next().unwrap_or_default().to_owned();
+    format!("ERR Lua failed: {text}")
+}
+
+fn wrote_text(run: &Run) -> &'static str {
+    match run.has_written() {
+        true => "; it had written, and what it wrote stays",
+        false => "; it had written nothing",
+    }
+}
+
+/// What a client is told, unless it is that the script's time is up.
+fn unanswerable(fault: Unanswerable) -> Option<&'static str> {
+    match fault {
+        Unanswerable::Long => Some("ERR the script's reply is longer than a client may be sent"),
+        Unanswerable::Deep => Some("ERR reached lua stack limit: the reply is nested too deep"),
+        Unanswerable::Late => None,
+    }
+}
+
+/// Writes an error that a script did not catch.
+fn write_error(error: &Value, name: &str, out: &mut Vec<u8>) {
+    let Value::Table(table) = error else {
+        let text = match error {
+            Value::String(text) => text.to_string_lossy(),
+            _ => "unknown error".to_owned(),
+        };
+        return write_with_place(format!("ERR {text}").as_bytes(), name, None, out);
+    };
+    let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
+    let text = match field("err") {
+        Value::String(text) => text.as_bytes().to_vec(),
+        _ => b"ERR unknown error".to_vec(),
+    };
+    let place = match (field("source"), field("line")) {
+        (Value::String(source), Value::Number(line)) => {
+            Some((source.to_string_lossy(), line as i64))
+        }
+        (Value::String(source), Value::Integer(line)) => Some((source.to_string_lossy(), line)),
+        _ => None,
+    };
+    write_with_place(&text, name, place, out);
+}
+
+fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: &mut Vec<u8>) {
+    out.push(b'-');
+    let mut line = text.to_vec();
+    if let Some((source, number)) = place {
+        line.extend_from_slice(format!(" script: {name}, on {source}:{number}.").as_bytes());
+    }
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    out.extend(line.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Machine {
+    fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
+        let state = Rc::new(State::new(limits.time_max, limits.memory_max, clock));
+        let (lua, prelude) = sandbox::make(&state)?;
+        let chunk = lua.create_string(CHUNK)?;
+        Ok(Self {
+            lua,
+            prelude,
+            state,
+            compiled: BTreeMap::new(),
+            epoch,
+            functions: BTreeMap::new(),
+            libraries_epoch: 0,
+            _chunk: chunk,
+        })
+    }
+
+    fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (index, word) in words.iter().enumerate() {
+            table.raw_seti(index + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
+    }
+
+    fn call(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {
+        let (keys, args) = (self.list(words.keys)?, self.list(words.args)?);
+        self.prelude.call.call((function, keys, args))
+    }
+
+    fn run(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {
+        self.prelude.all.raw_set("KEYS", self.list(words.keys)?)?;
+        self.prelude.all.raw_set("ARGV", self.list(words.args)?)?;
+        self.prelude.run.call(function)
+    }
+}

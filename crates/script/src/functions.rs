@@ -1,0 +1,131 @@
+//! `redis.register_function`: what a library offers, while it is loaded.
+
+use crate::flags::{ScriptFlags, set_flag};
+use crate::libraries::{FunctionInfo, is_name};
+use crate::sandbox::{Raised, State};
+use mlua::{Lua, Table, Value, Variadic};
+use std::rc::Rc;
+
+/// The flags that there are.
+const FLAGS: [&str; 5] =
+    ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+
+/// A function that a library has registered.
+pub(crate) struct Registered {
+    pub(crate) info: FunctionInfo,
+    pub(crate) callback: mlua::Function,
+}
+
+fn wrong(text: &str) -> mlua::Error {
+    Raised::table(format!("ERR {text}").into_bytes())
+}
+
+/// The function `redis.register_function`.
+pub(crate) fn register(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> {
+    let state = Rc::clone(state);
+    lua.create_function(move |_, args: Variadic<Value>| {
+        let registered = match &args[..] {
+            [Value::Table(table)] => from_table(table)?,
+            [_] => {
+                return Err(wrong(
+                    "calling redis.register_function with a single argument is only applicable to \
+                     Lua table (representing named arguments).",
+                ));
+            }
+            [name, callback] => from_pair(name, callback)?,
+            _ => return Err(wrong("wrong number of arguments to redis.register_function")),
+        };
+        if !is_name(&registered.info.name) {
+            return Err(wrong(
+                "Library names can only contain letters, numbers, or underscores(_) and must be \
+                 at least one character long",
+            ));
+        }
+        let mut registering = state.registering().borrow_mut();
+        let Some(all) = registering.as_mut() else {
+            return Err(wrong(
+                "redis.register_function can only be called on FUNCTION LOAD command",
+            ));
+        };
+        if all.iter().any(|other: &Registered| other.info.name == registered.info.name) {
+            return Err(wrong("Function already exists in the library"));
+        }
+        all.push(registered);
+        Ok(())
+    })
+}
+
+fn registered(name: Vec<u8>, callback: mlua::Function) -> Registered {
+    let flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
+    let info = FunctionInfo { name, description: None, flags, flag_names: Vec::new() };
+    Registered { info, callback }
+}
+
+fn from_pair(name: &Value, callback: &Value) -> mlua::Result<Registered> {
+    let Value::String(name) = name else {
+        return Err(wrong("first argument to redis.register_function must be a string"));
+    };
+    let Value::Function(callback) = callback else {
+        return Err(wrong("second argument to redis.register_function must be a function"));
+    };
+    Ok(registered(name.as_bytes().to_vec(), callback.clone()))
+}
+
+fn from_table(table: &Table) -> mlua::Result<Registered> {
+    let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Value::String(key) = key else {
+            return Err(wrong(
+                "named argument key given to redis.register_function is not a string",
+            ));
+        };
+        match (&key.as_bytes()[..], value) {
+            (b"function_name", Value::String(text)) => name = Some(text.as_bytes().to_vec()),
+            (b"function_name", _) => {
+                return Err(wrong(
+                    "function_name argument given to redis.register_function must be a string",
+                ));
+            }
+            (b"description", Value::String(text)) => description = Some(text.as_bytes().to_vec()),
+            (b"description", _) => {
+                return Err(wrong(
+                    "description argument given to redis.register_function must be a string",
+                ));
+            }
+            (b"callback", Value::Function(function)) => callback = Some(function),
+            (b"callback", _) => {
+                return Err(wrong(
+                    "callback argument given to redis.register_function must be a function",
+                ));
+            }
+            (b"flags", Value::Table(table)) => flags = Some(table),
+            (b"flags", _) => {
+                return Err(wrong(
+                    "flags argument to redis.register_function must be a table representing \
+                     function flags",
+                ));
+            }
+            _ => return Err(wrong("unknown argument given to redis.register_function")),
+        }
+    }
+    let name =
+        name.ok_or_else(|| wrong("redis.register_function must get a function name argument"))?;
+    let callback =
+        callback.ok_or_else(|| wrong("redis.register_function must get a callback argument"))?;
+    let mut all = registered(name, callback);
+    all.info.description = description;
+    for index in 1.. {
+        let Some(flags) = &flags else { break };
+        let flag = match flags.raw_get::<Value>(index)? {
+            Value::Nil => break,
+            Value::String(flag) => flag,
+            _ => return Err(wrong("unknown flag given")),
+        };
+        let flag = flag.as_bytes();
+        set_flag(&mut all.info.flags, &flag).ok_or_else(|| wrong("unknown flag given"))?;
+        let known = FLAGS.iter().find(|known| known.as_bytes() == &flag[..]);
+        all.info.flag_names.extend(known);
+    }
+    Ok(all)
+}

@@ -1,0 +1,19 @@
+use keyway_command::Request;
+use keyway_resp::Protocol;
+
+/// What a script reaches of the world.
+pub trait Host {
+    /// Executes a command that a script may send; appends its reply, in
+    /// `protocol`, to `out`. `has_written` when the script has sent a command
+    /// that writes before: it is then not refused for want of memory.
+    fn execute(
+        &self,
+        request: &Request<'_>,
+        protocol: Protocol,
+        has_written: bool,
+        out: &mut Vec<u8>,
+    );
+
+    /// Writes a line of `redis.log` at a level from 0 (debug) to 3 (warning).
+    fn log(&self, level: u8, text: &str);
+}

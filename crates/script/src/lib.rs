@@ -1,0 +1,41 @@
+//! Scripts and functions in Lua 5.1 for the embedded store, as Redis 7.0 runs
+//! them.
+//!
+//! ```text
+//!  Registry (a pool's, shared) ── scripts by digest, libraries, the one that runs
+//!      │
+//!  Engine (a worker's) ── Lua state ── prelude.lua: what scripts see
+//!      │                     └── redis.call ──► Host: the worker, and its store
+//!      └── reply to the client
+//! ```
+//! Never does I/O, reads no clock and knows neither sessions nor sockets: all
+//! that comes through [`Host`]. Read first: [`Engine`], [`Registry`] and
+//! `prelude.lua`.
+//!
+//! Architecture invariants: a script ends at its limits of time and memory, and
+//! cannot catch that; it changes no table that another sees; Lua never loads
+//! bytecode.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod api;
+mod call;
+mod ends;
+mod engine;
+mod flags;
+mod functions;
+mod host;
+mod libraries;
+mod modules;
+mod number;
+mod random;
+mod registry;
+mod sandbox;
+
+pub use ends::{Kill, Run};
+pub use engine::{Engine, Script, Words};
+pub use flags::ScriptFlags;
+pub use host::Host;
+pub use libraries::{FunctionInfo, Library, Policy};
+pub use registry::{CacheFull, Registry, ScriptLimits, digest_of};

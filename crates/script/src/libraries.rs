@@ -1,0 +1,236 @@
+//! Libraries of functions: what FUNCTION LOAD and its like keep.
+
+use crate::flags::ScriptFlags;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Libraries kept; one more is refused.
+const LIBRARIES_MAX: usize = 1_000;
+
+/// Bytes of libraries kept; more are refused. Each worker compiles those that
+/// it is asked for.
+const LIBRARIES_LEN_MAX: usize = 16 << 20;
+
+const FULL: &str = "ERR Keyway keeps as many libraries of this pool as it may (1000, of 16 MiB); \
+                    FUNCTION DELETE or FUNCTION FLUSH makes room";
+
+/// A function of a library.
+#[derive(Clone, Debug)]
+pub struct FunctionInfo {
+    /// What it is called.
+    pub name: Vec<u8>,
+    /// What its author says of it.
+    pub description: Option<Vec<u8>>,
+    /// What it may do.
+    pub flags: ScriptFlags,
+    /// The flags as they were given.
+    pub flag_names: Vec<&'static str>,
+}
+
+/// A library.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// What it is called.
+    pub name: Vec<u8>,
+    /// Its whole text.
+    pub code: Arc<[u8]>,
+    /// Its functions.
+    pub functions: Vec<FunctionInfo>,
+}
+
+/// The libraries of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Libraries {
+    by_name: Mutex<BTreeMap<Vec<u8>, Arc<Library>>>,
+    /// How often they changed: what a worker has compiled before may be of
+    /// another library now.
+    epoch: AtomicU64,
+}
+
+/// What to do where there are libraries already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// None may be of the same name.
+    Append,
+    /// New ones take the place of those of the same name.
+    Replace,
+    /// New ones take the place of all.
+    Flush,
+}
+
+/// The name in the first line of a library, and where its text begins.
+///
+/// # Errors
+/// Redis's words for what is wrong with the line.
+pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !code.starts_with(b"#!") {
+        return Err("ERR Missing library metadata".to_owned());
+    }
+    let Some(end) = code.iter().position(|byte| *byte == b'\n') else {
+        return Err("ERR Invalid library metadata".to_owned());
+    };
+    let mut words = code[2..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let engine = words.next().unwrap_or_default();
+    let mut name = None;
+    for word in words {
+        let Some(value) = word.strip_prefix(b"name=") else {
+            return Err(format!("ERR Invalid metadata value given: {}", text(word)));
+        };
+        if name.replace(value.to_vec()).is_some() {
+            let text = "ERR Invalid metadata value, name argument was given multiple times";
+            return Err(text.to_owned());
+        }
+    }
+    let Some(name) = name else { return Err("ERR Library name was not given".to_owned()) };
+    if !is_name(&name) {
+        let text = "ERR Library names can only contain letters, numbers, or underscores(_) and \
+                    must be at least one character long";
+        return Err(text.to_owned());
+    }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(format!("ERR Engine '{}' not found", text(engine)));
+    }
+    Ok((name, end))
+}
+
+/// Whether a library or function may be called so.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    !name.is_empty() && name.iter().all(is_fine)
+}
+
+impl Libraries {
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All of them, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<Library>> {
+        self.by_name.lock().values().cloned().collect()
+    }
+
+    /// The library of a function, and what is known of it.
+    pub(crate) fn find(&self, function: &[u8]) -> Option<(Arc<Library>, FunctionInfo)> {
+        let by_name = self.by_name.lock();
+        by_name.values().find_map(|library| {
+            let info = library.functions.iter().find(|info| info.name == function)?;
+            Some((Arc::clone(library), info.clone()))
+        })
+    }
+
+    /// Whether a library may have this name.
+    pub(crate) fn check_name(&self, name: &[u8], policy: Policy) -> Result<(), String> {
+        let is_taken = policy == Policy::Append && self.by_name.lock().contains_key(name);
+        match is_taken {
+            false => Ok(()),
+            true => Err(format!("ERR Library '{}' already exists", String::from_utf8_lossy(name))),
+        }
+    }
+
+    /// Keeps libraries, all or none.
+    pub(crate) fn keep(&self, added: Vec<Library>, policy: Policy) -> Result<(), String> {
+        let mut by_name = self.by_name.lock();
+        let mut all = match policy {
+            Policy::Flush => BTreeMap::new(),
+            Policy::Append | Policy::Replace => by_name.clone(),
+        };
+        for library in added {
+            let old = all.remove(&library.name);
+            if old.is_some() && policy != Policy::Replace {
+                let name = String::from_utf8_lossy(&library.name);
+                return Err(format!("ERR Library {name} already exists"));
+            }
+            let is_known = |name: &[u8]| {
+                all.values().any(|it| it.functions.iter().any(|info| info.name == name))
+            };
+            if let Some(info) = library.functions.iter().find(|info| is_known(&info.name)) {
+                let name = String::from_utf8_lossy(&info.name);
+                return Err(format!("ERR Function {name} already exists"));
+            }
+            all.insert(library.name.clone(), Arc::new(library));
+        }
+        let len: usize = all.values().map(|library| library.code.len()).sum();
+        if all.len() > LIBRARIES_MAX || len > LIBRARIES_LEN_MAX {
+            return Err(FULL.to_owned());
+        }
+        *by_name = all;
+        self.changed();
+        Ok(())
+    }
+
+    /// Forgets a library; whether there was one.
+    pub(crate) fn delete(&self, name: &[u8]) -> bool {
+        let was_there = self.by_name.lock().remove(name).is_some();
+        self.changed();
+        was_there
+    }
+
+    /// Forgets all.
+    pub(crate) fn flush(&self) {
+        self.by_name.lock().clear();
+        self.changed();
+    }
+
+    /// How many libraries and functions there are, and the bytes of their texts.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let by_name = self.by_name.lock();
+        let functions = by_name.values().map(|library| library.functions.len()).sum();
+        let len = by_name.values().map(|library| library.code.len()).sum();
+        (by_name.len(), functions, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, function: &str) -> Library {
+        let info = FunctionInfo {
+            name: function.into(),
+            description: None,
+            flags: ScriptFlags::default(),
+            flag_names: Vec::new(),
+        };
+        Library { name: name.into(), code: b"code"[..].into(), functions: vec![info] }
+    }
+
+    #[test]
+    fn a_library_is_named_in_its_first_line() {
+        assert_eq!(name_of(b"#!lua name=lib_1\nx"), Ok((b"lib_1".to_vec(), 16)));
+        for (code, words) in [
+            (&b"return 1"[..], "Missing library metadata"),
+            (b"#!lua name=x", "Invalid library metadata"),
+            (b"#!js name=x\n", "Engine 'js' not found"),
+            (b"#!lua\n", "name was not given"),
+            (b"#!lua name=a-b\n", "only contain letters"),
+            (b"#!lua name=a name=b\n", "multiple times"),
+            (b"#!lua other=a\n", "given: other=a"),
+        ] {
+            let text = name_of(code).unwrap_err();
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_kept_all_or_none() {
+        let libraries = Libraries::default();
+        let append = |added| libraries.keep(added, Policy::Append);
+        append(vec![library("a", "f")]).unwrap();
+        assert!(append(vec![library("b", "g"), library("c", "f")]).is_err(), "f is known");
+        assert!(append(vec![library("a", "h")]).is_err());
+        assert_eq!(libraries.counts(), (1, 1, 4));
+        libraries.keep(vec![library("a", "h")], Policy::Replace).unwrap();
+        assert!(libraries.find(b"f").is_none() && libraries.find(b"h").is_some());
+        libraries.keep(vec![library("z", "f")], Policy::Flush).unwrap();
+        let epoch = libraries.epoch();
+        assert!(libraries.delete(b"z") && !libraries.delete(b"z"));
+        assert!(libraries.epoch() > epoch);
+    }
+}

@@ -1,0 +1,123 @@
+//! The commands of a script as one request: nobody else sees the store between
+//! them.
+//!
+//! Which keys a script touches is known only as it does. It holds the shards of
+//! each command before that is executed, in whatever order, and lets go of them
+//! at its end. So that nobody waits in a circle, there is one script at a time,
+//! and whoever else needs several shards does not wait for one that is held
+//! while it has others (`Store::lock_keys`, `Store::hold`).
+
+use crate::commands;
+use crate::entry::Turn;
+use crate::lock::Holder;
+use crate::store::{Context, OUT_OF_MEMORY, Store};
+use crate::transaction::Footprint;
+use keyway_command::{Flags, Request};
+use keyway_resp::reply;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// What a script holds, until this is dropped.
+pub struct ScriptHold {
+    store: Arc<Store>,
+    holder: Holder,
+    /// In the order in which they were needed.
+    shards: RefCell<Vec<u32>>,
+    /// A transaction around it holds everything.
+    is_inner: bool,
+    /// The store may have become larger.
+    grows: Cell<Option<Turn>>,
+}
+
+impl Store {
+    /// Waits for its turn to run a script. Inside a transaction, everything
+    /// must be held ([`Footprint::add_all`]).
+    pub fn begin_script(self: &Arc<Self>) -> ScriptHold {
+        let holder = Holder::of_thread();
+        let is_inner = Holder::is_holding();
+        if !is_inner {
+            self.scripting.hold(holder);
+            holder.set_holding(true);
+        }
+        ScriptHold {
+            store: Arc::clone(self),
+            holder,
+            shards: RefCell::default(),
+            is_inner,
+            grows: Cell::new(None),
+        }
+    }
+}
+
+impl ScriptHold {
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Executes a command of the script, and appends its reply to `out`. One
+    /// that may make the store larger is refused when there is no room, unless
+    /// the script `must_succeed`: it has written before, and is not to be left
+    /// half done.
+    pub fn execute(
+        &self,
+        request: &Request<'_>,
+        context: Context,
+        must_succeed: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if !self.store.has_database(context, out) {
+            return;
+        }
+        if !self.store.may_execute(request, context) && !must_succeed {
+            return reply::error(out, OUT_OF_MEMORY);
+        }
+        let turn = Turn::of(context);
+        if request.command.flags.contains(Flags::DENYOOM) {
+            self.grows.set(Some(turn));
+        }
+        if !self.is_inner {
+            let mut footprint = Footprint::default();
+            footprint.add(&self.store, request);
+            self.hold(footprint);
+        }
+        commands::execute(&self.store, request, turn, out);
+    }
+
+    /// Holds the whole store from now on.
+    pub fn hold_everything(&self) {
+        if !self.is_inner {
+            let mut footprint = Footprint::default();
+            footprint.add_all();
+            self.hold(footprint);
+        }
+    }
+
+    fn hold(&self, footprint: Footprint) {
+        let mut shards = self.shards.borrow_mut();
+        for index in footprint.settle(&self.store) {
+            let lock = self.store.lock_of(index as usize);
+            if !lock.is_held() {
+                lock.hold(self.holder);
+                shards.push(index);
+            }
+        }
+    }
+}
+
+impl Drop for ScriptHold {
+    fn drop(&mut self) {
+        if self.is_inner {
+            return;
+        }
+        self.holder.set_holding(false);
+        for index in self.shards.get_mut() {
+            self.store.lock_of(*index as usize).release(self.holder);
+        }
+        self.store.scripting.release(self.holder);
+        if let Some(turn) = self.grows.get() {
+            // What the estimates missed, such as a table that grew.
+            self.store.make_room(0, turn);
+        }
+    }
+}
