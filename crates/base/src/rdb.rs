@@ -39,7 +39,8 @@ pub fn open(payload: &[u8]) -> Option<&[u8]> {
 
 /// Appends the footer to a value, which makes it a payload.
 pub fn seal(value: &mut Vec<u8>) {
-    let is_newest = value.first().is_some_and(|kind| *kind >= TYPES_NEWEST);
+    // What is above them are no types: a payload of functions begins with 245.
+    let is_newest = value.first().is_some_and(|kind| (TYPES_NEWEST..128).contains(kind));
     let version = if is_newest { VERSION_NEWEST } else { VERSION };
     value.extend_from_slice(&version.to_le_bytes());
     let sum = checksum(value);
@@ -341,5 +342,8 @@ mod tests {
         let mut timed = vec![TYPES_NEWEST];
         seal(&mut timed);
         assert_eq!(timed[1..3], VERSION_NEWEST.to_le_bytes());
+        let mut functions = vec![245];
+        seal(&mut functions);
+        assert_eq!(functions[1..3], VERSION.to_le_bytes());
     }
 }

@@ -389,10 +389,7 @@ fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
         for words in ["CONFIG SET a b", "CLUSTER INFO", "NONESUCH"] {
             assert!(client.words(words).is_error(), "{words}");
         }
-        if pool == LOCAL {
-            assert!(client.words("FUNCTION STATS").is_error());
-        }
-        let refused = if pool == LOCAL { 4.0 } else { 3.0 };
+        let refused = 3.0;
         expect(
             &keyway,
             &[

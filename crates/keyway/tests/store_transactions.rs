@@ -205,8 +205,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_aborts_it() {
     let _watch = watchdog(Duration::from_secs(60), "refused inside");
     let keyway = store("1");
     let mut client = keyway.client(0);
-    let lines =
-        ["SUBSCRIBE a", "CLIENT REPLY OFF", "CLIENT TRACKING ON", "CONFIG SET a b", "EVAL x 0"];
+    let lines = ["SUBSCRIBE a", "CLIENT REPLY OFF", "CLIENT TRACKING ON", "CONFIG SET a b"];
     for line in lines {
         client.words("MULTI");
         assert!(client.words(line).error_text().starts_with("ERR"), "{line}");

@@ -26,7 +26,7 @@ impl From<Refusal> for Fault {
 pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut payload = Vec::new();
     let found = call.with_key(|mut entry| {
-        entry.read();
+        entry.read_only();
         dump::write(&mut entry, &mut payload)
     })?;
     if found {
