@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind soak pauses
+.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -52,6 +52,9 @@ command-table: ## ask a real redis-server for its commands and rewrite the table
 oracle: ## SEQUENCES=1000 generated sequences against a bare redis-server, from seed FROM=0 on
 	@KEYWAY_ORACLE_SEQUENCES=$(or $(SEQUENCES),1000) KEYWAY_ORACLE_FROM=$(or $(FROM),0) \
 	  cargo test --locked --package keyway --test oracle -- --nocapture
+
+scaling: ## how much more two threads do on one store than one (needs two free cores)
+	@cargo test --release --locked --package keyway-store --test scaling -- --nocapture
 
 pauses: ## how long single calls of the store take with ten million items (takes minutes)
 	@cargo test --locked --package keyway-store --features large --test pauses -- --nocapture
