@@ -126,7 +126,7 @@ impl Workers {
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
-                debug_assert!(cells.index() < plan.mailers.lock().len(), "it can be told");
+                debug_assert_eq!(cells.index() + 1, plan.mailers.lock().len(), "it can be told");
                 let io = match EpollIo::new(listeners, &mailbox) {
                     Ok(io) => io,
                     Err(error) => return drop(tell.send(Err(error))),

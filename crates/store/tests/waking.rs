@@ -9,7 +9,7 @@ use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
 use keyway_store::{Context, Footprint, Store, StoreConfig, Waited, Waiter, Who};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const START: u64 = 1_700_000_000_000;
 const WORKERS: u16 = 3;
@@ -169,6 +169,7 @@ impl Worker<'_> {
 #[test]
 fn when_all_is_quiet_nobody_waits_for_what_is_there() {
     let store = Arc::new(Store::new(StoreConfig { shards: Some(4), ..StoreConfig::default() }));
+    let start = Barrier::new(usize::from(WORKERS));
     for round in 0..ROUNDS {
         let work = |index: u16| {
             let mut worker = Worker {
@@ -180,6 +181,7 @@ fn when_all_is_quiet_nobody_waits_for_what_is_there() {
                 taken: Vec::new(),
                 begun: Vec::new(),
             };
+            start.wait();
             (0..STEPS).for_each(|_| worker.step());
             worker
         };
