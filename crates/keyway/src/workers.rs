@@ -96,6 +96,29 @@ impl Workers {
         let index = self.running.len();
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
+        // Before it serves anybody: what others leave in its inboxes is told
+        // once, and a worker that missed it would never look.
+        self.plan.mailers.lock().push(mailer.clone());
+        match self.start_thread(index, listeners, mailbox) {
+            Ok((thread, thread_id)) => {
+                self.running.push(Running { thread, mailer, thread_id, awake_nanos: 0 });
+                Ok(())
+            }
+            Err(error) => {
+                self.plan.mailers.lock().truncate(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the thread of worker `index`; the thread and its kernel id, once
+    /// it serves clients.
+    fn start_thread(
+        &self,
+        index: usize,
+        listeners: Vec<Listener>,
+        mailbox: Mailbox<Mail>,
+    ) -> Result<(JoinHandle<()>, i32)> {
         let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
         let plan = Arc::clone(&self.plan);
         let seed = self.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -103,6 +126,7 @@ impl Workers {
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
+                debug_assert_eq!(cells.index() + 1, plan.mailers.lock().len(), "it can be told");
                 let io = match EpollIo::new(listeners, &mailbox) {
                     Ok(io) => io,
                     Err(error) => return drop(tell.send(Err(error))),
@@ -116,9 +140,7 @@ impl Workers {
             .recv()
             .context("a worker thread ended at once")?
             .context("cannot create an epoll instance")?;
-        self.plan.mailers.lock().push(mailer.clone());
-        self.running.push(Running { thread, mailer, thread_id, awake_nanos: 0 });
-        Ok(())
+        Ok((thread, thread_id))
     }
 
     /// Samples how busy the workers are; adds one when all of them have been
