@@ -434,7 +434,7 @@ pub(crate) static STORE: Table = Table {
             "script_time_max",
             Kind::Duration { min: ms(1), max: hours(1) },
             Is("\"5s\""),
-            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, other requests for the keys it has touched, and other scripts, wait.",
+            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, its worker serves nobody else (with one worker that is everybody, SCRIPT KILL included), and on other workers requests for keys of the shards it has touched, and other scripts, wait: what runs long belongs elsewhere.",
         )
         .known_elsewhere_as(&["lua-time-limit", "lua_time_limit", "busy-reply-threshold"]),
         key(
@@ -481,7 +481,7 @@ pub(crate) static QUOTAS: Table = Table {
             "memory_max",
             Size { min: 64 * KIB, max: 64 * TIB },
             Unset("no bound"),
-            "Memory for these keys with their values and tables.",
+            "Memory for these keys with their values. What finds them, some 20 bytes for each, counts towards the pool's `memory_max` only.",
         ),
         key(
             "items_max",

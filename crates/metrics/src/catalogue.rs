@@ -253,7 +253,7 @@ catalogue! {
         measures "Fields of hashes removed because they had expired."
         leaves_out "Leaves out those of hashes that expired as a whole."
     STORE_QUOTA_MEMORY: Gauge "keyway_store_quota_memory_bytes" in "bytes" by [Pool Prefix]
-        measures "Memory that the keys of a quota take, with their tables."
+        measures "Memory that the keys of a quota take, with their values."
         leaves_out "Leaves out keys for which a longer prefix has a quota."
     STORE_QUOTA_ITEMS: Gauge "keyway_store_quota_items" in "items" by [Pool Prefix]
         measures "Keys of a quota now, in all databases."

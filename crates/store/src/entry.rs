@@ -436,8 +436,8 @@ impl<'a> Entry<'a> {
     fn charge_items(&mut self, change: i64, items: i64) {
         let (store, place) = (self.store, self.database);
         let space = self.shard.space(place);
-        let change = change + space.growth();
         store.quotas.book(place, space, change, items);
+        let change = change + space.growth();
         store.charge(self.shard, change);
     }
 

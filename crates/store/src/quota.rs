@@ -4,7 +4,7 @@
 //! database ([`crate::shard`]), with a table, a wheel and queues of their own.
 //! So a victim among them is found as one is found in the whole store, without
 //! a look at anybody else's keys, under whatever policy; and what they take is
-//! what their spaces take. Without quotas there is one space per database, as
+//! what the items of their spaces take: tables and queues are the store's. Without quotas there is one space per database, as
 //! if there were no such thing.
 //!
 //! What a quota's keys take is counted with every change, while the shard is
@@ -30,7 +30,8 @@ pub const QUOTAS_MAX: usize = 64;
 pub struct QuotaConfig {
     /// What they begin with; of several that fit a key, the longest counts.
     pub prefix: Box<[u8]>,
-    /// Bytes they may take, tables included; 0 for no bound.
+    /// Bytes they may take, without what finds them: each shard has a little of
+    /// that, which would be most of a small quota; 0 for no bound.
     pub memory_max: u64,
     /// How many there may be, in all databases; 0 for no bound.
     pub items_max: u64,
@@ -41,7 +42,7 @@ pub struct QuotaConfig {
 pub struct QuotaStats {
     /// What it is about.
     pub config: QuotaConfig,
-    /// Bytes that its keys take, with their tables.
+    /// Bytes that its keys take.
     pub memory_used: u64,
     /// Its keys.
     pub items: u64,

@@ -195,8 +195,8 @@ impl Shard {
                     Due::Nothing => {}
                 }
             }
-            freed -= space.growth();
             upkeep.quotas.book(database, space, freed_before - freed, -(expired as i64));
+            freed -= space.growth();
             next = next.min(
                 space.wheel.as_ref().and_then(|wheel| wheel.next_second()).unwrap_or(u32::MAX),
             );
@@ -264,8 +264,9 @@ impl Shard {
         let victim = space.victim(policy, random, upkeep)?;
         let item = space.remove(upkeep.memory, victim);
         gone(database, item.item().key());
-        let freed = item.release(upkeep.memory.heap) as i64 - space.growth();
+        let freed = item.release(upkeep.memory.heap) as i64;
         upkeep.quotas.book(database, space, -freed, -1);
+        let freed = freed - space.growth();
         self.counts.evicted += 1;
         Some(freed)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Space {
     timed: usize,
     /// The bucket at which the eviction policy's clock hand stands.
     pub(crate) hand: u32,
-    /// Bytes it takes with its items; counted where it is that of a quota.
+    /// Bytes of its items; counted where it is that of a quota.
     pub(crate) used: i64,
     /// What [`Space::bytes`] was when last asked by [`Space::growth`].
     accounted: usize,
@@ -68,14 +68,13 @@ impl Space {
         }
     }
 
-    /// Bytes of its items, counted one by one, and of what else was booked
-    /// so far.
+    /// Bytes of its items, counted one by one.
     pub(crate) fn recount(&mut self) -> usize {
         let buckets = 0..self.table.bucket_count();
         let items: Vec<Position> =
             buckets.flat_map(|bucket| self.table.positions(bucket)).collect();
         let bytes = |position| self.table.with_item(position, |item| item.bytes());
-        self.accounted + items.into_iter().map(bytes).sum::<usize>()
+        items.into_iter().map(bytes).sum()
     }
 
     /// Bytes it takes, without its items.

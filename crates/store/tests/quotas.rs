@@ -39,6 +39,24 @@ const POLICIES: [EvictionPolicy; 5] = [
 ];
 
 #[test]
+fn a_small_quota_holds_as_much_however_long_its_keys_change() {
+    let store = Store::with_quotas(
+        StoreConfig { shards: Some(1024), ..StoreConfig::default() },
+        vec![quota("a", 64 << 10, 0)],
+    );
+    let mut held = Vec::new();
+    for number in 0..40_000 {
+        let line = format!("SET a{number} {}", "x".repeat(100));
+        assert_eq!(run(&store, START, &line), Reply::Simple("OK".into()), "{number}");
+        if number % 8000 == 7999 {
+            held.push(stats_of(&store, "a").items);
+        }
+    }
+    assert!(held.iter().all(|items| *items > 400), "{held:?}");
+    store.recount_quotas();
+}
+
+#[test]
 fn a_quota_takes_room_from_its_own_keys_only() {
     for policy in POLICIES {
         let quotas = vec![quota("session:", 200_000, 0), quota("s", 0, 50)];
