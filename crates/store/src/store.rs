@@ -705,7 +705,8 @@ impl Locked<'_> {
         let (hash, index) = self.store.locate(key);
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
-        let means = Means { store: self.store, arena: self.store.arena_of(index) };
+        let arena = self.store.arena_of(index);
+        let means = Means { store: self.store, arena, now_millis: turn.now_millis };
         let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
