@@ -434,7 +434,7 @@ pub(crate) static STORE: Table = Table {
             "script_time_max",
             Kind::Duration { min: ms(1), max: hours(1) },
             Is("\"5s\""),
-            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, other scripts wait, and other requests for keys of the same shards as those it has touched (there are 1024 shards or more).",
+            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, other requests for the keys it has touched, and other scripts, wait.",
         )
         .known_elsewhere_as(&["lua-time-limit", "lua_time_limit", "busy-reply-threshold"]),
         key(
