@@ -207,7 +207,7 @@ impl<'a> Entry<'a> {
         if is_expired(&item, now_millis) {
             self.expire();
         } else if item.encoding().is_timed() {
-            self.drop_fields(&mut { u32::MAX });
+            self.drop_some_hidden();
         }
     }
 

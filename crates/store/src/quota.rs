@@ -15,7 +15,7 @@ use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
 use crate::shard::VICTIMS_MAX;
 use crate::space::Space;
-use crate::store::Store;
+use crate::store::{Search, Store};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request};
 use keyway_resp::reply;
@@ -263,29 +263,34 @@ impl Store {
     /// does.
     pub(crate) fn evict_of_quota(&self, index: usize, more: (u64, u64), turn: Turn) -> bool {
         let Some(quota) = self.quotas.at(index) else { return true };
-        let mut fruitless = 0;
+        let mut search = Search::default();
         while !quota.fits(more) {
-            if self.policy() == EvictionPolicy::NoEviction || fruitless > self.shard_count() {
+            if self.policy() == EvictionPolicy::NoEviction || !self.searches_on(&mut search) {
                 return false;
             }
             let shard_index = quota.turn.fetch_add(1, Ordering::Relaxed) & (self.shard_count() - 1);
-            let evicted = self.evict_in_shard(shard_index, index, more, turn);
-            quota.evicted.fetch_add(evicted, Ordering::Relaxed);
-            fruitless = if evicted > 0 { 0 } else { fruitless + 1 };
+            match self.evict_in_shard(shard_index, index, more, turn) {
+                Some(evicted) => {
+                    quota.evicted.fetch_add(evicted, Ordering::Relaxed);
+                    search.note(evicted);
+                }
+                None => search.note_held(shard_index),
+            }
         }
         true
     }
 
-    /// Evicts some keys of a quota from one shard; how many.
+    /// Evicts some keys of a quota from one shard; how many, `None` when the
+    /// shard could not be had.
     fn evict_in_shard(
         &self,
         shard_index: usize,
         index: usize,
         more: (u64, u64),
         turn: Turn,
-    ) -> u64 {
-        let Some(mut shard) = self.shard_to_evict(shard_index) else { return 0 };
-        let Some(quota) = self.quotas.at(index) else { return 0 };
+    ) -> Option<u64> {
+        let mut shard = self.shard_to_evict(shard_index)?;
+        let quota = self.quotas.at(index)?;
         let upkeep = self.upkeep(shard_index, turn);
         let gone = |place: usize, key: &[u8]| {
             self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
@@ -301,7 +306,7 @@ impl Store {
             }
         }
         self.charge(&mut shard, -freed);
-        evicted
+        Some(evicted)
     }
 }
 

@@ -3,7 +3,8 @@
 //! a change of sizes leaves nothing behind.
 //!
 //! A few freed runs of each length are kept warm for the next block of that
-//! length, which then costs no system call and no page fault.
+//! length, which then costs no system call and no page fault. When these are
+//! enough, those of the length that was in use longest ago make room.
 
 use crate::mapping::Region;
 use std::ptr::NonNull;
@@ -39,8 +40,18 @@ struct Area {
 pub(crate) struct Runs {
     areas: Vec<Area>,
     /// By length in units.
-    warm: Vec<Vec<NonNull<u8>>>,
+    warm: Vec<Warm>,
     warm_len: usize,
+    /// Counts the uses of warm runs.
+    turn: u64,
+}
+
+/// Freed runs of one length that keep their memory.
+#[derive(Default)]
+struct Warm {
+    runs: Vec<NonNull<u8>>,
+    /// When one was last taken or given.
+    turn: u64,
 }
 
 // SAFETY: runs are plain memory; who has one is the only one to use it.
@@ -51,15 +62,16 @@ pub(crate) type Held = i64;
 
 impl Runs {
     pub(crate) const fn new() -> Self {
-        Self { areas: Vec::new(), warm: Vec::new(), warm_len: 0 }
+        Self { areas: Vec::new(), warm: Vec::new(), warm_len: 0, turn: 0 }
     }
 
     /// A run of `len` bytes, a multiple of [`UNIT_LEN`] and no more than
     /// [`RUN_LEN_MAX`], aligned to 16, its contents undefined.
     pub(crate) fn take(&mut self, len: usize) -> (NonNull<u8>, Held) {
         let units = len / UNIT_LEN;
-        if let Some(run) = self.warm.get_mut(units).and_then(Vec::pop) {
-            self.warm_len -= len;
+        if let Some(run) = self.take_warm(units) {
+            self.turn += 1;
+            self.warm[units].turn = self.turn;
             return (run, 0);
         }
         let fits = |area: &&mut Area| area.free_max >= units;
@@ -78,14 +90,42 @@ impl Runs {
     /// Gives a run of `len` bytes back.
     pub(crate) fn give(&mut self, run: NonNull<u8>, len: usize) -> Held {
         let units = len / UNIT_LEN;
-        if self.warm_len + len <= WARM_MAX {
-            if self.warm.is_empty() {
-                self.warm.resize_with(RUN_UNITS_MAX + 1, Vec::new);
-            }
-            self.warm[units].push(run);
-            self.warm_len += len;
-            return 0;
+        if self.warm.is_empty() {
+            self.warm.resize_with(RUN_UNITS_MAX + 1, Warm::default);
         }
+        self.turn += 1;
+        self.warm[units].turn = self.turn;
+        let mut held = 0;
+        while self.warm_len + len > WARM_MAX {
+            let oldest = self.oldest_but(units);
+            let Some((old, old_units)) = oldest.and_then(|it| Some((self.take_warm(it)?, it)))
+            else {
+                return held + self.release(run, units);
+            };
+            held += self.release(old, old_units);
+        }
+        self.warm[units].runs.push(run);
+        self.warm_len += len;
+        held
+    }
+
+    fn take_warm(&mut self, units: usize) -> Option<NonNull<u8>> {
+        let run = self.warm.get_mut(units)?.runs.pop()?;
+        self.warm_len -= units * UNIT_LEN;
+        Some(run)
+    }
+
+    /// Of the lengths other than `units` that have warm runs, the one in use
+    /// longest ago.
+    fn oldest_but(&self, units: usize) -> Option<usize> {
+        let others = (0..self.warm.len()).filter(|other| *other != units);
+        others
+            .filter(|other| !self.warm[*other].runs.is_empty())
+            .min_by_key(|other| self.warm[*other].turn)
+    }
+
+    /// Gives a run of so many units back to its region.
+    fn release(&mut self, run: NonNull<u8>, units: usize) -> Held {
         let at = run.addr().get();
         let of = |area: &&mut Area| {
             let start = area.region.at(0).addr().get();
@@ -217,5 +257,20 @@ mod tests {
             held += runs.give(run, len);
         }
         assert!(held <= (2 * WARM_MAX) as Held, "{held} bytes held of nothing");
+    }
+
+    #[test]
+    fn warm_runs_of_a_length_no_longer_in_use_make_room_for_others() {
+        let mut runs = Runs::new();
+        let (old, new) = (run_len(8000), run_len(20_000));
+        let warm: Vec<_> = (0..2 * WARM_MAX / old).map(|_| runs.take(old).0).collect();
+        warm.into_iter().for_each(|run| _ = runs.give(run, old));
+        let (first, _) = runs.take(new);
+        runs.give(first, new);
+        for _ in 0..10 {
+            let (run, taken) = runs.take(new);
+            assert_eq!((taken, runs.give(run, new)), (0, 0), "pages came and went");
+        }
+        assert!(runs.warm_len <= WARM_MAX);
     }
 }

@@ -210,7 +210,7 @@ impl Space {
         self.table.compact(memory, bucket, moved, |item, moved| {
             *visits = visits.saturating_sub(1);
             if let Some(boxed) = item.boxed_mut() {
-                boxed.compact(memory, bucket, visits, moved);
+                boxed.compact(memory, visits, moved);
             }
             if item.is_on_sparse_page(memory.heap) {
                 item.relocate(memory.heap, memory.arena);

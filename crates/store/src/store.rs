@@ -1,3 +1,7 @@
+mod room;
+
+pub(crate) use room::Search;
+
 use crate::arena::Heap;
 use crate::collections::{Means, WrongType};
 use crate::commands;
@@ -43,8 +47,6 @@ const TICK_STEPS: u32 = 1000;
 const TICK_PAGES: usize = 4;
 /// Items a write may touch to keep its shard tidy: under a microsecond each.
 const WRITE_STEPS: u32 = 8;
-/// Elements of discarded collections freed at a time when memory is short.
-const DISCARDED_STEPS: u32 = 128;
 /// Bytes by which a shard's use may change before the store's sum is told,
 /// with no bound on memory. Smaller makes cores share a cache line more often.
 const UNREPORTED_MAX: i64 = 64 << 10;
@@ -425,12 +427,6 @@ impl Store {
         lock.lock()
     }
 
-    /// A shard to evict from. Who holds others must not wait for one more.
-    pub(crate) fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
-        let lock = &self.shards[index].0;
-        if Holder::is_holding() { lock.try_lock_or_held() } else { Some(lock.lock()) }
-    }
-
     /// A shard's lock, to be held for several requests.
     pub(crate) fn lock_of(&self, index: usize) -> &Lock<Shard> {
         &self.shards[index].0
@@ -621,67 +617,6 @@ impl Store {
         Upkeep { memory, now_millis: turn.now_millis, quotas, hash_key }
     }
 
-    /// Evicts until `extra` bytes fit below the bound on memory; whether they
-    /// do. No shard may be locked by the caller; those that it holds are as
-    /// good as others.
-    pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
-        if self.config.memory_max == 0 {
-            return true;
-        }
-        // What shards have not reported must fit as well.
-        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
-        let bound = self.config.memory_max.saturating_sub(unreported);
-        if extra > bound {
-            return false;
-        }
-        let bound = (bound - extra) as i64;
-        if self.taken() <= bound {
-            return true;
-        }
-        self.compact_if_worth(compaction::WRITE_VISITS);
-        self.evict_down_to(bound, turn)
-    }
-
-    /// Bytes used as far as shards told, with what is still to be freed and what
-    /// pages hold beyond it.
-    #[inline]
-    fn taken(&self) -> i64 {
-        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
-    }
-
-    #[cold]
-    fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
-        let mut fruitless = 0;
-        while fruitless <= self.shards.len() {
-            let wanted = self.taken() - bound;
-            if wanted <= 0 {
-                return true;
-            }
-            // What nobody needs goes first.
-            if self.heap.free_discarded(&mut { DISCARDED_STEPS }) {
-                continue;
-            }
-            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
-            // Without eviction, only memory of flushed databases can be had.
-            let flushed = self.due[index].load(Ordering::Relaxed) == 0;
-            if self.policy() == EvictionPolicy::NoEviction && !flushed {
-                fruitless += 1;
-                continue;
-            }
-            let Some(mut shard) = self.shard_to_evict(index) else {
-                fruitless += 1;
-                continue;
-            };
-            let gone = |place: usize, key: &[u8]| {
-                self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
-            };
-            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
-            self.charge(&mut shard, -freed);
-            fruitless = if freed > 0 { 0 } else { fruitless + 1 };
-        }
-        false
-    }
-
     /// Exchanges the places of two databases, with `locked` all shards.
     pub(crate) fn swap_databases(&self, _locked: &Locked<'_>, one: u32, other: u32) {
         let (one, other) = (&self.places[one as usize], &self.places[other as usize]);
@@ -770,7 +705,8 @@ impl Locked<'_> {
         let (hash, index) = self.store.locate(key);
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
-        let means = Means { store: self.store, arena: self.store.arena_of(index) };
+        let arena = self.store.arena_of(index);
+        let means = Means { store: self.store, arena, now_millis: turn.now_millis };
         let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);

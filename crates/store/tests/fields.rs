@@ -547,3 +547,82 @@ fn early_forms_are_read_and_broken_ones_refused() {
     assert_eq!(restore(b"\x16\x00"), bad);
     assert_eq!(restore(b"\x19\x01\x00"), bad);
 }
+
+/// A hash of so many fields that expire after a second, beside what `others`
+/// adds.
+fn expiring(store: &Store, count: usize, others: &[&str]) {
+    for first in (0..count).step_by(100) {
+        let last = count.min(first + 100);
+        let names: Vec<String> = (first..last).map(|field| format!("f{field}")).collect();
+        let pairs: Vec<String> = names.iter().map(|name| format!("{name} value")).collect();
+        run(store, START, &format!("hsetex h px 1000 fields {} {}", names.len(), pairs.join(" ")));
+    }
+    for line in others {
+        run(store, START, line);
+    }
+}
+
+#[test]
+fn fields_that_have_expired_are_hidden_while_they_are_there_and_go_bit_by_bit() {
+    const COUNT: usize = 3000;
+    for other in ["hset h stays value", "hsetex h px 9000 fields 1 stays value"] {
+        let store = Store::new(StoreConfig::default());
+        expiring(&store, COUNT, &[other]);
+        let now = START + 1000;
+        for (line, expected) in [
+            ("hget h stays", "value"),
+            ("hget h f7", "nil"),
+            ("hmget h f8 stays", "[nil value]"),
+            ("hexists h f9", "0"),
+            ("hstrlen h f9", "0"),
+            ("hpttl h fields 1 f10", "[-2]"),
+            ("hpersist h fields 1 f11", "[-2]"),
+            ("hpexpire h 5000 fields 1 f11", "[-2]"),
+            ("hgetex h persist fields 1 f12", "[nil]"),
+            ("hdel h f13 f14", "0"),
+            ("hgetdel h fields 1 f15", "[nil]"),
+            ("hsetex h fxx px 5 fields 1 f16 value", "0"),
+            ("hset h f2990 new", "1"),
+            ("hsetnx h f2991 new", "1"),
+            ("hincrby h f2992 5", "5"),
+            ("exists h", "1"),
+            ("type h", "hash"),
+        ] {
+            assert_eq!(show(&run(&store, now, line)), expected, "{line}");
+        }
+        let removed = store.stats().expired_fields;
+        assert!((1..1000).contains(&removed), "{removed} fields were removed by a few requests");
+        assert_eq!(show(&run(&store, now, "hlen h")), "4");
+        let mut left = run(&store, now, "hkeys h").strings();
+        left.sort();
+        assert_eq!(left.concat(), b"f2990f2991f2992stays");
+    }
+}
+
+#[test]
+fn upkeep_removes_hidden_fields_that_nobody_asks_for() {
+    let store = Store::new(StoreConfig::default());
+    expiring(&store, 3000, &["hset h stays value"]);
+    let now = START + 1000;
+    assert_eq!(show(&run(&store, now, "hget h f7")), "nil");
+    for tick in 0..100 {
+        while store.tick(clock_at(now + 1000 + 100 * tick)) {}
+    }
+    assert_eq!(store.stats().expired_fields, 3000);
+}
+
+#[test]
+fn a_hash_is_gone_with_its_last_field_whatever_was_removed_before() {
+    for end in ["hdel h late", "hpexpire h 500 fields 1 late"] {
+        let store = notifying();
+        expiring(&store, 1000, &["hsetex h px 9000 fields 1 late value", end]);
+        names(&store, 0);
+        assert_eq!(show(&run(&store, START + 1000, "exists h")), "0", "{end}");
+        assert_eq!(names(&store, 0), "hexpired del");
+        assert_eq!(show(&run(&store, START + 1000, "hlen h")), "0", "{end}");
+    }
+    let store = notifying();
+    expiring(&store, 1000, &["hset h stays value"]);
+    assert_eq!(show(&run(&store, START + 1000, "hdel h stays")), "1");
+    assert_eq!(show(&run(&store, START + 1000, "exists h")), "0", "all others had expired");
+}

@@ -18,11 +18,13 @@ pub(crate) struct Fields {
     table: Table,
     /// Bytes that the items take.
     item_bytes: usize,
+    /// The bucket to be compacted next, if there are so many.
+    compacted: u32,
 }
 
 impl Fields {
     pub(crate) const fn new() -> Self {
-        Self { table: Table::new(), item_bytes: 0 }
+        Self { table: Table::new(), item_bytes: 0, compacted: 0 }
     }
 
     #[inline]
@@ -182,19 +184,24 @@ impl Fields {
     }
 
     /// Has `relocate` move the items that lie on sparse pages, see
-    /// [`super::Boxed::compact`].
+    /// [`super::Boxed::compact`]: from where the last call stopped, until all
+    /// was looked at once or no `visits` are left.
     pub(crate) fn compact(
         &mut self,
         memory: Memory<'_>,
-        turn: usize,
         visits: &mut u32,
         moved: &mut u64,
         mut relocate: impl FnMut(&mut Owned),
     ) {
         let count = self.table.bucket_count();
-        let part = count.min(COMPACTED_BUCKETS);
-        let start = turn.wrapping_mul(COMPACTED_BUCKETS) % count.max(1);
-        for bucket in (0..part).map(|at| (start + at) % count) {
+        for _ in 0..count.min(COMPACTED_BUCKETS) {
+            if *visits == 0 {
+                return;
+            }
+            let bucket = self.compacted as usize % count;
+            self.compacted = bucket as u32 + 1;
+            // A bucket without items is looked at as well.
+            *visits -= 1;
             self.table.compact(memory, bucket, moved, |item, moved| {
                 *visits = visits.saturating_sub(1);
                 if item.is_on_sparse_page(memory.heap) {
@@ -228,4 +235,51 @@ fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
     let (memory, value) = (means.memory(), item.value());
     let meta = Meta::new(Encoding::Text, item.expiry());
     Owned::create(memory.heap, memory.arena, &meta, 0, item.key(), (value, value.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Store, StoreConfig};
+
+    #[test]
+    fn compacting_looks_at_no_more_than_it_may_and_comes_to_everything_in_turn() {
+        const FIELDS: usize = 5000;
+        const VISITS: u32 = 64;
+        let store = Store::new(StoreConfig::default());
+        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let mut fields = Fields::new();
+        for field in 0..FIELDS {
+            fields.set(means, format!("field:{field}").as_bytes(), b"value");
+        }
+        let count = fields.table.bucket_count();
+        let (mut calls, mut cursor) = (0, 0);
+        while cursor < count {
+            let (mut visits, mut moved) = (VISITS, 0);
+            fields.compact(means.memory(), &mut visits, &mut moved, |_| {});
+            let next = fields.compacted as usize;
+            assert!(next > cursor && next - cursor <= VISITS as usize, "from {cursor} to {next}");
+            assert_eq!(visits, 0, "it goes on for as long as it may");
+            (calls, cursor) = (calls + 1, next);
+            assert!(calls <= FIELDS, "no end after {calls} calls");
+            if count - cursor < VISITS as usize {
+                break;
+            }
+        }
+        // The last bucket of a call may have more items than visits are left.
+        let items_max = 16;
+        assert!(calls * (VISITS as usize + items_max) > FIELDS / 2, "{calls} calls were enough");
+        while !fields.free_some(means.memory(), &mut { u32::MAX }) {}
+    }
+
+    #[test]
+    fn compacting_without_visits_does_nothing() {
+        let store = Store::new(StoreConfig::default());
+        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let mut fields = Fields::new();
+        fields.set(means, b"field", b"value");
+        fields.compact(means.memory(), &mut 0, &mut 0, |_| {});
+        assert_eq!(fields.compacted, 0);
+        while !fields.free_some(means.memory(), &mut { u32::MAX }) {}
+    }
 }

@@ -51,7 +51,10 @@ impl<'a> Hash<'a> {
     pub(crate) fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
         match self {
             Self::Blob(bytes) => find(bytes, field).map(|found| &bytes[found.value]),
-            Self::Boxed(fields, means) => fields.get(*means, field).map(|item| item.value()),
+            Self::Boxed(fields, means) => {
+                let item = fields.get(*means, field);
+                item.filter(|item| !means.has_passed(item.expiry())).map(|item| item.value())
+            }
             Self::Timed(_) => self.get_timed(field).map(|(value, _)| value),
         }
     }
@@ -67,7 +70,9 @@ impl<'a> Hash<'a> {
                 Some((&bytes[found.value], time))
             }
             Self::Boxed(fields, means) => {
-                fields.get(*means, field).map(|item| (item.value(), item.expiry()))
+                let item = fields.get(*means, field);
+                let item = item.filter(|item| !means.has_passed(item.expiry()));
+                item.map(|item| (item.value(), item.expiry()))
             }
         }
     }
@@ -141,9 +146,11 @@ impl<'a> Hash<'a> {
                 self.visit(visit);
                 0
             }
-            Self::Boxed(fields, _) => {
-                fields.scan(cursor, count, |item| visit(item.key(), item.value()))
-            }
+            Self::Boxed(fields, means) => fields.scan(cursor, count, |item| {
+                if !means.has_passed(item.expiry()) {
+                    visit(item.key(), item.value());
+                }
+            }),
         }
     }
 }

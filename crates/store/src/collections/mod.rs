@@ -52,6 +52,8 @@ pub(crate) struct WrongType;
 pub(crate) struct Means<'a> {
     pub(crate) store: &'a Store,
     pub(crate) arena: usize,
+    /// Fields that expire by then are as good as gone.
+    pub(crate) now_millis: u64,
 }
 
 impl<'a> Means<'a> {
@@ -63,6 +65,12 @@ impl<'a> Means<'a> {
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u32 {
         self.store.hash(key) as u32
+    }
+
+    /// Whether a field with this time has expired.
+    #[inline]
+    pub(crate) fn has_passed(&self, time: Option<u64>) -> bool {
+        time.is_some_and(|time| time <= self.now_millis)
     }
 }
 
@@ -113,22 +121,16 @@ impl Boxed {
         }
     }
 
-    /// Moves elements from sparse pages, of a large collection a part that
-    /// `turn` chooses; counts `visits` down and `moved` up.
-    pub(crate) fn compact(
-        &mut self,
-        memory: Memory<'_>,
-        turn: usize,
-        visits: &mut u32,
-        moved: &mut u64,
-    ) {
+    /// Moves elements from sparse pages, of a large collection the part whose
+    /// turn it is; counts `visits` down and `moved` up.
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
         let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
         match self {
-            Boxed::Fields(fields) => fields.compact(memory, turn, visits, moved, relocate),
+            Boxed::Fields(fields) => fields.compact(memory, visits, moved, relocate),
             Boxed::Timed(timed) => {
-                timed.fields_mut().compact(memory, turn, visits, moved, relocate);
+                timed.fields_mut().compact(memory, visits, moved, relocate);
             }
-            Boxed::Sorted(scores) => scores.compact(memory, turn, visits, moved),
+            Boxed::Sorted(scores) => scores.compact(memory, visits, moved),
             // Their blocks are the global allocator's.
             Boxed::List(_) | Boxed::Stream(_) => {}
         }

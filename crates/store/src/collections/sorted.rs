@@ -106,15 +106,9 @@ impl Scores {
     }
 
     /// Moves members from sparse pages, see [`super::Boxed::compact`].
-    pub(crate) fn compact(
-        &mut self,
-        memory: Memory<'_>,
-        turn: usize,
-        visits: &mut u32,
-        moved: &mut u64,
-    ) {
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
         let ranks = &mut self.ranks;
-        self.fields.compact(memory, turn, visits, moved, |item| {
+        self.fields.compact(memory, visits, moved, |item| {
             // The order knows members by their address: out of it meanwhile.
             let score = read_score(item.item().value());
             let key = (score, item.item().key());

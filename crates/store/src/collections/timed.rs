@@ -8,16 +8,19 @@
 //! ```
 //! Times are milliseconds since the Unix epoch. The item counts as one that
 //! expires, so that the wheel of its space comes by at the earliest time
-//! ([`crate::space`]). Whoever locates the key removes the fields whose time
-//! has come before anybody sees them (`Entry::drop_fields`); readers that
-//! cannot change anything ask [`super::hash::Hash::get_at`].
+//! ([`crate::space`]) and upkeep removes the fields whose time has come. Until
+//! then they are hidden: whoever locates the key removes a few of them, whoever
+//! reads or changes single fields passes over the others
+//! ([`Means::now_millis`]), and whoever looks at the hash as a whole removes all
+//! first (`Entry::drop_hidden`). Readers that cannot change anything ask
+//! [`super::hash::Hash::get_at`].
 
 use super::blob::{self, HEADER_LEN, Prefix, string_at};
 use super::fields::Fields;
 use super::{Boxed, Means};
 use crate::item::Item;
 use crate::lines::Memory;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -49,6 +52,17 @@ pub(crate) fn is_spent(item: &Item<'_>, now_millis: u64) -> bool {
             read_time(blob, HEADER_LEN).is_some_and(|earliest| earliest <= now_millis)
                 && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
         }
+    }
+}
+
+/// Whether a timed hash has a field that has not expired, as far as that is
+/// known without a look at all of them.
+pub(crate) fn is_sure_to_last(item: &Item<'_>, now_millis: u64) -> bool {
+    match item.boxed() {
+        Some(Boxed::Timed(timed)) => {
+            timed.timed < timed.fields.len() || timed.latest > now_millis && timed.lasting > 0
+        }
+        _ => false,
     }
 }
 
@@ -203,11 +217,13 @@ pub(crate) struct Timed {
     timed: usize,
     /// No field expires later.
     latest: u64,
+    /// Fields that expire then, or fewer.
+    lasting: usize,
 }
 
 impl Timed {
     pub(super) fn new(fields: Fields) -> Self {
-        Self { fields, hints: BinaryHeap::new(), timed: 0, latest: 0 }
+        Self { fields, hints: BinaryHeap::new(), timed: 0, latest: 0, lasting: 0 }
     }
 
     pub(crate) fn fields(&self) -> &Fields {
@@ -242,14 +258,14 @@ impl Timed {
         let old = self.fields.get(means, field).and_then(|item| item.expiry());
         let is_new = self.fields.set_until(means, (field, value), time);
         self.note(means, field, old, time);
-        is_new
+        is_new || means.has_passed(old)
     }
 
     /// Sets the time of a field that is there.
     pub(super) fn set_time(&mut self, means: Means<'_>, field: &[u8], time: Option<u64>) {
         let Some(item) = self.fields.get(means, field) else { return };
         let old = item.expiry();
-        if old != time {
+        if old != time && !means.has_passed(old) {
             self.fields.set_expiry(means, field, time);
             self.note(means, field, old, time);
         }
@@ -260,13 +276,20 @@ impl Timed {
         let old = self.fields.get(means, field).and_then(|item| item.expiry());
         let was_there = self.fields.remove(means, field);
         self.note(means, field, old, None);
-        was_there
+        was_there && !means.has_passed(old)
     }
 
     fn note(&mut self, means: Means<'_>, field: &[u8], old: Option<u64>, new: Option<u64>) {
         self.timed = self.timed + usize::from(new.is_some()) - usize::from(old.is_some());
+        if old == Some(self.latest) && new != old {
+            self.lasting = self.lasting.saturating_sub(1);
+        }
         if let Some(time) = new.filter(|_| new != old) {
-            self.latest = self.latest.max(time);
+            match time.cmp(&self.latest) {
+                Ordering::Greater => (self.latest, self.lasting) = (time, 1),
+                Ordering::Equal => self.lasting += 1,
+                Ordering::Less => {}
+            }
             self.hints.push(Reverse(Hint::new(time, means.hash(field))));
         }
         self.tidy(means);
@@ -275,7 +298,7 @@ impl Timed {
     /// Drops the hints that are stale, if they are many or all.
     fn tidy(&mut self, means: Means<'_>) {
         if self.timed == 0 {
-            (self.hints, self.latest) = (BinaryHeap::new(), 0);
+            (self.hints, self.latest, self.lasting) = (BinaryHeap::new(), 0, 0);
         } else if self.hints.len() > 2 * self.timed + STALE_MAX {
             let hint = |item: Item<'_>| {
                 item.expiry().map(|time| Reverse(Hint::new(time, means.hash(item.key()))))
@@ -301,6 +324,9 @@ impl Timed {
             removed += usize::from(self.fields.remove_expired(means, hint.hash, now_millis));
         }
         self.timed -= removed;
+        if self.latest <= now_millis {
+            self.lasting = 0;
+        }
         self.tidy(means);
         if self.hints.len() < self.hints.capacity() / 4 {
             self.hints.shrink_to(2 * self.hints.len());

@@ -1,9 +1,9 @@
 //! Values in Redis's own form: what DUMP gives and RESTORE takes.
 //!
 //! Written is what Redis 7.0 writes with its default settings and
-//! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does; read is every
-//! form that they read, but modules. `keyway_base::rdb` has lengths, strings and the checksum, here are
-//! the types:
+//! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does;
+//! read is every form that they read, but modules. `keyway_base::rdb` has
+//! lengths, strings and the checksum, here are the types:
 //!
 //! ```text
 //!  type            written as                 read as well

@@ -1,4 +1,5 @@
 use super::{Entry, Facts};
+use crate::collections::hash::Hash;
 use crate::collections::{Boxed, Means, WrongType, blob};
 use crate::item::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
@@ -25,7 +26,7 @@ fn class_of(kind: Kind) -> KeyspaceEvents {
 }
 
 /// Whether nothing is left of a collection that is not there without elements.
-fn is_empty(item: &Item<'_>) -> bool {
+pub(super) fn is_empty(item: &Item<'_>) -> bool {
     match (item.boxed(), item.encoding()) {
         (_, Encoding::StreamBoxed) => false,
         (Some(boxed), _) => boxed.len() == 0,
@@ -37,7 +38,8 @@ fn is_empty(item: &Item<'_>) -> bool {
 impl<'a> Entry<'a> {
     #[inline]
     fn means(&self) -> Means<'a> {
-        Means { store: self.store, arena: self.store.arena_of(self.shard_index) }
+        let arena = self.store.arena_of(self.shard_index);
+        Means { store: self.store, arena, now_millis: self.turn.now_millis }
     }
 
     /// The collection to read: counts a hit or a miss, and a use.
@@ -47,9 +49,31 @@ impl<'a> Entry<'a> {
         self.look_at()
     }
 
+    /// As [`Entry::read_as`], of a hash of which only single fields are read.
+    #[inline]
+    pub(crate) fn read_fields(&mut self) -> Result<Option<Hash<'_>>, WrongType> {
+        self.read();
+        self.look_at_fields()
+    }
+
     /// The collection, without counting anything.
     #[inline]
     pub(crate) fn look_at<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
+        if matches!(V::KIND, Kind::Hash) {
+            self.drop_hidden();
+        }
+        self.view()
+    }
+
+    /// The hash, of which only single fields are read: those that have expired
+    /// may be there still, hidden.
+    #[inline]
+    pub(crate) fn look_at_fields(&mut self) -> Result<Option<Hash<'_>>, WrongType> {
+        self.view()
+    }
+
+    #[inline]
+    fn view<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
         let means = self.means();
         match self.any_item() {
             None => Ok(None),
@@ -75,6 +99,9 @@ impl<'a> Entry<'a> {
         let changed = editor.changed;
         if changed {
             self.notify(class_of(kind), event);
+        }
+        if kind == Kind::Hash {
+            self.drop_some_hidden();
         }
         match self.any_item() {
             Some(item) if is_empty(&item) => {

@@ -1,12 +1,42 @@
-use super::edit::Editor;
+use super::edit::{Editor, is_empty};
 use super::{Entry, Turn};
 use crate::collections::{hash, timed};
 use crate::expiry::{self, due_second};
+use crate::item::Item;
 use crate::shard::Shard;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
 
+/// Fields that have expired which a request removes that could do without: some
+/// ten microseconds. The rest is left to upkeep.
+const READ_STEPS: u32 = 16;
+
 impl Entry<'_> {
+    /// Removes a few of the fields that have expired; the others are hidden from
+    /// whoever looks at single fields. All of them when there may be no other,
+    /// for then the key is not there either.
+    #[inline]
+    pub(super) fn drop_some_hidden(&mut self) {
+        let now_millis = self.turn.now_millis;
+        if let Some(item) = self.timed_item() {
+            let lasts = timed::is_sure_to_last(&item, now_millis);
+            self.drop_fields(&mut { if lasts { READ_STEPS } else { u32::MAX } });
+        }
+    }
+
+    /// Removes all fields that have expired.
+    #[inline]
+    pub(super) fn drop_hidden(&mut self) {
+        if self.timed_item().is_some() {
+            self.drop_fields(&mut { u32::MAX });
+        }
+    }
+
+    #[inline]
+    fn timed_item(&mut self) -> Option<Item<'_>> {
+        self.any_item().filter(|item| item.encoding().is_timed())
+    }
+
     /// Removes the fields of a timed hash that have expired, while `steps` are
     /// left; the hash itself when none is left of it. One whose fields have
     /// all expired takes no more than any deleted hash.
@@ -32,6 +62,10 @@ impl Entry<'_> {
         if removed > 0 {
             self.shard.counts.expired_fields += removed as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
+        }
+        if self.any_item().is_some_and(|item| is_empty(&item)) {
+            self.remove();
+            self.notify(KeyspaceEvents::GENERIC, "del");
         }
     }
 }

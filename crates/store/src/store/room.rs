@@ -1,0 +1,197 @@
+//! Making room: evicting, shard after shard, until what is to be written fits.
+//!
+//! A script holds shards for as long as it runs. Who evicts passes them over,
+//! as a write of other keys is not to stand still for it.
+
+use super::Store;
+use crate::compaction;
+use crate::entry::Turn;
+use crate::evict::EvictionPolicy;
+use crate::lock::{Guard, Holder};
+use crate::shard::Shard;
+use keyway_base::KeyspaceEvents;
+use std::sync::atomic::Ordering;
+
+/// Elements of discarded collections freed at a time when memory is short.
+const DISCARDED_STEPS: u32 = 128;
+
+/// A look at shard after shard for something to evict.
+#[derive(Default)]
+pub(crate) struct Search {
+    /// Shards in a row that gave nothing.
+    fruitless: usize,
+    /// Of these, the ones that another thread holds, and the last of them.
+    held: usize,
+    held_last: usize,
+}
+
+impl Search {
+    /// Notes what a shard gave: bytes or items.
+    pub(crate) fn note(&mut self, freed: u64) {
+        if freed > 0 {
+            *self = Self::default();
+        } else {
+            self.fruitless += 1;
+        }
+    }
+
+    /// Notes a shard that could not be had.
+    pub(crate) fn note_held(&mut self, index: usize) {
+        (self.held, self.held_last) = (self.held + 1, index);
+        self.note(0);
+    }
+}
+
+impl Store {
+    /// A shard to evict from, unless another thread holds it; who holds others
+    /// does not wait for anybody.
+    pub(crate) fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
+        let lock = self.lock_of(index);
+        if Holder::is_holding() { lock.try_lock_or_held() } else { lock.lock_unless_held() }
+    }
+
+    /// Whether to look at one more shard. When all were looked at in vain, it
+    /// is so only if most could not be had: waits for one of those then.
+    pub(crate) fn searches_on(&self, search: &mut Search) -> bool {
+        if search.fruitless <= self.shard_count() {
+            return true;
+        }
+        if search.held <= self.shard_count() / 2 || Holder::is_holding() {
+            return false;
+        }
+        self.lock_of(search.held_last).wait_until_released();
+        *search = Search::default();
+        true
+    }
+
+    /// Evicts until `extra` bytes fit below the bound on memory; whether they
+    /// do. No shard may be locked by the caller; those that it holds are as
+    /// good as others.
+    pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
+        if self.config.memory_max == 0 {
+            return true;
+        }
+        // What shards have not reported must fit as well.
+        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
+        let bound = self.config.memory_max.saturating_sub(unreported);
+        if extra > bound {
+            return false;
+        }
+        let bound = (bound - extra) as i64;
+        if self.taken() <= bound {
+            return true;
+        }
+        self.compact_if_worth(compaction::WRITE_VISITS);
+        self.evict_down_to(bound, turn)
+    }
+
+    /// Bytes used as far as shards told, with what is still to be freed and what
+    /// pages hold beyond it.
+    #[inline]
+    fn taken(&self) -> i64 {
+        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
+    }
+
+    #[cold]
+    fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
+        let mut search = Search::default();
+        while self.searches_on(&mut search) {
+            let wanted = self.taken() - bound;
+            if wanted <= 0 {
+                return true;
+            }
+            // What nobody needs goes first.
+            if self.heap.free_discarded(&mut { DISCARDED_STEPS }) {
+                continue;
+            }
+            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+            // Without eviction, only memory of flushed databases can be had.
+            let flushed = self.due[index].load(Ordering::Relaxed) == 0;
+            if self.policy() == EvictionPolicy::NoEviction && !flushed {
+                search.note(0);
+                continue;
+            }
+            let Some(mut shard) = self.shard_to_evict(index) else {
+                search.note_held(index);
+                continue;
+            };
+            let gone = |place: usize, key: &[u8]| {
+                self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
+            };
+            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
+            self.charge(&mut shard, -freed);
+            search.note(freed as u64);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Context, StoreConfig};
+    use keyway_base::Clock;
+    use keyway_resp::Protocol;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const WATCHDOG: Duration = Duration::from_secs(20);
+    const BOUND: u64 = 4 << 20;
+
+    fn turn() -> Turn {
+        let clock = Clock::default();
+        Turn::of(Context { database: 0, clock, protocol: Protocol::default(), worker: 0 })
+    }
+
+    fn full_store() -> Store {
+        let policy = EvictionPolicy::from_name("allkeys-lru").expect("a policy");
+        let config =
+            StoreConfig { memory_max: BOUND, policy, shards: Some(16), ..StoreConfig::default() };
+        let store = Store::new(config);
+        for key in 0..40_000 {
+            assert!(store.make_room(200, turn()));
+            store.set(turn(), format!("key:{key}").as_bytes(), &[b'v'; 200]);
+        }
+        assert!(store.stats().evicted > 1000);
+        store
+    }
+
+    #[test]
+    fn who_evicts_does_not_wait_for_a_shard_that_a_script_holds() {
+        let store = full_store();
+        let holder = Holder::of_thread();
+        let held = [3, 7];
+        held.iter().for_each(|index| store.lock_of(*index).hold(holder));
+        let (done, is_done) = mpsc::channel();
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let keys = (0..20_000).map(|key| format!("other:{key}"));
+                for key in keys.filter(|key| !held.contains(&store.locate(key.as_bytes()).1)) {
+                    assert!(store.make_room(200, turn()));
+                    store.set(turn(), key.as_bytes(), &[b'v'; 200]);
+                    _ = store.compact_in_upkeep();
+                }
+                _ = done.send(());
+            });
+            let result = is_done.recv_timeout(WATCHDOG);
+            held.iter().for_each(|index| store.lock_of(*index).release(holder));
+            result
+        });
+        assert_eq!(result, Ok(()), "writes of other keys stood still");
+    }
+
+    #[test]
+    fn when_all_is_held_a_write_waits_and_is_not_refused() {
+        let store = full_store();
+        let holder = Holder::of_thread();
+        (0..16).for_each(|index| store.lock_of(index).hold(holder));
+        let (done, is_done) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| done.send(store.make_room(BOUND / 2, turn())));
+            let early = is_done.recv_timeout(Duration::from_millis(50));
+            (0..16).for_each(|index| store.lock_of(index).release(holder));
+            assert!(early.is_err(), "there was nothing to evict: {early:?}");
+            assert_eq!(is_done.recv_timeout(WATCHDOG), Ok(true));
+        });
+    }
+}
