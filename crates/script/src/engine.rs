@@ -4,7 +4,7 @@ use crate::flags::ScriptFlags;
 use crate::functions::Registered;
 use crate::host::Host;
 use crate::libraries::{FunctionInfo, Library, Policy, name_of};
-use crate::registry::{CacheFull, Name, Registry, digest_of, flags_of};
+use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
 use keyway_resp::{Protocol, reply};
@@ -25,12 +25,22 @@ const GARBAGE_PART: usize = 2;
 const CHUNK: &str = "@user_script";
 
 /// A script to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Script {
     /// What it is called.
     pub name: Name,
     /// What it said of itself.
     pub flags: ScriptFlags,
+    /// Its text: it may be forgotten before its turn to run comes.
+    body: Arc<[u8]>,
+    /// Where its text begins, behind the line of its flags.
+    start: usize,
+}
+
+impl Script {
+    fn of(name: Name, kept: Kept) -> Self {
+        Self { name, flags: kept.flags, body: kept.body, start: kept.start }
+    }
 }
 
 /// Keys and arguments, from which index of a request on, and how many keys.
@@ -84,20 +94,21 @@ impl Engine {
     pub fn load(&mut self, body: &[u8], is_loaded: bool) -> Result<Script, String> {
         let name = digest_of(body);
         if let Some(kept) = self.registry.script(&name).filter(|_| !is_loaded) {
-            return Ok(Script { name, flags: kept.flags });
+            return Ok(Script::of(name, kept));
         }
         let (flags, start) = flags_of(body).map_err(|text| format!("ERR {text}"))?;
         self.compile(name, &body[start..])?;
-        let kept = self.registry.keep((name, body), (flags, start), is_loaded);
+        let body: Arc<[u8]> = body.into();
+        let kept = self.registry.keep((name, &body), (flags, start), is_loaded);
         kept.map_err(|CacheFull| CacheFull::TEXT.to_owned())?;
-        Ok(Script { name, flags })
+        Ok(Script { name, flags, body, start })
     }
 
     /// The script of this name, in digits of any case.
     pub fn find(&self, name: &[u8]) -> Option<Script> {
         let name: Name = name.to_ascii_lowercase().try_into().ok()?;
         let kept = self.registry.script(&name)?;
-        Some(Script { name, flags: kept.flags })
+        Some(Script::of(name, kept))
     }
 
     fn machine(&mut self) -> Result<&mut Machine, String> {
@@ -161,10 +172,7 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let Some(kept) = self.registry.script(&script.name) else {
-            return reply::error(out, NO_SCRIPT);
-        };
-        let function = match self.compile(script.name, &kept.body[kept.start..]) {
+        let function = match self.compile(script.name, &script.body[script.start..]) {
             Ok(function) => function,
             Err(text) => return reply::error(out, &text),
         };
@@ -345,6 +353,14 @@ impl Engine {
                     "ERR the script was ended: it ran longer than script_time_max ({time_max:?}){wrote}"
                 )
             }
+            End::Kept => {
+                let (memory_max, wrote) =
+                    (self.registry.limits().memory_max >> 20, wrote_text(run));
+                format!(
+                    "ERR the script was ended: what is to be told of it takes more than \
+                     script_memory_max ({memory_max} MiB){wrote}"
+                )
+            }
             End::Memory => {
                 self.machine = None;
                 self.memory_text() + wrote_text(run)
@@ -361,9 +377,6 @@ impl Engine {
         )
     }
 }
-
-/// Redis's words for a script that there is not.
-pub(crate) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 const BROKEN: &str = "ERR Lua could not be started";
 

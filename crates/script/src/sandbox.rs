@@ -265,11 +265,16 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
+/// What Lua says of values that have no order, whether a script's own line
+/// compares them or `table.sort` does: in Redis, without a place for the latter.
+const NO_ORDER: &[u8] = b"attempt to compare ";
+
 /// What is known of an error that a script did not catch, as a table.
 fn uncaught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     let place = place_of_script(lua, 1);
     let with_prefix = |text: &[u8]| match (without_prelude(text), &place) {
         // Lua's function was called by the prelude on behalf of the script.
+        (Some(text), _) if text.starts_with(NO_ORDER) => text.to_vec(),
         (Some(text), Some((source, line))) => {
             let source = source.trim_start_matches(['@', '=']);
             [format!("{source}:{line}: ").as_bytes(), text].concat()
@@ -380,6 +385,8 @@ fn host_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
         "on_error",
         lua.create_function(move |lua, error: Value| uncaught(&own, lua, error))?,
     )?;
+    let own = Rc::clone(state);
+    host.set("check_end", lua.create_function(move |lua, (): ()| own.check_end(lua))?)?;
     const FROZEN: &str = "Attempt to modify a readonly table";
     let frozen = |lua: &Lua, _: Variadic<Value>| Err::<(), _>(Raised::text(lua, FROZEN));
     host.set("frozen", lua.create_function(frozen)?)?;
