@@ -24,6 +24,7 @@ use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Host, Kill, Library, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Context, ScriptHold, Store};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const DUMPED_LIBRARY: u8 = 245;
 
 /// Words of a function's request that FUNCTION STATS shows.
 const COMMAND_WORDS_MAX: usize = 32;
+
+/// What a key or a message that is kept takes besides its bytes, about.
+const KEPT_OVERHEAD: usize = 64;
 
 /// Lines that one run of a script may write to the log.
 const LOG_LINES_MAX: u32 = 100;
@@ -46,7 +50,9 @@ pub(crate) struct StoreScripts {
 #[derive(Default)]
 struct Effects {
     /// Keys that were read, where the client is to hear of their changes.
-    reads: Vec<Box<[u8]>>,
+    reads: BTreeSet<Box<[u8]>>,
+    /// Bytes of those, and of messages to subscribers of this worker.
+    kept_len: usize,
     is_of_everything: bool,
     has_own_messages: bool,
 }
@@ -88,6 +94,10 @@ impl Host for ScriptHost {
         }
     }
 
+    fn kept_len(&self) -> usize {
+        self.effects.borrow().kept_len + self.hold.store().untaken_len(self.worker)
+    }
+
     fn log(&self, level: u8, text: &str) {
         let lines = self.log_lines.get();
         self.log_lines.set(lines.saturating_add(1));
@@ -109,7 +119,12 @@ impl ScriptHost {
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_ok() {
             let mut effects = self.effects.borrow_mut();
-            effects.reads.extend(keys.iter().map(|key| request.args[*key as usize].into()));
+            for key in keys.iter().map(|key| &request.args[*key as usize]) {
+                if !effects.reads.contains(key) {
+                    effects.reads.insert(key.into());
+                    effects.kept_len += key.len() + KEPT_OVERHEAD;
+                }
+            }
         }
     }
 
@@ -126,7 +141,11 @@ impl ScriptHost {
             let (channel, message) = (&request.args[1], &request.args[2]);
             let receivers = self.plan.channels.publish(place, kind, channel, message);
             receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
-            self.effects.borrow_mut().has_own_messages |= receivers.has_own;
+            if receivers.has_own {
+                let mut effects = self.effects.borrow_mut();
+                effects.has_own_messages = true;
+                effects.kept_len += channel.len() + message.len() + KEPT_OVERHEAD;
+            }
             return reply::integer(out, receivers.count as i64);
         }
         if command.handling != Handling::Local {
