@@ -21,17 +21,17 @@ pub struct Run {
 }
 
 /// What became of the wish to end a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kill {
-    /// It ends.
-    Killed,
-    /// It has written.
-    Unkillable,
     /// None runs.
     NotBusy,
     /// What runs is of the other kind: a function for SCRIPT KILL, a script for
     /// FUNCTION KILL.
     OtherKind,
+    /// It has written.
+    Unkillable,
+    /// It ends.
+    Killed,
 }
 
 impl Run {

@@ -3,7 +3,7 @@ use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
 use crate::host::Host;
-use crate::libraries::{FunctionInfo, Library, Policy, name_of};
+use crate::libraries::{FunctionInfo, Library, Policy, check_room, name_of};
 use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
@@ -177,33 +177,67 @@ impl Engine {
             Err(text) => return reply::error(out, &text),
         };
         let is_read_only = is_read_only || script.flags.no_writes;
+        let deadline = self.registry.deadline();
         let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
-        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        machine.state.begin(host, (&run, deadline), is_read_only);
         self.registry.begin(&run);
         let ran = self.machine.as_ref().map(|machine| machine.run(&function, words));
-        self.registry.end();
+        self.registry.end(&run);
         if let Some(ran) = ran {
             self.answer(ran, &run, client, out);
         }
     }
 
-    /// Tries a library's text and tells what it offers; nothing is kept.
+    /// Tries a library's text and tells what it offers; nothing is kept. `run`
+    /// can be killed meanwhile.
     ///
     /// # Errors
     /// The text of the error for the client.
-    pub fn load_library(&mut self, code: &[u8], policy: Policy) -> Result<Library, String> {
-        let (name, start) = name_of(code)?;
+    pub fn load_library(
+        &mut self,
+        code: &[u8],
+        policy: Policy,
+        run: &Arc<Run>,
+    ) -> Result<Library, String> {
+        let (name, _) = name_of(code)?;
         self.registry.libraries.check_name(&name, policy)?;
-        let registered = self.register(&code[start..])?;
-        if registered.is_empty() {
-            return Err("ERR No functions registered".to_owned());
-        }
-        let functions = registered.into_iter().map(|one| one.info).collect();
-        Ok(Library { name, code: code.into(), functions })
+        let mut libraries = self.load_libraries(&[code], run)?;
+        libraries.pop().ok_or_else(|| NOTHING_REGISTERED.to_owned())
+    }
+
+    /// The same of many, all or none, in the time of one script. Whether their
+    /// names are free is not looked at.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn load_libraries(
+        &mut self,
+        codes: &[&[u8]],
+        run: &Arc<Run>,
+    ) -> Result<Vec<Library>, String> {
+        check_room(codes.len(), codes.iter().map(|code| code.len()).sum())?;
+        let deadline = self.registry.deadline();
+        self.registry.begin(run);
+        let loaded = codes.iter().map(|code| {
+            let (name, start) = name_of(code)?;
+            let registered = self.register(&code[start..], (run, deadline))?;
+            if registered.is_empty() {
+                return Err(NOTHING_REGISTERED.to_owned());
+            }
+            let functions = registered.into_iter().map(|one| one.info).collect();
+            Ok(Library { name, code: (*code).into(), functions })
+        });
+        let loaded = loaded.collect();
+        self.registry.end(run);
+        loaded
     }
 
     /// Runs a library's text; the functions that it registers.
-    fn register(&mut self, text: &[u8]) -> Result<Vec<Registered>, String> {
+    fn register(
+        &mut self,
+        text: &[u8],
+        (run, deadline): (&Arc<Run>, Time),
+    ) -> Result<Vec<Registered>, String> {
         const FUNCTIONS: &str = "@user_function";
         let machine = self.machine()?;
         let anchor = machine.lua.create_string(FUNCTIONS).map_err(broken)?;
@@ -218,17 +252,22 @@ impl Engine {
             }
             Err(error) => return Err(broken(error)),
         };
-        machine.state.begin_loading();
-        let ran = machine.prelude.run.call::<(bool, Value)>(function);
+        machine.state.begin_loading((run, deadline));
+        // Short ones may be over before Lua looks.
+        let is_time = machine.state.check_end(&machine.lua);
+        let ran = is_time.and_then(|()| machine.prelude.run.call::<(bool, Value)>(function));
         let registered = machine.state.registering().borrow_mut().take().unwrap_or_default();
         let end = machine.state.end();
         machine.state.finish();
         match (ran, end) {
-            (_, Some(End::Memory)) | (Err(_), _) => {
+            (_, Some(End::Killed)) => {
+                Err("ERR Script killed by user with FUNCTION KILL.".to_owned())
+            }
+            (_, Some(End::Time)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
+            (_, Some(End::Memory | End::Kept)) | (Err(_), None) => {
                 self.machine = None;
                 Err(self.memory_text())
             }
-            (_, Some(_)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
             (Ok((true, _)), None) => Ok(registered),
             (Ok((false, error)), None) => {
                 let mut text = Vec::new();
@@ -258,34 +297,45 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let function = match self.function(name) {
-            Ok(function) => function,
-            Err(text) => return reply::error(out, &text),
-        };
-        let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
-        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        let deadline = self.registry.deadline();
         self.registry.begin(&run);
-        let ran = self.machine.as_ref().map(|machine| machine.call(&function, words));
-        self.registry.end();
-        if let Some(ran) = ran {
-            self.answer(ran, &run, client, out);
+        let ran = self.function(name, (&run, deadline)).and_then(|function| {
+            let machine = self.machine().map_err(|_| BROKEN.to_owned())?;
+            machine.state.begin(host, (&run, deadline), is_read_only);
+            Ok(machine.call(&function, words))
+        });
+        self.registry.end(&run);
+        match ran {
+            Ok(ran) => self.answer(ran, &run, client, out),
+            Err(text) => reply::error(out, &text),
         }
     }
 
     /// A function of this name in this worker's Lua.
-    fn function(&mut self, name: &[u8]) -> Result<Function, String> {
+    fn function(&mut self, name: &[u8], run: (&Arc<Run>, Time)) -> Result<Function, String> {
         let not_found = || "ERR Function not found".to_owned();
+        // Before the library is looked for: it may not be the newest once it is
+        // compiled.
+        let epoch = self.machine()?.libraries_epoch;
         let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
-        if let Some(function) = self.machine()?.functions.get(name) {
+        let functions = self.machine.as_ref().map(|machine| &machine.functions);
+        if let Some(function) = functions.and_then(|functions| functions.get(name)) {
             return Ok(function.clone());
         }
         let (_, start) = name_of(&library.code)?;
-        let registered = self.register(&library.code[start..])?;
+        let registered = self.register(&library.code[start..], run)?;
         let machine = self.machine()?;
+        let is_newest = machine.libraries_epoch == epoch;
+        let mut found = None;
         for one in registered {
-            machine.functions.insert(one.info.name, one.callback);
+            if one.info.name == name {
+                found = Some(one.callback.clone());
+            }
+            if is_newest {
+                machine.functions.insert(one.info.name, one.callback);
+            }
         }
-        machine.functions.get(name).cloned().ok_or_else(not_found)
+        found.ok_or_else(not_found)
     }
 
     /// Writes what came of a run.
@@ -378,6 +428,8 @@ impl Engine {
     }
 }
 
+const NOTHING_REGISTERED: &str = "ERR No functions registered";
+
 const BROKEN: &str = "ERR Lua could not be started";
 
 fn broken(error: mlua::Error) -> String {
@@ -438,7 +490,7 @@ fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: 
 
 impl Machine {
     fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
-        let state = Rc::new(State::new(limits.time_max, limits.memory_max, clock));
+        let state = Rc::new(State::new(limits.memory_max, clock));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
         Ok(Self {

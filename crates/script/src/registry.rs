@@ -89,7 +89,8 @@ pub struct Registry {
     /// How often all scripts were forgotten: workers are to forget what they
     /// have compiled before.
     epoch: AtomicU64,
-    running: Mutex<Option<Arc<Run>>>,
+    /// What runs: one script, or function, and beside it what loads libraries.
+    running: Mutex<Vec<Arc<Run>>>,
     pub(crate) libraries: crate::libraries::Libraries,
 }
 
@@ -184,18 +185,25 @@ impl Registry {
         (scripts.by_name.len(), scripts.len)
     }
 
-    /// Notes what runs now: one at a time.
+    /// When what begins now is to be over.
+    pub(crate) fn deadline(&self) -> Time {
+        (self.clock)() + self.limits.time_max
+    }
+
+    /// Notes what runs now.
     pub(crate) fn begin(&self, run: &Arc<Run>) {
-        *self.running.lock() = Some(Arc::clone(run));
+        self.running.lock().push(Arc::clone(run));
     }
 
-    pub(crate) fn end(&self) {
-        *self.running.lock() = None;
+    pub(crate) fn end(&self, run: &Arc<Run>) {
+        self.running.lock().retain(|one| !Arc::ptr_eq(one, run));
     }
 
-    /// Ends the script, or function, that runs now.
+    /// Ends the script, or what runs and loads functions, that runs now.
     pub fn kill(&self, is_function: bool) -> Kill {
-        self.running.lock().as_ref().map_or(Kill::NotBusy, |run| run.kill(is_function))
+        let running = self.running.lock();
+        let killed = running.iter().map(|run| run.kill(is_function)).max();
+        killed.unwrap_or(Kill::NotBusy)
     }
 
     /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or
@@ -227,9 +235,9 @@ impl Registry {
         self.libraries.counts()
     }
 
-    /// What runs now.
-    pub fn running(&self) -> Option<Arc<Run>> {
-        self.running.lock().clone()
+    /// The function that runs now, or what loads functions.
+    pub fn running_function(&self) -> Option<Arc<Run>> {
+        self.running.lock().iter().find(|run| run.is_function()).cloned()
     }
 }
 

@@ -13,7 +13,6 @@ use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmStat
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Instructions between two looks at the clock. More let a script pass its
 /// time by more where each takes long, such as joining long strings; fewer
@@ -39,13 +38,12 @@ pub(crate) struct State {
     json: JsonSettings,
     /// What the library that is being loaded has registered.
     registering: RefCell<Option<Vec<Registered>>>,
-    time_max: Duration,
     memory_max: usize,
     clock: fn() -> Time,
 }
 
 impl State {
-    pub(crate) fn new(time_max: Duration, memory_max: usize, clock: fn() -> Time) -> Self {
+    pub(crate) fn new(memory_max: usize, clock: fn() -> Time) -> Self {
         Self {
             host: RefCell::new(None),
             run: RefCell::new(None),
@@ -58,16 +56,21 @@ impl State {
             random: Random::new(),
             json: JsonSettings::default(),
             registering: RefCell::new(None),
-            time_max,
             memory_max,
             clock,
         }
     }
 
-    pub(crate) fn begin(&self, host: Rc<dyn Host>, run: Arc<Run>, is_read_only: bool) {
-        self.deadline.set((self.clock)() + self.time_max);
+    /// Begins a run that is to be over at `deadline`.
+    pub(crate) fn begin(
+        &self,
+        host: Rc<dyn Host>,
+        (run, deadline): (&Arc<Run>, Time),
+        is_read_only: bool,
+    ) {
+        self.deadline.set(deadline);
         *self.host.borrow_mut() = Some(host);
-        *self.run.borrow_mut() = Some(run);
+        *self.run.borrow_mut() = Some(Arc::clone(run));
         self.is_read_only.set(is_read_only);
         self.protocol.set(Protocol::Resp2);
         self.end.set(None);
@@ -77,9 +80,11 @@ impl State {
     }
 
     /// Begins to load a library, which reaches nothing.
-    pub(crate) fn begin_loading(&self) {
-        self.deadline.set((self.clock)() + self.time_max);
+    pub(crate) fn begin_loading(&self, (run, deadline): (&Arc<Run>, Time)) {
+        self.deadline.set(deadline);
+        *self.run.borrow_mut() = Some(Arc::clone(run));
         self.end.set(None);
+        *self.end_place.borrow_mut() = None;
         *self.registering.borrow_mut() = Some(Vec::new());
         self.json.reset();
     }

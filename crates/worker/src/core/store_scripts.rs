@@ -21,7 +21,7 @@ use keyway_proxy::local::{self, LocalContext};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Identity, Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
-use keyway_script::{Engine, Host, Kill, Library, Policy, Registry, Run, ScriptFlags, Words};
+use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Context, ScriptHold, Store};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -219,7 +219,7 @@ impl Plane {
             }
             Verb::Fcall | Verb::FcallRo => self.fcall(&mut engine, pool, session, request, out),
             Verb::FunctionStats => {
-                let running = pool.scripts.running().filter(|run| run.is_function());
+                let running = pool.scripts.running_function();
                 let now = self.clock.now;
                 write_stats(&pool.scripts, running.as_deref(), now, session, out);
                 None
@@ -229,7 +229,7 @@ impl Plane {
                 None
             }
             _ => {
-                control(&mut engine, request, out);
+                control(&mut engine, request, self.clock.now, out);
                 None
             }
         };
@@ -382,7 +382,7 @@ impl Plane {
 }
 
 /// SCRIPT and FUNCTION with their subcommands.
-fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
+fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());
     match request.command.verb {
         Verb::ScriptLoad => match engine.load(&request.args[1 + 1], true) {
@@ -403,7 +403,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
         },
         Verb::ScriptKill => write_kill(registry.kill(false), "FUNCTION KILL", out),
         Verb::FunctionKill => write_kill(registry.kill(true), "SCRIPT KILL", out),
-        Verb::FunctionLoad => match load_library(engine, request) {
+        Verb::FunctionLoad => match load_library(engine, request, now) {
             Ok(name) => reply::bulk(out, &name),
             Err(text) => reply::error(out, &text),
         },
@@ -427,7 +427,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
             rdb::seal(&mut dump);
             reply::bulk(out, &dump);
         }
-        Verb::FunctionRestore => match restore(engine, request) {
+        Verb::FunctionRestore => match restore(engine, request, now) {
             Ok(()) => reply::simple(out, "OK"),
             Err(text) => reply::error(out, &text),
         },
@@ -444,7 +444,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
 }
 
 /// FUNCTION LOAD; the library's name.
-fn load_library(engine: &mut Engine, request: &Request) -> Result<Vec<u8>, String> {
+fn load_library(engine: &mut Engine, request: &Request, now: Time) -> Result<Vec<u8>, String> {
     let code = request.args.len() - 1;
     let mut policy = Policy::Append;
     for option in request.args.from(2).take(code - 2) {
@@ -454,14 +454,20 @@ fn load_library(engine: &mut Engine, request: &Request) -> Result<Vec<u8>, Strin
         }
         policy = Policy::Replace;
     }
-    let library = engine.load_library(&request.args[code], policy)?;
+    let library = engine.load_library(&request.args[code], policy, &loading(request, now))?;
     let name = library.name.clone();
     engine.registry().keep_libraries(vec![library], policy)?;
     Ok(name)
 }
 
+/// What FUNCTION KILL ends while libraries are loaded.
+fn loading(request: &Request, now: Time) -> Arc<Run> {
+    let name = request.command.name.replace('|', " ").to_uppercase();
+    Arc::new(Run::new(true, name, Vec::new(), now))
+}
+
 /// FUNCTION RESTORE.
-fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
+fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), String> {
     let payload = &request.args[2];
     let is = |word: &str| request.args[3].eq_ignore_ascii_case(word.as_bytes());
     let policy = match request.args.len() {
@@ -481,8 +487,8 @@ fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
     let codes =
         dumped_libraries(payload).map_err(|_| "ERR failed loading functions payload".to_owned())?;
     // Whether their names are free is found out when they are kept.
-    let loaded = codes.iter().map(|code| engine.load_library(code, Policy::Replace));
-    let libraries: Vec<Library> = loaded.collect::<Result<_, _>>()?;
+    let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
+    let libraries = engine.load_libraries(&codes, &loading(request, now))?;
     engine.registry().keep_libraries(libraries, policy)
 }
 
