@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, wait_for, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, cpu_seconds, encode, wait_for,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -304,8 +305,13 @@ fn what_runs_too_long_is_ended_and_says_what_became_of_it() {
         "local t = {} for i = 1, 100 do t = {t, t} end return t",
         "local t = {} for i = 1, 100 do t = {t, t} end return cjson.encode(t)",
         "while true do collectgarbage() end",
+        "local s = string.rep('x', 1e6) local t = {} for i = 1, 5000 do t[i] = s end table.sort(t)",
     ] {
+        // Of the processor's time, as others may have the processor meanwhile.
+        let before = cpu_seconds(keyway.process().pid());
         let text = eval(&mut client, script).error_text();
+        let taken = cpu_seconds(keyway.process().pid()) - before;
+        assert!(taken < 0.6, "{script}: {taken} s of 0.1 s");
         let is_ended = text.contains("script_time_max (100ms)") && text.contains("written nothing");
         assert!(is_ended || text.contains("script_memory_max (4 MiB)"), "{script}: {text}");
     }
@@ -501,4 +507,57 @@ fn without_room_a_script_that_writes_is_refused_before_it_has() {
         client.command(&["EVAL", "return redis.call('dbsize') > 0", "0"]),
         Value::Integer(1)
     );
+}
+
+#[test]
+fn scripts_keep_to_quotas_until_they_have_written_and_others_are_evicted_for_them_then() {
+    let _watch = watchdog(Duration::from_secs(60), "quotas");
+    let quotas = "[{ prefix = \"session:\", memory_max = \"100KiB\" }, \
+                  { prefix = \"page:\", items_max = 20 }]";
+    let keyway = store_with(1, |pool| pool.with("quotas", quotas).with("memory_max", "\"64MiB\""));
+    let mut client = keyway.client(0);
+    let write = "return redis.call('set', 'session:large', string.rep('x', 200000))";
+    let refused = eval(&mut client, write).error_text();
+    let words = "OOM command not allowed when the quota of keys 'session:*' is used up.";
+    assert!(refused.starts_with(words), "{refused}");
+    let first = format!("redis.call('set', 'free', 1) {write}");
+    assert_eq!(eval(&mut client, &first), Value::simple("OK"), "it is not left half done");
+    assert_eq!(client.words("EXISTS free session:large"), Value::Integer(1), "it is evicted");
+    eval(&mut client, "for i = 1, 300 do redis.call('set', 'page:' .. i, i) end");
+    assert_eq!(client.words("DBSIZE"), Value::Integer(21));
+    // As it was told when it was alone, so within a transaction.
+    client.words("MULTI");
+    client.command(&["EVAL", write, "0"]);
+    let replies = client.words("EXEC");
+    assert!(replies.array()[0].text().starts_with(words), "{replies:?}");
+}
+
+#[test]
+fn what_a_script_leaves_to_be_told_is_bounded_by_its_memory() {
+    let _watch = watchdog(Duration::from_secs(120), "what is told");
+    let keyway = store_with(1, |pool| {
+        pool.with("notify_keyspace_events", "\"KEA\"")
+            .with("script_memory_max", "\"4MiB\"")
+            .with("script_time_max", "\"60s\"")
+    });
+    let mut client = keyway.client(0);
+    let words = "what is to be told of it takes more than script_memory_max (4 MiB); it had \
+                 written, and what it wrote stays";
+    let text = eval(&mut client, "while true do redis.call('set', 'k', 1) end").error_text();
+    assert!(text.contains(words), "{text}");
+    let mut listening = keyway.client(0);
+    listening.words("SUBSCRIBE news");
+    let publish = "while true do redis.call('publish', 'news', string.rep('x', 1000)) end";
+    let text = eval(&mut client, publish).error_text();
+    assert!(text.contains("what is to be told of it takes more"), "{text}");
+    assert_eq!(client.words("GET k"), Value::bulk("1"));
+    // Of what is read many times once is told.
+    let mut tracking = keyway.client(0);
+    tracking.words("HELLO 3");
+    tracking.words("CLIENT TRACKING ON");
+    let read = "for i = 1, 200000 do redis.call('get', 'k') end return 1";
+    assert_eq!(eval(&mut tracking, read), Value::Integer(1));
+    let read = "for i = 1, 200000 do redis.call('get', 'k' .. i) end return 1";
+    let text = eval(&mut tracking, read).error_text();
+    assert!(text.contains("what is to be told of it takes more"), "{text}");
 }

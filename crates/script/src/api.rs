@@ -1,5 +1,6 @@
 //! The library `redis` but for its commands.
 
+use crate::call::{TOO_LONG, add_word};
 use crate::registry::digest_of;
 use crate::sandbox::{Raised, State};
 use keyway_command::{Args, Refusal, Request};
@@ -127,9 +128,9 @@ fn set_control(redis: &Table, state: &Rc<State>, lua: &Lua) -> mlua::Result<()> 
                 let text = "redis.acl_check_cmd() command arguments must be strings or integers";
                 return Err(wrong(text));
             };
-            let start = buf.len();
-            buf.extend_from_slice(&text.as_bytes());
-            ranges.push(keyway_base::ByteRange::new(start, buf.len()));
+            if !add_word(&mut buf, &mut ranges, &text.as_bytes()) {
+                return Err(wrong(TOO_LONG));
+            }
         }
         match Request::resolve(Args::new(&buf, &ranges)) {
             Err(Refusal::Unknown | Refusal::UnknownSubcommand(_) | Refusal::Empty) => {

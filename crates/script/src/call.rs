@@ -22,6 +22,22 @@ pub(crate) struct Scratch {
 /// string many times over.
 const REQUEST_LEN_MAX: usize = 512 << 20;
 
+/// What a script is told of a longer one.
+pub(crate) const TOO_LONG: &str = "the command is longer than 512 MiB";
+
+/// Appends a word of a command, unless the command would be too long; whether
+/// it fits.
+#[must_use]
+pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u8]) -> bool {
+    let start = buf.len();
+    let fits = start + word.len() <= REQUEST_LEN_MAX;
+    if fits {
+        buf.extend_from_slice(word);
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    fits
+}
+
 /// Bytes of a scratch that are kept.
 const KEPT_MAX: usize = 64 << 10;
 
@@ -62,17 +78,15 @@ fn call_with(
         return refused("Please specify at least one argument for this redis lib call");
     }
     for arg in args.iter() {
-        let start = buf.len();
-        match arg {
-            Value::String(text) => buf.extend_from_slice(&text.as_bytes()),
-            Value::Number(number) => buf.extend_from_slice(general(*number, 17).as_bytes()),
-            Value::Integer(number) => buf.extend_from_slice(number.to_string().as_bytes()),
+        let fits = match arg {
+            Value::String(text) => add_word(buf, ranges, &text.as_bytes()),
+            Value::Number(number) => add_word(buf, ranges, general(*number, 17).as_bytes()),
+            Value::Integer(number) => add_word(buf, ranges, number.to_string().as_bytes()),
             _ => return refused("Lua redis lib command arguments must be strings or integers"),
+        };
+        if !fits {
+            return refused(TOO_LONG);
         }
-        if buf.len() > REQUEST_LEN_MAX {
-            return refused("the command is longer than 512 MiB");
-        }
-        ranges.push(ByteRange::new(start, buf.len()));
     }
     let request = match Request::resolve(Args::new(buf, ranges)) {
         Ok(request) => request,
@@ -102,6 +116,9 @@ fn call_with(
         return Err(state.end_now(lua, End::Killed));
     }
     host.execute(&request, protocol, has_written, reply);
+    if host.kept_len() > state.memory_max() {
+        return Err(state.end_now(lua, End::Kept));
+    }
     state.check_end(lua)?;
     match reply.first() {
         Some(b'-') => Ok(Err(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec())),

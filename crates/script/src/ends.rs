@@ -21,17 +21,17 @@ pub struct Run {
 }
 
 /// What became of the wish to end a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kill {
-    /// It ends.
-    Killed,
-    /// It has written.
-    Unkillable,
     /// None runs.
     NotBusy,
     /// What runs is of the other kind: a function for SCRIPT KILL, a script for
     /// FUNCTION KILL.
     OtherKind,
+    /// It has written.
+    Unkillable,
+    /// It ends.
+    Killed,
 }
 
 impl Run {
@@ -45,12 +45,12 @@ impl Run {
         Self { state: AtomicU8::new(CLEAN), is_function, name, command, began }
     }
 
-    /// Notes a command that writes; `false` when the script is to end instead.
     /// Whether it is a function's.
     pub fn is_function(&self) -> bool {
         self.is_function
     }
 
+    /// Notes a command that writes; `false` when the script is to end instead.
     pub(crate) fn note_write(&self) -> bool {
         let state = &self.state;
         let relaxed = Ordering::Relaxed;
@@ -88,6 +88,8 @@ pub(crate) enum End {
     Time,
     /// It needs more memory than it may have.
     Memory,
+    /// The host keeps too much until its end.
+    Kept,
     /// SCRIPT KILL or FUNCTION KILL.
     Killed,
 }

@@ -3,8 +3,8 @@ use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
 use crate::host::Host;
-use crate::libraries::{FunctionInfo, Library, Policy, name_of};
-use crate::registry::{CacheFull, Name, Registry, digest_of, flags_of};
+use crate::libraries::{FunctionInfo, Library, Policy, check_room, name_of};
+use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
 use keyway_resp::{Protocol, reply};
@@ -25,12 +25,22 @@ const GARBAGE_PART: usize = 2;
 const CHUNK: &str = "@user_script";
 
 /// A script to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Script {
     /// What it is called.
     pub name: Name,
     /// What it said of itself.
     pub flags: ScriptFlags,
+    /// Its text: it may be forgotten before its turn to run comes.
+    body: Arc<[u8]>,
+    /// Where its text begins, behind the line of its flags.
+    start: usize,
+}
+
+impl Script {
+    fn of(name: Name, kept: Kept) -> Self {
+        Self { name, flags: kept.flags, body: kept.body, start: kept.start }
+    }
 }
 
 /// Keys and arguments, from which index of a request on, and how many keys.
@@ -84,20 +94,21 @@ impl Engine {
     pub fn load(&mut self, body: &[u8], is_loaded: bool) -> Result<Script, String> {
         let name = digest_of(body);
         if let Some(kept) = self.registry.script(&name).filter(|_| !is_loaded) {
-            return Ok(Script { name, flags: kept.flags });
+            return Ok(Script::of(name, kept));
         }
         let (flags, start) = flags_of(body).map_err(|text| format!("ERR {text}"))?;
         self.compile(name, &body[start..])?;
-        let kept = self.registry.keep((name, body), (flags, start), is_loaded);
+        let body: Arc<[u8]> = body.into();
+        let kept = self.registry.keep((name, &body), (flags, start), is_loaded);
         kept.map_err(|CacheFull| CacheFull::TEXT.to_owned())?;
-        Ok(Script { name, flags })
+        Ok(Script { name, flags, body, start })
     }
 
     /// The script of this name, in digits of any case.
     pub fn find(&self, name: &[u8]) -> Option<Script> {
         let name: Name = name.to_ascii_lowercase().try_into().ok()?;
         let kept = self.registry.script(&name)?;
-        Some(Script { name, flags: kept.flags })
+        Some(Script::of(name, kept))
     }
 
     fn machine(&mut self) -> Result<&mut Machine, String> {
@@ -161,41 +172,72 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let Some(kept) = self.registry.script(&script.name) else {
-            return reply::error(out, NO_SCRIPT);
-        };
-        let function = match self.compile(script.name, &kept.body[kept.start..]) {
+        let function = match self.compile(script.name, &script.body[script.start..]) {
             Ok(function) => function,
             Err(text) => return reply::error(out, &text),
         };
         let is_read_only = is_read_only || script.flags.no_writes;
+        let deadline = self.registry.deadline();
         let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
-        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        machine.state.begin(host, (&run, deadline), is_read_only);
         self.registry.begin(&run);
         let ran = self.machine.as_ref().map(|machine| machine.run(&function, words));
-        self.registry.end();
+        self.registry.end(&run);
         if let Some(ran) = ran {
             self.answer(ran, &run, client, out);
         }
     }
 
-    /// Tries a library's text and tells what it offers; nothing is kept.
+    /// Tries a library's text and tells what it offers; nothing is kept. `run`
+    /// can be killed meanwhile.
     ///
     /// # Errors
     /// The text of the error for the client.
-    pub fn load_library(&mut self, code: &[u8], policy: Policy) -> Result<Library, String> {
-        let (name, start) = name_of(code)?;
+    pub fn load_library(
+        &mut self,
+        code: &[u8],
+        policy: Policy,
+        run: &Arc<Run>,
+    ) -> Result<Library, String> {
+        let (name, _) = name_of(code)?;
         self.registry.libraries.check_name(&name, policy)?;
-        let registered = self.register(&code[start..])?;
-        if registered.is_empty() {
-            return Err("ERR No functions registered".to_owned());
-        }
-        let functions = registered.into_iter().map(|one| one.info).collect();
-        Ok(Library { name, code: code.into(), functions })
+        let mut libraries = self.load_libraries(&[code], run)?;
+        libraries.pop().ok_or_else(|| NOTHING_REGISTERED.to_owned())
+    }
+
+    /// The same of many, all or none, in the time of one script. Whether their
+    /// names are free is not looked at.
+    ///
+    /// # Errors
+    /// The text of the error for the client.
+    pub fn load_libraries(
+        &mut self,
+        codes: &[&[u8]],
+        run: &Arc<Run>,
+    ) -> Result<Vec<Library>, String> {
+        check_room(codes.len(), codes.iter().map(|code| code.len()).sum())?;
+        let deadline = self.registry.deadline();
+        self.registry.begin(run);
+        let loaded = codes.iter().map(|code| {
+            let (name, start) = name_of(code)?;
+            let registered = self.register(&code[start..], (run, deadline))?;
+            if registered.is_empty() {
+                return Err(NOTHING_REGISTERED.to_owned());
+            }
+            let functions = registered.into_iter().map(|one| one.info).collect();
+            Ok(Library { name, code: (*code).into(), functions })
+        });
+        let loaded = loaded.collect();
+        self.registry.end(run);
+        loaded
     }
 
     /// Runs a library's text; the functions that it registers.
-    fn register(&mut self, text: &[u8]) -> Result<Vec<Registered>, String> {
+    fn register(
+        &mut self,
+        text: &[u8],
+        (run, deadline): (&Arc<Run>, Time),
+    ) -> Result<Vec<Registered>, String> {
         const FUNCTIONS: &str = "@user_function";
         let machine = self.machine()?;
         let anchor = machine.lua.create_string(FUNCTIONS).map_err(broken)?;
@@ -210,17 +252,22 @@ impl Engine {
             }
             Err(error) => return Err(broken(error)),
         };
-        machine.state.begin_loading();
-        let ran = machine.prelude.run.call::<(bool, Value)>(function);
+        machine.state.begin_loading((run, deadline));
+        // Short ones may be over before Lua looks.
+        let is_time = machine.state.check_end(&machine.lua);
+        let ran = is_time.and_then(|()| machine.prelude.run.call::<(bool, Value)>(function));
         let registered = machine.state.registering().borrow_mut().take().unwrap_or_default();
         let end = machine.state.end();
         machine.state.finish();
         match (ran, end) {
-            (_, Some(End::Memory)) | (Err(_), _) => {
+            (_, Some(End::Killed)) => {
+                Err("ERR Script killed by user with FUNCTION KILL.".to_owned())
+            }
+            (_, Some(End::Time)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
+            (_, Some(End::Memory | End::Kept)) | (Err(_), None) => {
                 self.machine = None;
                 Err(self.memory_text())
             }
-            (_, Some(_)) => Err("ERR FUNCTION LOAD timeout".to_owned()),
             (Ok((true, _)), None) => Ok(registered),
             (Ok((false, error)), None) => {
                 let mut text = Vec::new();
@@ -250,34 +297,45 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let function = match self.function(name) {
-            Ok(function) => function,
-            Err(text) => return reply::error(out, &text),
-        };
-        let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
-        machine.state.begin(host, Arc::clone(&run), is_read_only);
+        let deadline = self.registry.deadline();
         self.registry.begin(&run);
-        let ran = self.machine.as_ref().map(|machine| machine.call(&function, words));
-        self.registry.end();
-        if let Some(ran) = ran {
-            self.answer(ran, &run, client, out);
+        let ran = self.function(name, (&run, deadline)).and_then(|function| {
+            let machine = self.machine().map_err(|_| BROKEN.to_owned())?;
+            machine.state.begin(host, (&run, deadline), is_read_only);
+            Ok(machine.call(&function, words))
+        });
+        self.registry.end(&run);
+        match ran {
+            Ok(ran) => self.answer(ran, &run, client, out),
+            Err(text) => reply::error(out, &text),
         }
     }
 
     /// A function of this name in this worker's Lua.
-    fn function(&mut self, name: &[u8]) -> Result<Function, String> {
+    fn function(&mut self, name: &[u8], run: (&Arc<Run>, Time)) -> Result<Function, String> {
         let not_found = || "ERR Function not found".to_owned();
+        // Before the library is looked for: it may not be the newest once it is
+        // compiled.
+        let epoch = self.machine()?.libraries_epoch;
         let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
-        if let Some(function) = self.machine()?.functions.get(name) {
+        let functions = self.machine.as_ref().map(|machine| &machine.functions);
+        if let Some(function) = functions.and_then(|functions| functions.get(name)) {
             return Ok(function.clone());
         }
         let (_, start) = name_of(&library.code)?;
-        let registered = self.register(&library.code[start..])?;
+        let registered = self.register(&library.code[start..], run)?;
         let machine = self.machine()?;
+        let is_newest = machine.libraries_epoch == epoch;
+        let mut found = None;
         for one in registered {
-            machine.functions.insert(one.info.name, one.callback);
+            if one.info.name == name {
+                found = Some(one.callback.clone());
+            }
+            if is_newest {
+                machine.functions.insert(one.info.name, one.callback);
+            }
         }
-        machine.functions.get(name).cloned().ok_or_else(not_found)
+        found.ok_or_else(not_found)
     }
 
     /// Writes what came of a run.
@@ -345,6 +403,14 @@ impl Engine {
                     "ERR the script was ended: it ran longer than script_time_max ({time_max:?}){wrote}"
                 )
             }
+            End::Kept => {
+                let (memory_max, wrote) =
+                    (self.registry.limits().memory_max >> 20, wrote_text(run));
+                format!(
+                    "ERR the script was ended: what is to be told of it takes more than \
+                     script_memory_max ({memory_max} MiB){wrote}"
+                )
+            }
             End::Memory => {
                 self.machine = None;
                 self.memory_text() + wrote_text(run)
@@ -362,8 +428,7 @@ impl Engine {
     }
 }
 
-/// Redis's words for a script that there is not.
-pub(crate) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+const NOTHING_REGISTERED: &str = "ERR No functions registered";
 
 const BROKEN: &str = "ERR Lua could not be started";
 
@@ -425,7 +490,7 @@ fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: 
 
 impl Machine {
     fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
-        let state = Rc::new(State::new(limits.time_max, limits.memory_max, clock));
+        let state = Rc::new(State::new(limits.memory_max, clock));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
         Ok(Self {

@@ -14,6 +14,13 @@ pub trait Host {
         out: &mut Vec<u8>,
     );
 
+    /// Bytes of what is kept until the script's end because of what it did, such
+    /// as messages to be delivered: with more than a script may have of memory,
+    /// it is ended.
+    fn kept_len(&self) -> usize {
+        0
+    }
+
     /// Writes a line of `redis.log` at a level from 0 (debug) to 3 (warning).
     fn log(&self, level: u8, text: &str);
 }

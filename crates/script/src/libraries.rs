@@ -96,6 +96,17 @@ pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
     Ok((name, end))
 }
 
+/// Whether so many libraries, of so many bytes, may be kept.
+///
+/// # Errors
+/// The text of the error for the client.
+pub(crate) fn check_room(count: usize, len: usize) -> Result<(), String> {
+    match count > LIBRARIES_MAX || len > LIBRARIES_LEN_MAX {
+        true => Err(FULL.to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Whether a library or function may be called so.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -107,6 +118,8 @@ impl Libraries {
         self.epoch.load(Ordering::Relaxed)
     }
 
+    /// Called with the libraries locked: who reads the epoch before it looks for
+    /// a library knows whether that is the newest.
     fn changed(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
@@ -157,9 +170,7 @@ impl Libraries {
             all.insert(library.name.clone(), Arc::new(library));
         }
         let len: usize = all.values().map(|library| library.code.len()).sum();
-        if all.len() > LIBRARIES_MAX || len > LIBRARIES_LEN_MAX {
-            return Err(FULL.to_owned());
-        }
+        check_room(all.len(), len)?;
         *by_name = all;
         self.changed();
         Ok(())
@@ -167,15 +178,16 @@ impl Libraries {
 
     /// Forgets a library; whether there was one.
     pub(crate) fn delete(&self, name: &[u8]) -> bool {
-        let was_there = self.by_name.lock().remove(name).is_some();
+        let mut by_name = self.by_name.lock();
         self.changed();
-        was_there
+        by_name.remove(name).is_some()
     }
 
     /// Forgets all.
     pub(crate) fn flush(&self) {
-        self.by_name.lock().clear();
+        let mut by_name = self.by_name.lock();
         self.changed();
+        by_name.clear();
     }
 
     /// How many libraries and functions there are, and the bytes of their texts.

@@ -11,7 +11,11 @@ local concat = table.concat
 
 -- Tables that scripts may read, by what stands for them.
 local hidden = {}
-local seal = setmetatable({}, { __newindex = host.frozen })
+-- What they show as their metatable: as it is one for all, nobody may change it
+-- either.
+local seal = {}
+hidden[seal] = {}
+setmetatable(seal, { __newindex = host.frozen, __metatable = seal })
 
 -- What stands for a table that scripts may read and not change.
 local function frozen(real)
@@ -134,15 +138,15 @@ function tables.insert(of, ...)
   end
 end
 
--- Lua's own comparison does not look at the time. Short tables are sorted
--- before it is up, whatever is in them.
-local SORT_MAX = 5000
+-- Lua's own comparison does not look at the time, and may take long: of long
+-- strings, each reads all of them.
 local function less(one, other) return one < other end
 
 function tables.sort(of, compare)
   local sort = sort_
-  if compare == nil and type(of) == "table" and #of > SORT_MAX then compare = less end
+  if compare == nil and type(of) == "table" then compare = less end
   sort(of, compare)
+  host.check_end()
 end
 
 -- More values than Lua's stack takes, or none in the end: Lua's own check may

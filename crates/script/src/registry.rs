@@ -86,10 +86,11 @@ pub struct Registry {
     /// Tells how long a script runs.
     clock: fn() -> Time,
     scripts: Mutex<Scripts>,
-    /// How often scripts were forgotten: what a worker has compiled before may
-    /// not be here any more.
+    /// How often all scripts were forgotten: workers are to forget what they
+    /// have compiled before.
     epoch: AtomicU64,
-    running: Mutex<Option<Arc<Run>>>,
+    /// What runs: one script, or function, and beside it what loads libraries.
+    running: Mutex<Vec<Arc<Run>>>,
     pub(crate) libraries: crate::libraries::Libraries,
 }
 
@@ -133,7 +134,7 @@ impl Registry {
     /// [`CacheFull`] when there is none for one that is loaded.
     pub(crate) fn keep(
         &self,
-        (name, body): (Name, &[u8]),
+        (name, body): (Name, &Arc<[u8]>),
         (flags, start): (ScriptFlags, usize),
         is_loaded: bool,
     ) -> Result<(), CacheFull> {
@@ -151,10 +152,11 @@ impl Registry {
             if let Some(old) = scripts.by_name.remove(&oldest) {
                 scripts.len -= old.body.len() + SCRIPT_OVERHEAD;
             }
-            self.epoch.fetch_add(1, Ordering::Relaxed);
+            // What workers have compiled of it may stay, as of any text: what
+            // they keep is bounded, and a name is only ever of one text.
         }
         scripts.len += len;
-        scripts.by_name.insert(name, Kept { body: body.into(), flags, start, is_loaded });
+        scripts.by_name.insert(name, Kept { body: Arc::clone(body), flags, start, is_loaded });
         if !is_loaded {
             scripts.seen.push_back(name);
         }
@@ -183,18 +185,25 @@ impl Registry {
         (scripts.by_name.len(), scripts.len)
     }
 
-    /// Notes what runs now: one at a time.
+    /// When what begins now is to be over.
+    pub(crate) fn deadline(&self) -> Time {
+        (self.clock)() + self.limits.time_max
+    }
+
+    /// Notes what runs now.
     pub(crate) fn begin(&self, run: &Arc<Run>) {
-        *self.running.lock() = Some(Arc::clone(run));
+        self.running.lock().push(Arc::clone(run));
     }
 
-    pub(crate) fn end(&self) {
-        *self.running.lock() = None;
+    pub(crate) fn end(&self, run: &Arc<Run>) {
+        self.running.lock().retain(|one| !Arc::ptr_eq(one, run));
     }
 
-    /// Ends the script, or function, that runs now.
+    /// Ends the script, or what runs and loads functions, that runs now.
     pub fn kill(&self, is_function: bool) -> Kill {
-        self.running.lock().as_ref().map_or(Kill::NotBusy, |run| run.kill(is_function))
+        let running = self.running.lock();
+        let killed = running.iter().map(|run| run.kill(is_function)).max();
+        killed.unwrap_or(Kill::NotBusy)
     }
 
     /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or
@@ -226,9 +235,9 @@ impl Registry {
         self.libraries.counts()
     }
 
-    /// What runs now.
-    pub fn running(&self) -> Option<Arc<Run>> {
-        self.running.lock().clone()
+    /// The function that runs now, or what loads functions.
+    pub fn running_function(&self) -> Option<Arc<Run>> {
+        self.running.lock().iter().find(|run| run.is_function()).cloned()
     }
 }
 
@@ -244,7 +253,7 @@ mod tests {
     fn keep(registry: &Registry, body: &[u8], is_loaded: bool) -> Result<Name, CacheFull> {
         let name = digest_of(body);
         let flags = (ScriptFlags::default(), 0);
-        registry.keep((name, body), flags, is_loaded).map(|()| name)
+        registry.keep((name, &body.into()), flags, is_loaded).map(|()| name)
     }
 
     #[test]
@@ -262,9 +271,10 @@ mod tests {
         let epoch = registry.epoch();
         assert_eq!(keep(&registry, &[&half[..], b"1"].concat(), true), Err(CacheFull));
         assert!(registry.has(&loaded) && !registry.has(&seen));
-        assert!(registry.epoch() > epoch, "workers are told");
+        assert_eq!(registry.epoch(), epoch, "what is compiled of the others stays");
         assert!(registry.has(&loaded.to_ascii_uppercase()) && !registry.has(b"x"));
         registry.flush();
         assert_eq!(registry.kept(), (0, 0));
+        assert!(registry.epoch() > epoch, "workers are told");
     }
 }

@@ -13,7 +13,6 @@ use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmStat
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Instructions between two looks at the clock. More let a script pass its
 /// time by more where each takes long, such as joining long strings; fewer
@@ -39,13 +38,12 @@ pub(crate) struct State {
     json: JsonSettings,
     /// What the library that is being loaded has registered.
     registering: RefCell<Option<Vec<Registered>>>,
-    time_max: Duration,
     memory_max: usize,
     clock: fn() -> Time,
 }
 
 impl State {
-    pub(crate) fn new(time_max: Duration, memory_max: usize, clock: fn() -> Time) -> Self {
+    pub(crate) fn new(memory_max: usize, clock: fn() -> Time) -> Self {
         Self {
             host: RefCell::new(None),
             run: RefCell::new(None),
@@ -58,16 +56,21 @@ impl State {
             random: Random::new(),
             json: JsonSettings::default(),
             registering: RefCell::new(None),
-            time_max,
             memory_max,
             clock,
         }
     }
 
-    pub(crate) fn begin(&self, host: Rc<dyn Host>, run: Arc<Run>, is_read_only: bool) {
-        self.deadline.set((self.clock)() + self.time_max);
+    /// Begins a run that is to be over at `deadline`.
+    pub(crate) fn begin(
+        &self,
+        host: Rc<dyn Host>,
+        (run, deadline): (&Arc<Run>, Time),
+        is_read_only: bool,
+    ) {
+        self.deadline.set(deadline);
         *self.host.borrow_mut() = Some(host);
-        *self.run.borrow_mut() = Some(run);
+        *self.run.borrow_mut() = Some(Arc::clone(run));
         self.is_read_only.set(is_read_only);
         self.protocol.set(Protocol::Resp2);
         self.end.set(None);
@@ -77,9 +80,11 @@ impl State {
     }
 
     /// Begins to load a library, which reaches nothing.
-    pub(crate) fn begin_loading(&self) {
-        self.deadline.set((self.clock)() + self.time_max);
+    pub(crate) fn begin_loading(&self, (run, deadline): (&Arc<Run>, Time)) {
+        self.deadline.set(deadline);
+        *self.run.borrow_mut() = Some(Arc::clone(run));
         self.end.set(None);
+        *self.end_place.borrow_mut() = None;
         *self.registering.borrow_mut() = Some(Vec::new());
         self.json.reset();
     }
@@ -265,11 +270,16 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
+/// What Lua says of values that have no order, whether a script's own line
+/// compares them or `table.sort` does: in Redis, without a place for the latter.
+const NO_ORDER: &[u8] = b"attempt to compare ";
+
 /// What is known of an error that a script did not catch, as a table.
 fn uncaught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     let place = place_of_script(lua, 1);
     let with_prefix = |text: &[u8]| match (without_prelude(text), &place) {
         // Lua's function was called by the prelude on behalf of the script.
+        (Some(text), _) if text.starts_with(NO_ORDER) => text.to_vec(),
         (Some(text), Some((source, line))) => {
             let source = source.trim_start_matches(['@', '=']);
             [format!("{source}:{line}: ").as_bytes(), text].concat()
@@ -380,6 +390,8 @@ fn host_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
         "on_error",
         lua.create_function(move |lua, error: Value| uncaught(&own, lua, error))?,
     )?;
+    let own = Rc::clone(state);
+    host.set("check_end", lua.create_function(move |lua, (): ()| own.check_end(lua))?)?;
     const FROZEN: &str = "Attempt to modify a readonly table";
     let frozen = |lua: &Lua, _: Variadic<Value>| Err::<(), _>(Raised::text(lua, FROZEN));
     host.set("frozen", lua.create_function(frozen)?)?;

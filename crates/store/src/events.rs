@@ -41,6 +41,10 @@ pub(crate) const SILENT: KeyspaceEvents = KeyspaceEvents::from_bits(1 << 15);
 /// Lists of events. Workers beyond share one, and wait for each other's lock.
 const LISTS: usize = 64;
 
+/// Events that a list keeps room for once they are taken. More come of scripts
+/// and of what expires at once.
+const EVENTS_KEPT_MAX: usize = 1024;
+
 /// Bits of `Events::kept` that are classes.
 const KEPT_BITS: u32 = 16;
 const KEPT_MASK: u64 = (1 << KEPT_BITS) - 1;
@@ -58,22 +62,38 @@ pub(crate) struct Events {
     /// Commands that wait for keys.
     waiting: AtomicUsize,
     /// Keys that somebody waits for and that may have something now.
-    ready: Lock<VecDeque<Ready>>,
+    ready: Lock<ReadyKeys>,
     /// Keys that are watched for transactions.
     watched: AtomicUsize,
     /// Held while what is noted changes.
     order: Lock<()>,
-    lists: Box<[Lock<Vec<KeyEvent>>]>,
+    lists: Box<[Lock<List>]>,
+}
+
+/// Events of some workers.
+#[derive(Default)]
+struct List {
+    events: Vec<KeyEvent>,
+    /// Bytes of their keys.
+    keys_len: usize,
+}
+
+/// Keys that may have something, the oldest first.
+#[derive(Default)]
+struct ReadyKeys {
+    queue: VecDeque<Ready>,
+    /// Bytes of them.
+    keys_len: usize,
 }
 
 impl Events {
     pub(crate) fn new(classes: KeyspaceEvents) -> Self {
-        let lists = (0..LISTS).map(|_| Lock::new(Vec::new())).collect();
+        let lists = (0..LISTS).map(|_| Lock::new(List::default())).collect();
         Self {
             noted: AtomicU16::new(classes.bits()),
             kept: AtomicU64::new(u64::from(classes.bits())),
             waiting: AtomicUsize::new(0),
-            ready: Lock::new(VecDeque::new()),
+            ready: Lock::new(ReadyKeys::default()),
             watched: AtomicUsize::new(0),
             order: Lock::new(()),
             lists,
@@ -121,7 +141,8 @@ impl Events {
     /// Notes that a key may have something for who waits for it.
     pub(crate) fn note_ready(&self, worker: u16, database: u32, key: &[u8]) {
         let mut ready = self.ready.lock();
-        ready.push_back((worker, database, key.into()));
+        ready.keys_len += key.len();
+        ready.queue.push_back((worker, database, key.into()));
         self.kept.fetch_add(1 << KEPT_BITS, Ordering::Relaxed);
     }
 
@@ -131,8 +152,9 @@ impl Events {
             return None;
         }
         let mut ready = self.ready.lock();
-        let at = ready.iter().position(|(one, ..)| [worker, NO_WORKER].contains(one))?;
-        let (_, database, key) = ready.remove(at)?;
+        let at = ready.queue.iter().position(|(one, ..)| [worker, NO_WORKER].contains(one))?;
+        let (_, database, key) = ready.queue.remove(at)?;
+        ready.keys_len -= key.len();
         self.kept.fetch_sub(1 << KEPT_BITS, Ordering::Relaxed);
         Some((database, key))
     }
@@ -143,7 +165,7 @@ impl Events {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.lists.len() * size_of::<Lock<Vec<KeyEvent>>>()
+        self.lists.len() * size_of::<Lock<List>>()
     }
 
     /// Which classes are noted. The load is relaxed: a client that reads a key
@@ -154,7 +176,7 @@ impl Events {
         KeyspaceEvents::from_bits(self.noted.load(Ordering::Relaxed))
     }
 
-    fn list(&self, worker: u16) -> &Lock<Vec<KeyEvent>> {
+    fn list(&self, worker: u16) -> &Lock<List> {
         &self.lists[usize::from(worker) % self.lists.len()]
     }
 }
@@ -189,7 +211,27 @@ impl Store {
     /// [`Store::notifies`]: nothing bounds them otherwise.
     pub fn take_events(&self, worker: u16, out: &mut Vec<KeyEvent>) {
         let mut list = self.events.list(worker).lock();
-        out.extend(list.extract_if(.., |event| event.worker == worker));
+        let before = out.len();
+        out.extend(list.events.extract_if(.., |event| event.worker == worker));
+        list.keys_len -= out[before..].iter().map(|event| event.key.len()).sum::<usize>();
+        if list.events.capacity() > EVENTS_KEPT_MAX {
+            list.events.shrink_to(EVENTS_KEPT_MAX);
+        }
+    }
+
+    /// Bytes of what waits to be taken of a worker's requests, and of keys that
+    /// may have something for who waits for them: a script makes it grow until
+    /// its end.
+    pub fn untaken_len(&self, worker: u16) -> usize {
+        if !self.notifies() {
+            return 0;
+        }
+        let events = {
+            let list = self.events.list(worker).lock();
+            list.events.len() * size_of::<KeyEvent>() + list.keys_len
+        };
+        let ready = self.events.ready.lock();
+        events + ready.queue.len() * size_of::<Ready>() + ready.keys_len
     }
 
     /// Notes an event of a class, if it is asked for.
@@ -269,6 +311,8 @@ impl Store {
             return;
         }
         let event = KeyEvent { database, class, name, key: key.into(), worker: turn.worker };
-        self.events.list(turn.worker).lock().push(event);
+        let mut list = self.events.list(turn.worker).lock();
+        list.keys_len += event.key.len();
+        list.events.push(event);
     }
 }

@@ -56,9 +56,10 @@ impl ScriptHold {
     }
 
     /// Executes a command of the script, and appends its reply to `out`. One
-    /// that may make the store larger is refused when there is no room, unless
-    /// the script `must_succeed`: it has written before, and is not to be left
-    /// half done.
+    /// that may make the store larger is refused when there is no room for it,
+    /// or in the quotas of its keys, unless the script `must_succeed`: it has
+    /// written before, and is not to be left half done. Others are evicted for
+    /// it then too.
     pub fn execute(
         &self,
         request: &Request<'_>,
@@ -81,7 +82,16 @@ impl ScriptHold {
             footprint.add(&self.store, request);
             self.hold(footprint);
         }
+        if self.store.quotas.is_empty() {
+            return commands::execute(&self.store, request, turn, out);
+        }
+        if !must_succeed {
+            return self.store.execute_within_quotas(request, turn, out);
+        }
         commands::execute(&self.store, request, turn, out);
+        if request.command.flags.contains(Flags::WRITE) {
+            self.store.settle_quotas(request, turn);
+        }
     }
 
     /// Holds the whole store from now on.

@@ -118,17 +118,25 @@ impl Store {
             return Err(OutOfMemory);
         }
         // With all shards, there would always be one that some script holds.
-        let everything = footprint.is_all.then(|| self.scripting.lock());
+        let is_all = footprint.is_all;
+        let mut scripting = is_all.then(|| self.scripting.lock());
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
-        self.hold_shards(&shards, holder, everything);
+        self.hold_shards(&shards, holder, &mut scripting);
         holder.set_holding(true);
-        Ok(Held { store: self, shards, holder, grows, turn })
+        // A script inside is the one that runs.
+        let scripting = scripting.filter(|_| is_all);
+        Ok(Held { store: self, shards, holder, grows, turn, scripting })
     }
 
     /// Holds shards that are in ascending order, as `Store::lock_keys` locks
     /// them.
-    fn hold_shards<'a>(&'a self, shards: &[u32], holder: Holder, mut turn: Option<Guard<'a, ()>>) {
+    fn hold_shards<'a>(
+        &'a self,
+        shards: &[u32],
+        holder: Holder,
+        scripting: &mut Option<Guard<'a, ()>>,
+    ) {
         let mut count = 0;
         while let Some(index) = shards.get(count) {
             let lock = self.lock_of(*index as usize);
@@ -137,7 +145,7 @@ impl Store {
             } else if !lock.hold_unless_held(holder) {
                 let held = &shards[..count];
                 held.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
-                turn.get_or_insert_with(|| self.scripting.lock());
+                scripting.get_or_insert_with(|| self.scripting.lock());
                 lock.wait_until_released();
                 count = 0;
                 continue;
@@ -156,6 +164,8 @@ pub struct Held<'a> {
     /// What was executed may have made the store larger.
     grows: bool,
     turn: Turn,
+    /// With everything, no other script begins.
+    scripting: Option<Guard<'a, ()>>,
 }
 
 impl Held<'_> {
@@ -183,6 +193,7 @@ impl Drop for Held<'_> {
         for index in &self.shards {
             self.store.lock_of(*index as usize).release(self.holder);
         }
+        drop(self.scripting.take());
         if self.grows {
             // What the estimate missed, such as a table that grew.
             self.store.make_room(0, self.turn);

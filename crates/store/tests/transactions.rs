@@ -266,3 +266,32 @@ fn a_script_sees_and_changes_the_whole_store_beside_others() {
     assert_eq!(inner, Reply::Integer(1), "inside a transaction");
     assert_eq!(run_script(&store, 0, &lines(&["DBSIZE"])), Reply::Integer(1));
 }
+
+#[test]
+fn beside_a_transaction_that_holds_everything_no_script_begins() {
+    let store = Arc::new(Store::new(StoreConfig { shards: Some(4), ..StoreConfig::default() }));
+    let begun = std::sync::atomic::AtomicBool::new(false);
+    let mut footprint = Footprint::default();
+    footprint.add_all();
+    let held = store.hold(footprint, context(0)).expect("room");
+    std::thread::scope(|scope| {
+        let (other, begun) = (Arc::clone(&store), &begun);
+        let started = Arc::new(std::sync::Barrier::new(2));
+        let ready = Arc::clone(&started);
+        scope.spawn(move || {
+            ready.wait();
+            let script = other.begin_script();
+            begun.store(true, Ordering::SeqCst);
+            drop(script);
+        });
+        started.wait();
+        // Long enough for a thread that does not wait to be done.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        let inner = store.begin_script();
+        drop(inner);
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert!(!begun.load(Ordering::SeqCst), "one script at a time");
+        drop(held);
+    });
+    assert!(begun.load(Ordering::SeqCst));
+}

@@ -137,11 +137,18 @@ impl Writer<'_> {
             }
             return Ok(());
         }
-        let pairs: Vec<(Value, Value)> = table.pairs().collect::<mlua::Result<_>>()?;
-        self.head(pairs.len(), (0x80, 16), [None, Some(0xde), Some(0xdf)]);
-        for (key, value) in &pairs {
-            self.value(key, depth + 1)?;
-            self.value(value, depth + 1)?;
+        // Counted first and not collected: what is held of Lua's values takes
+        // room on a stack of it.
+        let mut count = 0;
+        for pair in table.pairs::<Value, Value>() {
+            pair?;
+            count += 1;
+        }
+        self.head(count, (0x80, 16), [None, Some(0xde), Some(0xdf)]);
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            self.value(&key, depth + 1)?;
+            self.value(&value, depth + 1)?;
         }
         Ok(())
     }

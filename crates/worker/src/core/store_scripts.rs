@@ -21,9 +21,10 @@ use keyway_proxy::local::{self, LocalContext};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Identity, Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
-use keyway_script::{Engine, Host, Kill, Library, Policy, Registry, Run, ScriptFlags, Words};
+use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Context, ScriptHold, Store};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const DUMPED_LIBRARY: u8 = 245;
 
 /// Words of a function's request that FUNCTION STATS shows.
 const COMMAND_WORDS_MAX: usize = 32;
+
+/// What a key or a message that is kept takes besides its bytes, about.
+const KEPT_OVERHEAD: usize = 64;
 
 /// Lines that one run of a script may write to the log.
 const LOG_LINES_MAX: u32 = 100;
@@ -46,7 +50,9 @@ pub(crate) struct StoreScripts {
 #[derive(Default)]
 struct Effects {
     /// Keys that were read, where the client is to hear of their changes.
-    reads: Vec<Box<[u8]>>,
+    reads: BTreeSet<Box<[u8]>>,
+    /// Bytes of those, and of messages to subscribers of this worker.
+    kept_len: usize,
     is_of_everything: bool,
     has_own_messages: bool,
 }
@@ -88,6 +94,10 @@ impl Host for ScriptHost {
         }
     }
 
+    fn kept_len(&self) -> usize {
+        self.effects.borrow().kept_len + self.hold.store().untaken_len(self.worker)
+    }
+
     fn log(&self, level: u8, text: &str) {
         let lines = self.log_lines.get();
         self.log_lines.set(lines.saturating_add(1));
@@ -109,7 +119,12 @@ impl ScriptHost {
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_ok() {
             let mut effects = self.effects.borrow_mut();
-            effects.reads.extend(keys.iter().map(|key| request.args[*key as usize].into()));
+            for key in keys.iter().map(|key| &request.args[*key as usize]) {
+                if !effects.reads.contains(key) {
+                    effects.reads.insert(key.into());
+                    effects.kept_len += key.len() + KEPT_OVERHEAD;
+                }
+            }
         }
     }
 
@@ -126,7 +141,11 @@ impl ScriptHost {
             let (channel, message) = (&request.args[1], &request.args[2]);
             let receivers = self.plan.channels.publish(place, kind, channel, message);
             receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
-            self.effects.borrow_mut().has_own_messages |= receivers.has_own;
+            if receivers.has_own {
+                let mut effects = self.effects.borrow_mut();
+                effects.has_own_messages = true;
+                effects.kept_len += channel.len() + message.len() + KEPT_OVERHEAD;
+            }
             return reply::integer(out, receivers.count as i64);
         }
         if command.handling != Handling::Local {
@@ -200,7 +219,7 @@ impl Plane {
             }
             Verb::Fcall | Verb::FcallRo => self.fcall(&mut engine, pool, session, request, out),
             Verb::FunctionStats => {
-                let running = pool.scripts.running().filter(|run| run.is_function());
+                let running = pool.scripts.running_function();
                 let now = self.clock.now;
                 write_stats(&pool.scripts, running.as_deref(), now, session, out);
                 None
@@ -210,7 +229,7 @@ impl Plane {
                 None
             }
             _ => {
-                control(&mut engine, request, out);
+                control(&mut engine, request, self.clock.now, out);
                 None
             }
         };
@@ -363,7 +382,7 @@ impl Plane {
 }
 
 /// SCRIPT and FUNCTION with their subcommands.
-fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
+fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());
     match request.command.verb {
         Verb::ScriptLoad => match engine.load(&request.args[1 + 1], true) {
@@ -384,7 +403,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
         },
         Verb::ScriptKill => write_kill(registry.kill(false), "FUNCTION KILL", out),
         Verb::FunctionKill => write_kill(registry.kill(true), "SCRIPT KILL", out),
-        Verb::FunctionLoad => match load_library(engine, request) {
+        Verb::FunctionLoad => match load_library(engine, request, now) {
             Ok(name) => reply::bulk(out, &name),
             Err(text) => reply::error(out, &text),
         },
@@ -408,7 +427,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
             rdb::seal(&mut dump);
             reply::bulk(out, &dump);
         }
-        Verb::FunctionRestore => match restore(engine, request) {
+        Verb::FunctionRestore => match restore(engine, request, now) {
             Ok(()) => reply::simple(out, "OK"),
             Err(text) => reply::error(out, &text),
         },
@@ -425,7 +444,7 @@ fn control(engine: &mut Engine, request: &Request, out: &mut Vec<u8>) {
 }
 
 /// FUNCTION LOAD; the library's name.
-fn load_library(engine: &mut Engine, request: &Request) -> Result<Vec<u8>, String> {
+fn load_library(engine: &mut Engine, request: &Request, now: Time) -> Result<Vec<u8>, String> {
     let code = request.args.len() - 1;
     let mut policy = Policy::Append;
     for option in request.args.from(2).take(code - 2) {
@@ -435,14 +454,20 @@ fn load_library(engine: &mut Engine, request: &Request) -> Result<Vec<u8>, Strin
         }
         policy = Policy::Replace;
     }
-    let library = engine.load_library(&request.args[code], policy)?;
+    let library = engine.load_library(&request.args[code], policy, &loading(request, now))?;
     let name = library.name.clone();
     engine.registry().keep_libraries(vec![library], policy)?;
     Ok(name)
 }
 
+/// What FUNCTION KILL ends while libraries are loaded.
+fn loading(request: &Request, now: Time) -> Arc<Run> {
+    let name = request.command.name.replace('|', " ").to_uppercase();
+    Arc::new(Run::new(true, name, Vec::new(), now))
+}
+
 /// FUNCTION RESTORE.
-fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
+fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), String> {
     let payload = &request.args[2];
     let is = |word: &str| request.args[3].eq_ignore_ascii_case(word.as_bytes());
     let policy = match request.args.len() {
@@ -462,8 +487,8 @@ fn restore(engine: &mut Engine, request: &Request) -> Result<(), String> {
     let codes =
         dumped_libraries(payload).map_err(|_| "ERR failed loading functions payload".to_owned())?;
     // Whether their names are free is found out when they are kept.
-    let loaded = codes.iter().map(|code| engine.load_library(code, Policy::Replace));
-    let libraries: Vec<Library> = loaded.collect::<Result<_, _>>()?;
+    let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
+    let libraries = engine.load_libraries(&codes, &loading(request, now))?;
     engine.registry().keep_libraries(libraries, policy)
 }
 

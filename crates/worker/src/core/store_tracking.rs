@@ -71,6 +71,9 @@ pub(super) struct Settlement {
     is_of_everything: bool,
 }
 
+/// Events that room is kept for once they are told.
+const EVENTS_KEPT_MAX: usize = 1024;
+
 /// Targets whose places are kept; more are looked for again.
 const TARGETS_MAX: usize = 1024;
 
@@ -240,7 +243,7 @@ impl Plane {
         &mut self,
         session: &Session,
         store: &Store,
-        reads: Vec<Box<[u8]>>,
+        reads: BTreeSet<Box<[u8]>>,
         is_of_everything: bool,
     ) -> Settlement {
         let mut entered = BTreeMap::new();
@@ -285,7 +288,8 @@ impl Plane {
         if is_of_everything {
             self.note_everything(&table, session, busy);
         }
-        // Its room is used again.
+        // Its room is used again, unless a script has made it large.
+        events.shrink_to(EVENTS_KEPT_MAX);
         self.store_tracking.events = events;
     }
 
