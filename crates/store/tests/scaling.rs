@@ -17,7 +17,7 @@ use std::time::Duration;
 const START: u64 = 1_700_000_000_000;
 const KEYS: usize = 200_000;
 const ROUNDS: usize = 5;
-const REQUESTS: usize = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+const REQUESTS: usize = 1_000_000;
 
 /// Processor time this thread has taken.
 fn thread_time() -> Duration {
@@ -78,6 +78,7 @@ fn rate(store: &Store, threads: usize, sets: usize) -> f64 {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "a build for debugging measures something else")]
 fn two_threads_do_nearly_twice_the_work_of_one() {
     let store = Store::new(StoreConfig::default());
     let context =
@@ -101,7 +102,6 @@ fn two_threads_do_nearly_twice_the_work_of_one() {
             ratios[0],
             ratios[ROUNDS - 1]
         );
-        // An interpreter, or a build for debugging, measures something else.
-        assert!(cfg!(debug_assertions) || median >= 1.8, "{mix}: {median:.2}");
+        assert!(median >= 1.8, "{mix}: {median:.2}");
     }
 }
