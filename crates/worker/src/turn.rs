@@ -1,8 +1,8 @@
 //! The turn of a worker. One straight list:
 //!
 //! ```text
-//!  poll ─► events ─► (poll again, if many clients are ready) ─► resumed sessions
-//!       ─► timeouts, upkeep ─► connects ─► links' output ─► sessions' output
+//!  poll ─► events ─► resumed sessions ─► timeouts, upkeep ─► connects
+//!       ─► links' output, or it is held for the next turn's ─► sessions' output
 //! ```
 //! Output is written once a turn, never per event: at one request per client
 //! most of the cost is segments and wake-ups, and batching saves both.
@@ -34,15 +34,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Between two rounds of upkeep: expiry, health, gauges.
 const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// Ready clients that make a second poll worth its call: with as many, more
-/// have become ready while these were served, and one larger batch costs less
-/// than two.
-const POLL_AGAIN_FROM: usize = 4;
-
-/// Requests per ready client up to which that holds. Deep pipelines fill a
-/// batch by themselves.
-const POLL_AGAIN_DEPTH_MAX: u64 = 4;
-
 /// What the driver knows of a client besides its session.
 #[derive(Clone, Copy)]
 struct Client {
@@ -63,6 +54,8 @@ pub struct Worker<I: Io> {
     /// Sessions whose output waits for more replies, and until when.
     held: Vec<Key<Session>>,
     held_until: Time,
+    /// Until when the links' output may wait for more of it.
+    links_held_until: Option<Time>,
     /// Sessions whose socket holds bytes that were not read yet.
     rereads: Vec<Key<Session>>,
     /// Links to read on in the next turn, to be fair to others.
@@ -99,6 +92,7 @@ impl<I: Io> Worker<I> {
             events: Vec::with_capacity(256),
             held: Vec::new(),
             held_until: Time(0),
+            links_held_until: None,
             rereads: Vec::new(),
             link_rereads: Vec::new(),
             subscriber_rereads: Vec::new(),
@@ -131,11 +125,6 @@ impl<I: Io> Worker<I> {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
         let ready = self.handle_events();
-        let is_shallow = self.core.plane.batch <= ready as u64 * POLL_AGAIN_DEPTH_MAX;
-        if ready >= POLL_AGAIN_FROM && is_shallow {
-            self.poll(Some(Duration::ZERO));
-            self.handle_events();
-        }
         self.read_again();
         self.resume();
         self.settle_private();
@@ -156,7 +145,9 @@ impl<I: Io> Worker<I> {
             self.core.deliver_monitored();
         }
         self.start_connecting();
-        self.flush_links();
+        if !self.holds_links(ready) {
+            self.flush_links();
+        }
         self.flush_sessions();
         if self.core.plane.served.has_any() {
             // The one other look at the clock: with the turn's own, all of

@@ -6,8 +6,42 @@ use keyway_base::{BackendFault, Key};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, Send};
 use keyway_proxy::Session;
+use std::time::Duration;
+
+/// How long links' output is held while clients keep coming. Longer gathers no
+/// more, for the clients then wait for their replies; shorter gathers less.
+const LINKS_HELD_MAX: Duration = Duration::from_micros(100);
+
+/// Clients of one turn from which more are expected in the next. A single one
+/// would pay for the wait of others.
+const HOLD_FROM: usize = 2;
+
+/// Requests per ready client up to which links' output is held. Deep pipelines
+/// fill a segment by themselves.
+const HOLD_DEPTH_MAX: u64 = 4;
 
 impl<I: Io> Worker<I> {
+    /// Whether links' output waits for what the next turn adds to it: each send
+    /// wakes a server and brings a reply of its own, so that few large ones cost
+    /// less. It waits only as long as every turn finds clients `ready`, which
+    /// the next poll tells at once.
+    pub(super) fn holds_links(&mut self, ready: usize) -> bool {
+        let plane = &self.core.plane;
+        let now = plane.clock.now;
+        let is_deep = plane.batch > ready as u64 * HOLD_DEPTH_MAX;
+        let holds = match self.links_held_until {
+            _ if is_deep || plane.dirty_links.is_empty() => false,
+            None => ready >= HOLD_FROM,
+            Some(until) => ready > 0 && now < until,
+        };
+        if holds {
+            self.links_held_until.get_or_insert(now + LINKS_HELD_MAX);
+        } else {
+            self.links_held_until = None;
+        }
+        holds
+    }
+
     pub(super) fn flush_links(&mut self) {
         self.core.plane.full_links.clear();
         let mut dirty = std::mem::take(&mut self.core.plane.dirty_links);
