@@ -5,7 +5,7 @@ use crate::memory;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
-use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
@@ -106,6 +106,13 @@ pub fn plan(
             registry.watch_store(index, move || figures(&store));
         }
     }
+    let transactions = Arc::new(QueueBudget::new(config.limits.transactions_len_max));
+    let budget = Arc::clone(&transactions);
+    registry.watch_transactions(move || TransactionFigures {
+        held_bytes: budget.taken(),
+        limit_bytes: budget.len_max(),
+        refused_commands: budget.refused(),
+    });
     let listener_plans =
         config.listeners.iter().zip(listeners).map(|(settings, listener)| ListenerPlan {
             pool: settings.pool_index as u16,
@@ -129,7 +136,7 @@ pub fn plan(
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
-        transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
+        transactions,
         channels,
         handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
@@ -165,6 +172,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
         databases,
         clients_max,
         pause: Pause::default(),
+        errors: Arc::default(),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
         kind,
     }

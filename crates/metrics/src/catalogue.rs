@@ -264,6 +264,15 @@ catalogue! {
     STORE_QUOTA_REFUSALS: Counter "keyway_store_quota_refusals_total" in "refusals" by [Pool Prefix]
         measures "Writes answered with an OOM error because a quota was used up."
         leaves_out "Leaves out those refused because the store was full."
+    TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []
+        measures "Memory held for all clients' commands between MULTI and EXEC, and on the embedded store for those that block and keys under WATCH, now: what transactions_len_max bounds."
+        leaves_out "Leaves out what goes with commands that a server runs: blocking ones and WATCH on a sharded pool."
+    TRANSACTION_LIMIT: Gauge "keyway_transaction_limit_bytes" in "bytes" by []
+        measures "What keyway_transaction_held_bytes may come to: transactions_len_max."
+        leaves_out ""
+    TRANSACTION_REFUSED: Counter "keyway_transaction_refused_commands_total" in "commands" by []
+        measures "Commands answered with an OOM error because transactions_len_max was used up."
+        leaves_out "Leaves out those refused because their own transaction was too long."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

@@ -74,6 +74,17 @@ pub struct QuotaFigures {
     pub refusals: u64,
 }
 
+/// What the clients' transactions take together, read when somebody scrapes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TransactionFigures {
+    /// Bytes held for them now.
+    pub held_bytes: u64,
+    /// As many they may take.
+    pub limit_bytes: u64,
+    /// Commands refused because of that.
+    pub refused_commands: u64,
+}
+
 /// One database of [`StoreFigures`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatabaseFigures {
@@ -178,6 +189,7 @@ pub struct BackendTotals {
     pub health: HealthLevel,
 }
 
+type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
@@ -186,6 +198,7 @@ pub struct Registry {
     layout: Layout,
     slots: Box<[WorkerSlot]>,
     stores: Box<[OnceLock<StoreReader>]>,
+    transactions: OnceLock<TransactionReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -257,7 +270,7 @@ impl Registry {
     pub fn new(layout: Layout) -> Arc<Self> {
         let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { layout, slots, stores })
+        Arc::new(Self { layout, slots, stores, transactions: OnceLock::new() })
     }
 
     /// What was given to [`Registry::new`].
@@ -295,6 +308,20 @@ impl Registry {
         read: impl Fn() -> StoreFigures + Send + Sync + 'static,
     ) -> bool {
         self.stores[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// Has the transactions' figures read by `read` on every scrape, which must not
+    /// block. Returns whether it is the first such reader: a second one is not taken.
+    pub fn watch_transactions(
+        &self,
+        read: impl Fn() -> TransactionFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.transactions.set(Box::new(read)).is_ok()
+    }
+
+    /// What the transactions take; `None` where nobody tells.
+    pub(crate) fn transaction_figures(&self) -> Option<TransactionFigures> {
+        self.transactions.get().map(|read| read())
     }
 
     /// What all workers did for the pool at index `pool`.

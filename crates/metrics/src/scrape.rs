@@ -83,6 +83,7 @@ impl Registry {
         self.write_backends(out);
         self.write_workers(out);
         self.write_stores(out);
+        self.write_transactions(out);
         self.write_process(out);
     }
 
@@ -256,6 +257,13 @@ impl Registry {
                 }
             }
         }
+    }
+
+    fn write_transactions(&self, out: &mut String) {
+        let Some(figures) = self.transaction_figures() else { return };
+        family(out, &c::TRANSACTION_HELD).sample(&[], figures.held_bytes);
+        family(out, &c::TRANSACTION_LIMIT).sample(&[], figures.limit_bytes);
+        family(out, &c::TRANSACTION_REFUSED).sample(&[], figures.refused_commands);
     }
 
     fn write_process(&self, out: &mut String) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
-    Registry, StoreFigures, WorkerCells, catalogue_markdown,
+    Registry, StoreFigures, TransactionFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -47,6 +47,12 @@ fn registry() -> Arc<Registry> {
             evictions: 1,
             refusals: 2,
         }],
+    });
+    assert!(taken);
+    let taken = registry.watch_transactions(|| TransactionFigures {
+        held_bytes: 512,
+        limit_bytes: 1024,
+        refused_commands: 7,
     });
     assert!(taken);
     registry

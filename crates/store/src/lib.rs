@@ -33,6 +33,7 @@ mod lines;
 mod lock;
 mod malloc;
 mod mapping;
+mod mortal;
 mod number;
 mod partial_sort;
 mod quota;

@@ -324,6 +324,7 @@ impl Store {
         let protocol = Protocol::default();
         let now_millis = clock.unix_millis();
         let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
+        self.check_mortal(turn);
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         let more = self.heap.release_pages(TICK_PAGES);

@@ -194,6 +194,7 @@ impl<I: Io> Worker<I> {
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
             || !plane.discards.is_empty()
+            || self.core.has_errands_due()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);

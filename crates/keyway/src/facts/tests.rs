@@ -28,6 +28,8 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         rates: Rates::default(),
         latencies: Window::default(),
         slow_log: None,
+        errors: Arc::default(),
+        at_reset: reset::AtReset::default(),
     }
 }
 

@@ -368,7 +368,9 @@ impl Plane {
         // about the request behind it.
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
-            busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
+            busy.order.complete(place, busy.output.buf(), |dest| {
+                pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
+            });
         } else if was_silent
             && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
         {
@@ -448,7 +450,8 @@ impl Plane {
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), write);
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
     }
 
     /// Answers with an error that is the client's own doing.

@@ -61,6 +61,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             databases: 1,
             clients_max: 0,
             pause: crate::Pause::default(),
+            errors: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::sharded(pool),
         }],
