@@ -468,7 +468,9 @@ impl Plane {
         let health = &self.plan.health;
         let is_told = health.state(slot.id) == HealthState::Failing
             && health.reason(slot.id) != Some(FailureReason::ReadOnly);
-        if !is_told || slot.is_private || slot.rejoining.is_some() {
+        // What is in flight will tell.
+        let is_busy = slot.link.in_flight() > 0 || slot.rejoining.is_some();
+        if !is_told || is_busy || slot.is_private {
             return;
         }
         ask(slot, b"PING", Internal::Probe, self.clock.now);
