@@ -307,6 +307,8 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "notify_keyspace_events", &string(&events));
     let time_max = format_duration(store.script_time_max);
     out.entry(table, "script_time_max", &string(&time_max));
+    let busy_after = format_duration(store.script_busy_after);
+    out.entry(table, "script_busy_after", &string(&busy_after));
     out.entry(table, "script_memory_max", &string(&format_size(store.script_memory_max)));
     let after_read = store.expire_after_read.map_or("off".to_owned(), format_duration);
     out.entry(table, "expire_after_read", &string(&after_read));

@@ -155,6 +155,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
     let limits = match &pool.kind {
         PoolKindConfig::Store(store) => ScriptLimits {
             time_max: store.script_time_max,
+            busy_after: store.script_busy_after,
             memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
             reply_len_max: config.limits.session_output_len_hard as usize,
         },

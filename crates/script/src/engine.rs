@@ -490,7 +490,7 @@ fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: 
 
 impl Machine {
     fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
-        let state = Rc::new(State::new(limits.memory_max, clock));
+        let state = Rc::new(State::new(limits, clock));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
         Ok(Self {

@@ -25,6 +25,8 @@ const SCRIPT_OVERHEAD: usize = 192;
 pub struct ScriptLimits {
     /// How long one may run.
     pub time_max: Duration,
+    /// How long others wait for what one holds; from then on they are refused.
+    pub busy_after: Duration,
     /// Bytes of Lua's memory in each worker, garbage included.
     pub memory_max: usize,
     /// Bytes of a reply.
@@ -33,7 +35,7 @@ pub struct ScriptLimits {
 
 impl Default for ScriptLimits {
     fn default() -> Self {
-        Self { time_max: Duration::from_secs(5), memory_max: 64 << 20, reply_len_max: 512 << 20 }
+        Self { time_max: Duration::from_secs(5), busy_after: Duration::from_secs(1), memory_max: 64 << 20, reply_len_max: 512 << 20 }
     }
 }
 
@@ -204,6 +206,16 @@ impl Registry {
         let running = self.running.lock();
         let killed = running.iter().map(|run| run.kill(is_function)).max();
         killed.unwrap_or(Kill::NotBusy)
+    }
+
+    /// Ends what runs on behalf of these clients, unless it has written; the ids
+    /// ascend.
+    pub fn kill_of_clients(&self, ids: &[u64]) {
+        for run in &*self.running.lock() {
+            if run.client().is_some_and(|client| ids.binary_search(&client).is_ok()) {
+                run.kill(run.is_function());
+            }
+        }
     }
 
     /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or

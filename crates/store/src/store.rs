@@ -11,6 +11,7 @@ use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
+use crate::busy::Scripting;
 use crate::lock::{Guard, Holder, Lock};
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::shard::{Gone, Shard};
@@ -199,7 +200,7 @@ pub struct Store {
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
     /// Held by the script that runs: there is one at a time.
-    pub(crate) scripting: Lock<()>,
+    pub(crate) scripting: Scripting,
 }
 
 impl Store {
@@ -250,7 +251,7 @@ impl Store {
             watches: Watches::new(),
             waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
-            scripting: Lock::new(()),
+            scripting: Scripting::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
