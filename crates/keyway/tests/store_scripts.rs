@@ -182,6 +182,16 @@ fn libraries_and_functions_are_those_of_redis() {
             "#!lua name=y\nredis.register_function('g', function(keys, args) return {#keys, #args, args[2]} end)",
         ),
         line("FCALL g 1 a b c"),
+        line("FCALL G 1 a b c"),
+        line("FCALL_RO G 0"),
+        load("#!lua name=w\nredis.register_function('G', function() return 1 end)"),
+        load("#!lua name=Y\nredis.register_function('g2', function() return 1 end)"),
+        load("#!lua name=w\nredis.register_function{function_name = 'Y', callback = function() return 5 end}"),
+        line("FCALL y 0"),
+        line("FUNCTION LIST LIBRARYNAME W"),
+        line("FUNCTION DELETE W"),
+        line("FUNCTION DELETE Y"),
+        line("FUNCTION DELETE w"),
         line("FUNCTION LIST LIBRARYNAME y* WITHCODE"),
         load("#!lua name=z\nredis.register_function('h', function() return KEYS end)"),
         line("FCALL h 0"),
@@ -209,6 +219,30 @@ fn libraries_and_functions_are_those_of_redis() {
         let put = client.command(&["FCALL", "put", "1", "k", &value]);
         assert_eq!(put, Value::simple("OK"));
         assert_eq!(client.words("FCALL_RO look 1 k"), Value::bulk(&value));
+    }
+}
+
+/// Malformed libraries; of those with several faults, one is told.
+const MALFORMED: &str = include_str!("store_scripts/malformed_libraries.txt");
+
+#[test]
+fn malformed_libraries_are_refused_for_the_reason_that_redis_gives() {
+    let _watch = watchdog(Duration::from_secs(120), "malformed libraries");
+    let (keyway, bare) = (store(1), RedisServer::start());
+    let (mut ours, mut theirs) = (keyway.client(0), bare.client());
+    let known = "#!lua name=known\nredis.register_function('known', function() return 1 end)";
+    for client in [&mut ours, &mut theirs] {
+        client.command(&["FUNCTION", "LOAD", known]);
+    }
+    for line in MALFORMED.lines().filter(|line| !line.is_empty()) {
+        let code = line.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
+        for words in [&["FUNCTION", "LOAD", &code][..], &["FUNCTION", "LOAD", "REPLACE", &code]] {
+            assert_eq!(
+                String::from_utf8_lossy(&raw(&mut ours, words)),
+                String::from_utf8_lossy(&raw(&mut theirs, words)),
+                "{line}"
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
 use crate::host::Host;
-use crate::libraries::{FunctionInfo, Library, Policy, check_room, name_of};
+use crate::libraries::{FunctionInfo, Library, Policy, check_room, is_same, name_of};
 use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
@@ -58,7 +58,7 @@ struct Machine {
     state: Rc<State>,
     compiled: BTreeMap<Name, Function>,
     epoch: u64,
-    /// Functions of libraries, by name.
+    /// Functions of libraries, by name in lower case.
     functions: BTreeMap<Vec<u8>, Function>,
     libraries_epoch: u64,
     /// Keeps the name of chunks from being collected.
@@ -319,7 +319,8 @@ impl Engine {
         let epoch = self.machine()?.libraries_epoch;
         let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
         let functions = self.machine.as_ref().map(|machine| &machine.functions);
-        if let Some(function) = functions.and_then(|functions| functions.get(name)) {
+        let key = name.to_ascii_lowercase();
+        if let Some(function) = functions.and_then(|functions| functions.get(&key)) {
             return Ok(function.clone());
         }
         let (_, start) = name_of(&library.code)?;
@@ -328,11 +329,13 @@ impl Engine {
         let is_newest = machine.libraries_epoch == epoch;
         let mut found = None;
         for one in registered {
-            if one.info.name == name {
+            // Of those that differ in case only, the first.
+            if found.is_none() && is_same(&one.info.name, name) {
                 found = Some(one.callback.clone());
             }
             if is_newest {
-                machine.functions.insert(one.info.name, one.callback);
+                let key = one.info.name.to_ascii_lowercase();
+                machine.functions.entry(key).or_insert(one.callback);
             }
         }
         found.ok_or_else(not_found)
@@ -386,16 +389,8 @@ impl Engine {
     fn write_end(&mut self, end: End, state: &State, run: &Run, out: &mut Vec<u8>) {
         let place = state.end_place();
         let text = match end {
-            End::Killed => {
-                let kind = if run.is_function() { "FUNCTION" } else { "SCRIPT" };
-                let text = format!("Script killed by user with {kind} KILL.");
-                match &place {
-                    Some((source, line)) => {
-                        format!("ERR {}:{line}: {text}", source.trim_start_matches(['@', '=']))
-                    }
-                    None => format!("ERR {text}"),
-                }
-            }
+            // Redis says so of functions, too.
+            End::Killed => "ERR Script killed by user with SCRIPT KILL...".to_owned(),
             End::Time => {
                 let time_max = self.registry.limits().time_max;
                 let wrote = wrote_text(run);

@@ -107,6 +107,12 @@ pub(crate) fn check_room(count: usize, len: usize) -> Result<(), String> {
     }
 }
 
+/// Whether two functions are called the same: case makes no difference between
+/// libraries, as in Redis. It does between libraries' own names.
+pub(crate) fn is_same(name: &[u8], other: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(other)
+}
+
 /// Whether a library or function may be called so.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -133,7 +139,7 @@ impl Libraries {
     pub(crate) fn find(&self, function: &[u8]) -> Option<(Arc<Library>, FunctionInfo)> {
         let by_name = self.by_name.lock();
         by_name.values().find_map(|library| {
-            let info = library.functions.iter().find(|info| info.name == function)?;
+            let info = library.functions.iter().find(|info| is_same(&info.name, function))?;
             Some((Arc::clone(library), info.clone()))
         })
     }
@@ -161,7 +167,7 @@ impl Libraries {
                 return Err(format!("ERR Library {name} already exists"));
             }
             let is_known = |name: &[u8]| {
-                all.values().any(|it| it.functions.iter().any(|info| info.name == name))
+                all.values().any(|it| it.functions.iter().any(|info| is_same(&info.name, name)))
             };
             if let Some(info) = library.functions.iter().find(|info| is_known(&info.name)) {
                 let name = String::from_utf8_lossy(&info.name);
@@ -240,6 +246,8 @@ mod tests {
         assert_eq!(libraries.counts(), (1, 1, 4));
         libraries.keep(vec![library("a", "h")], Policy::Replace).unwrap();
         assert!(libraries.find(b"f").is_none() && libraries.find(b"h").is_some());
+        assert!(libraries.find(b"H").is_some(), "case makes no difference");
+        assert!(append(vec![library("b", "H")]).is_err(), "h is known");
         libraries.keep(vec![library("z", "f")], Policy::Flush).unwrap();
         let epoch = libraries.epoch();
         assert!(libraries.delete(b"z") && !libraries.delete(b"z"));

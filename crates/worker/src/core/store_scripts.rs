@@ -262,6 +262,10 @@ impl Plane {
                 self.eval(&mut engine, pool, session, request, out)
             }
             Verb::Fcall | Verb::FcallRo => self.fcall(&mut engine, pool, session, request, out),
+            Verb::FunctionStats if store_busy(pool) == Some(Busy::Script) => {
+                reply::error(out, Busy::Script.text());
+                None
+            }
             Verb::FunctionStats => {
                 let running = pool.scripts.running_function();
                 let now = self.clock.now;
@@ -437,6 +441,13 @@ impl Plane {
     }
 }
 
+fn store_busy(pool: &PoolPlan) -> Option<Busy> {
+    match &pool.kind {
+        PoolKind::Store(store) => store.busy(),
+        PoolKind::Sharded { .. } => None,
+    }
+}
+
 /// SCRIPT and FUNCTION with their subcommands.
 fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());
@@ -568,7 +579,8 @@ fn write_list(registry: &Registry, request: &Request, protocol: Protocol, out: &
         index += 1;
     }
     let mut libraries = registry.libraries();
-    libraries.retain(|it| pattern.is_none_or(|pattern| glob::matches(pattern, &it.name)));
+    libraries
+        .retain(|it| pattern.is_none_or(|like| glob::matches_ignoring_case(like, &it.name)));
     reply::array(out, libraries.len());
     for library in libraries {
         protocol.map(out, if with_code { 4 } else { 3 });
