@@ -103,7 +103,8 @@ pub fn plan(
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
-            registry.watch_store(index, move || figures(&store));
+            let scripts = Arc::clone(&pool.scripts);
+            registry.watch_store(index, move || figures(&store, &scripts));
         }
     }
     let listener_plans =
@@ -201,7 +202,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(store: &Store) -> keyway_metrics::StoreFigures {
+fn figures(store: &Store, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
     let stats = store.stats();
     let databases = stats.databases.iter().enumerate();
     keyway_metrics::StoreFigures {
@@ -219,6 +220,19 @@ fn figures(store: &Store) -> keyway_metrics::StoreFigures {
         expirations: stats.expired,
         expired_fields: stats.expired_fields,
         quotas: stats.quotas.iter().map(quota_figures).collect(),
+        scripts: script_figures(scripts),
+    }
+}
+
+fn script_figures(scripts: &keyway_script::Registry) -> keyway_metrics::ScriptFigures {
+    let totals = scripts.totals();
+    keyway_metrics::ScriptFigures {
+        runs: totals.runs,
+        errors: totals.errors,
+        ended: totals.ended,
+        seconds: totals.duration.as_secs_f64(),
+        cached: scripts.kept().0 as u64,
+        memory_bytes: totals.memory_len,
     }
 }
 

@@ -186,7 +186,9 @@ fn libraries_and_functions_are_those_of_redis() {
         line("FCALL_RO G 0"),
         load("#!lua name=w\nredis.register_function('G', function() return 1 end)"),
         load("#!lua name=Y\nredis.register_function('g2', function() return 1 end)"),
-        load("#!lua name=w\nredis.register_function{function_name = 'Y', callback = function() return 5 end}"),
+        load(
+            "#!lua name=w\nredis.register_function{function_name = 'Y', callback = function() return 5 end}",
+        ),
         line("FCALL y 0"),
         line("FUNCTION LIST LIBRARYNAME W"),
         line("FUNCTION DELETE W"),
@@ -234,16 +236,36 @@ fn malformed_libraries_are_refused_for_the_reason_that_redis_gives() {
     for client in [&mut ours, &mut theirs] {
         client.command(&["FUNCTION", "LOAD", known]);
     }
+    let mut differing = Vec::new();
     for line in MALFORMED.lines().filter(|line| !line.is_empty()) {
         let code = line.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
         for words in [&["FUNCTION", "LOAD", &code][..], &["FUNCTION", "LOAD", "REPLACE", &code]] {
-            assert_eq!(
-                String::from_utf8_lossy(&raw(&mut ours, words)),
-                String::from_utf8_lossy(&raw(&mut theirs, words)),
-                "{line}"
-            );
+            let (ours, theirs) = (raw(&mut ours, words), raw(&mut theirs, words));
+            if ours != theirs {
+                let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+                differing.push(format!("{line}\n  {}\n  {}", show(&ours), show(&theirs)));
+            }
         }
     }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn what_scripts_come_to_is_in_the_metrics() {
+    let _watch = watchdog(Duration::from_secs(60), "the metrics");
+    let keyway = store_with(1, |pool| pool.with("script_time_max", "\"100ms\""));
+    let mut client = keyway.client(0);
+    eval(&mut client, "return 1");
+    eval(&mut client, "return redis.call('nope')");
+    eval(&mut client, "while true do end");
+    let metrics = keyway.metrics();
+    let value = |name: &str| metrics.sum(&format!("keyway_script_{name}"), &[]);
+    assert_eq!(value("runs_total"), 3.0);
+    assert_eq!(value("errors_total"), 2.0);
+    assert_eq!(value("ended_runs_total"), 1.0);
+    assert_eq!(value("cached_scripts"), 3.0);
+    assert!((0.1..30.0).contains(&value("run_seconds_total")));
+    assert!((10_000.0..4e6).contains(&value("memory_bytes")));
 }
 
 /// Runs `work` on as many threads, each with a client, until `done`.

@@ -69,12 +69,20 @@ struct Machine {
 pub struct Engine {
     registry: Arc<Registry>,
     machine: Option<Machine>,
+    /// What the registry was told of the memory.
+    memory_told: usize,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.registry.totals.note_memory(self.memory_told, 0);
+    }
 }
 
 impl Engine {
     /// An engine that has run nothing yet.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, machine: None }
+        Self { registry, machine: None, memory_told: 0 }
     }
 
     /// What the pool's clients have loaded.
@@ -177,6 +185,7 @@ impl Engine {
             Err(text) => return reply::error(out, &text),
         };
         let is_read_only = is_read_only || script.flags.no_writes;
+        let start = out.len();
         let deadline = self.registry.deadline();
         let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
         machine.state.begin(host, (&run, deadline), is_read_only);
@@ -186,6 +195,16 @@ impl Engine {
         if let Some(ran) = ran {
             self.answer(ran, &run, client, out);
         }
+        self.note_run(deadline, out.get(start) == Some(&b'-'));
+    }
+
+    /// Notes a run that was to be over at `deadline`, and is.
+    fn note_run(&mut self, deadline: Time, is_error: bool) {
+        let (registry, memory) = (&self.registry, self.memory_used());
+        let left = deadline.since((registry.clock())());
+        registry.totals.note(registry.limits().time_max.saturating_sub(left), is_error);
+        registry.totals.note_memory(self.memory_told, memory);
+        self.memory_told = memory;
     }
 
     /// Tries a library's text and tells what it offers; nothing is kept. `run`
@@ -297,7 +316,7 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let deadline = self.registry.deadline();
+        let (start, deadline) = (out.len(), self.registry.deadline());
         self.registry.begin(&run);
         let ran = self.function(name, (&run, deadline)).and_then(|function| {
             let machine = self.machine().map_err(|_| BROKEN.to_owned())?;
@@ -309,6 +328,7 @@ impl Engine {
             Ok(ran) => self.answer(ran, &run, client, out),
             Err(text) => reply::error(out, &text),
         }
+        self.note_run(deadline, out.get(start) == Some(&b'-'));
     }
 
     /// A function of this name in this worker's Lua.
@@ -387,6 +407,7 @@ impl Engine {
 
     /// Writes why a script was ended.
     fn write_end(&mut self, end: End, state: &State, run: &Run, out: &mut Vec<u8>) {
+        self.registry.totals.note_end();
         let place = state.end_place();
         let text = match end {
             // Redis says so of functions, too.

@@ -1,6 +1,8 @@
 //! Libraries of functions: what FUNCTION LOAD and its like keep.
 
 use crate::flags::ScriptFlags;
+use keyway_base::Limits;
+use keyway_resp::{ParseLimits, Parsed, parse_request};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,15 +67,17 @@ pub enum Policy {
 /// # Errors
 /// Redis's words for what is wrong with the line.
 pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
+    const INVALID: &str = "ERR Invalid library metadata";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !code.starts_with(b"#!") {
         return Err("ERR Missing library metadata".to_owned());
     }
     let Some(end) = code.iter().position(|byte| *byte == b'\n') else {
-        return Err("ERR Invalid library metadata".to_owned());
+        return Err(INVALID.to_owned());
     };
-    let mut words = code[2..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let engine = words.next().unwrap_or_default();
+    let Some(words) = words_of(&code[..end]) else { return Err(INVALID.to_owned()) };
+    let mut words = words.iter().map(Vec::as_slice);
+    let engine = words.next().and_then(|word| word.get(2..)).unwrap_or_default();
     let mut name = None;
     for word in words {
         let Some(value) = word.strip_prefix(b"name=") else {
@@ -94,6 +98,20 @@ pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
         return Err(format!("ERR Engine '{}' not found", text(engine)));
     }
     Ok((name, end))
+}
+
+/// The words of a library's first line, which may be quoted as those of an inline
+/// request; none when a quote is not closed, or the line is longer than such a
+/// request may be.
+fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut ranges, mut inline) = (Vec::new(), Vec::new());
+    let limits = ParseLimits::of(&Limits::default());
+    match parse_request(&[line, b"\n"].concat(), &limits, &mut ranges, &mut inline) {
+        Ok(Parsed::Inline { .. }) => {
+            Some(ranges.iter().map(|range| range.of(&inline).to_vec()).collect())
+        }
+        _ => None,
+    }
 }
 
 /// Whether so many libraries, of so many bytes, may be kept.

@@ -3,6 +3,7 @@ mod room;
 pub(crate) use room::Search;
 
 use crate::arena::Heap;
+use crate::busy::Scripting;
 use crate::collections::{Means, WrongType};
 use crate::commands;
 use crate::compaction::{self, Compaction};
@@ -11,7 +12,6 @@ use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
-use crate::busy::Scripting;
 use crate::lock::{Guard, Holder, Lock};
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::shard::{Gone, Shard};

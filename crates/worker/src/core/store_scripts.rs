@@ -579,8 +579,7 @@ fn write_list(registry: &Registry, request: &Request, protocol: Protocol, out: &
         index += 1;
     }
     let mut libraries = registry.libraries();
-    libraries
-        .retain(|it| pattern.is_none_or(|like| glob::matches_ignoring_case(like, &it.name)));
+    libraries.retain(|it| pattern.is_none_or(|like| glob::matches_ignoring_case(like, &it.name)));
     reply::array(out, libraries.len());
     for library in libraries {
         protocol.map(out, if with_code { 4 } else { 3 });

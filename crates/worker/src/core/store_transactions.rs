@@ -178,9 +178,8 @@ impl Plane {
         });
         let watched_keys = || watched.into_iter().flat_map(WatchedKeys::keys);
         watched_keys().for_each(|(_, key)| footprint.add_key(store, key));
-        let held = store
-            .hold(footprint, context)
-            .map_err(|refused| format!(": {}", refused.text()))?;
+        let held =
+            store.hold(footprint, context).map_err(|refused| format!(": {}", refused.text()))?;
         let mut executed = Executed::default();
         for (database, key) in watched_keys() {
             held.expire(key, Context { database, ..context });
