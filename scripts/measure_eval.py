@@ -58,7 +58,7 @@ admin = "off"
 bind = "tcp://127.0.0.1:{ports['keyway']}"
 pool = "main"
 [pool.main]
-type = "store"
+kind = "store"
 memory_max = "1GiB"
 """)
     commands = {

@@ -80,7 +80,8 @@ pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
     let engine = words.next().and_then(|word| word.get(2..)).unwrap_or_default();
     let mut name = None;
     for word in words {
-        let Some(value) = word.strip_prefix(b"name=") else {
+        let is_name = |(key, _): &(&[u8], &[u8])| key.eq_ignore_ascii_case(b"name=");
+        let Some((_, value)) = word.split_at_checked(5).filter(is_name) else {
             return Err(format!("ERR Invalid metadata value given: {}", text(word)));
         };
         if name.replace(value.to_vec()).is_some() {
