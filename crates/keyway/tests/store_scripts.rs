@@ -240,6 +240,9 @@ fn malformed_libraries_are_refused_for_the_reason_that_redis_gives() {
     for line in MALFORMED.lines().filter(|line| !line.is_empty()) {
         let code = line.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
         for words in [&["FUNCTION", "LOAD", &code][..], &["FUNCTION", "LOAD", "REPLACE", &code]] {
+            for client in [&mut ours, &mut theirs] {
+                client.words("FUNCTION DELETE x");
+            }
             let (ours, theirs) = (raw(&mut ours, words), raw(&mut theirs, words));
             if ours != theirs {
                 let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();

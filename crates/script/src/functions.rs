@@ -23,16 +23,16 @@ fn wrong(text: &str) -> mlua::Error {
 /// The function `redis.register_function`.
 pub(crate) fn register(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> {
     let state = Rc::clone(state);
-    lua.create_function(move |_, args: Variadic<Value>| {
+    lua.create_function(move |lua, args: Variadic<Value>| {
         let registered = match &args[..] {
-            [Value::Table(table)] => from_table(table)?,
+            [Value::Table(table)] => from_table(lua, table)?,
             [_] => {
                 return Err(wrong(
                     "calling redis.register_function with a single argument is only applicable to \
                      Lua table (representing named arguments).",
                 ));
             }
-            [name, callback] => from_pair(name, callback)?,
+            [name, callback] => from_pair(lua, name, callback)?,
             _ => return Err(wrong("wrong number of arguments to redis.register_function")),
         };
         if !is_name(&registered.info.name) {
@@ -61,17 +61,22 @@ fn registered(name: Vec<u8>, callback: mlua::Function) -> Registered {
     Registered { info, callback }
 }
 
-fn from_pair(name: &Value, callback: &Value) -> mlua::Result<Registered> {
-    let Value::String(name) = name else {
+/// A string, or a number as one.
+fn text_of(lua: &Lua, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
+    Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
+}
+
+fn from_pair(lua: &Lua, name: &Value, callback: &Value) -> mlua::Result<Registered> {
+    let Some(name) = text_of(lua, name)? else {
         return Err(wrong("first argument to redis.register_function must be a string"));
     };
     let Value::Function(callback) = callback else {
         return Err(wrong("second argument to redis.register_function must be a function"));
     };
-    Ok(registered(name.as_bytes().to_vec(), callback.clone()))
+    Ok(registered(name, callback.clone()))
 }
 
-fn from_table(table: &Table) -> mlua::Result<Registered> {
+fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
@@ -81,17 +86,14 @@ fn from_table(table: &Table) -> mlua::Result<Registered> {
             ));
         };
         match (&key.as_bytes()[..], value) {
-            (b"function_name", Value::String(text)) => name = Some(text.as_bytes().to_vec()),
-            (b"function_name", _) => {
-                return Err(wrong(
-                    "function_name argument given to redis.register_function must be a string",
-                ));
+            (b"function_name", value) => {
+                let text =
+                    "function_name argument given to redis.register_function must be a string";
+                name = Some(text_of(lua, &value)?.ok_or_else(|| wrong(text))?);
             }
-            (b"description", Value::String(text)) => description = Some(text.as_bytes().to_vec()),
-            (b"description", _) => {
-                return Err(wrong(
-                    "description argument given to redis.register_function must be a string",
-                ));
+            (b"description", value) => {
+                let text = "description argument given to redis.register_function must be a string";
+                description = Some(text_of(lua, &value)?.ok_or_else(|| wrong(text))?);
             }
             (b"callback", Value::Function(function)) => callback = Some(function),
             (b"callback", _) => {
