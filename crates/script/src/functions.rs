@@ -78,14 +78,15 @@ fn from_pair(lua: &Lua, name: &Value, callback: &Value) -> mlua::Result<Register
 
 fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
+    // What is wrong with a value is told before what is missing.
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        let Value::String(key) = key else {
+        let Some(key) = text_of(lua, &key)? else {
             return Err(wrong(
                 "named argument key given to redis.register_function is not a string",
             ));
         };
-        match (&key.as_bytes()[..], value) {
+        match (&key[..], value) {
             (b"function_name", value) => {
                 let text =
                     "function_name argument given to redis.register_function must be a string";
@@ -101,7 +102,7 @@ fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
                     "callback argument given to redis.register_function must be a function",
                 ));
             }
-            (b"flags", Value::Table(table)) => flags = Some(table),
+            (b"flags", Value::Table(table)) => flags = Some(flags_of(&table)?),
             (b"flags", _) => {
                 return Err(wrong(
                     "flags argument to redis.register_function must be a table representing \
@@ -117,17 +118,25 @@ fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
         callback.ok_or_else(|| wrong("redis.register_function must get a callback argument"))?;
     let mut all = registered(name, callback);
     all.info.description = description;
+    if let Some((flags, names)) = flags {
+        (all.info.flags, all.info.flag_names) = (flags, names);
+    }
+    Ok(all)
+}
+
+/// The flags of a function, and their names.
+fn flags_of(table: &Table) -> mlua::Result<(ScriptFlags, Vec<&'static str>)> {
+    let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
+    let mut names = Vec::new();
     for index in 1.. {
-        let Some(flags) = &flags else { break };
-        let flag = match flags.raw_get::<Value>(index)? {
+        let flag = match table.raw_get::<Value>(index)? {
             Value::Nil => break,
             Value::String(flag) => flag,
             _ => return Err(wrong("unknown flag given")),
         };
         let flag = flag.as_bytes();
-        set_flag(&mut all.info.flags, &flag).ok_or_else(|| wrong("unknown flag given"))?;
-        let known = FLAGS.iter().find(|known| known.as_bytes() == &flag[..]);
-        all.info.flag_names.extend(known);
+        set_flag(&mut flags, &flag).ok_or_else(|| wrong("unknown flag given"))?;
+        names.extend(FLAGS.iter().find(|known| known.as_bytes() == &flag[..]));
     }
-    Ok(all)
+    Ok((flags, names))
 }
