@@ -103,7 +103,8 @@ pub fn plan(
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
-            registry.watch_store(index, move || figures(&store));
+            let scripts = Arc::clone(&pool.scripts);
+            registry.watch_store(index, move || figures(&store, &scripts));
         }
     }
     let transactions = Arc::new(QueueBudget::new(config.limits.transactions_len_max));
@@ -162,6 +163,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
     let limits = match &pool.kind {
         PoolKindConfig::Store(store) => ScriptLimits {
             time_max: store.script_time_max,
+            busy_after: store.script_busy_after,
             memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
             reply_len_max: config.limits.session_output_len_hard as usize,
         },
@@ -208,7 +210,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(store: &Store) -> keyway_metrics::StoreFigures {
+fn figures(store: &Store, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
     let stats = store.stats();
     let databases = stats.databases.iter().enumerate();
     keyway_metrics::StoreFigures {
@@ -226,6 +228,19 @@ fn figures(store: &Store) -> keyway_metrics::StoreFigures {
         expirations: stats.expired,
         expired_fields: stats.expired_fields,
         quotas: stats.quotas.iter().map(quota_figures).collect(),
+        scripts: script_figures(scripts),
+    }
+}
+
+fn script_figures(scripts: &keyway_script::Registry) -> keyway_metrics::ScriptFigures {
+    let totals = scripts.totals();
+    keyway_metrics::ScriptFigures {
+        runs: totals.runs,
+        errors: totals.errors,
+        ended: totals.ended,
+        seconds: totals.duration.as_secs_f64(),
+        cached: scripts.kept().0 as u64,
+        memory_bytes: totals.memory_len,
     }
 }
 

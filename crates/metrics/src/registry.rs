@@ -57,6 +57,25 @@ pub struct StoreFigures {
     pub expired_fields: u64,
     /// Quotas of its keys.
     pub quotas: Vec<QuotaFigures>,
+    /// Its scripts.
+    pub scripts: ScriptFigures,
+}
+
+/// The scripts and functions of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptFigures {
+    /// Those that were run.
+    pub runs: u64,
+    /// Of these, those whose reply was an error.
+    pub errors: u64,
+    /// Of these, those that were ended.
+    pub ended: u64,
+    /// How long all of them ran.
+    pub seconds: f64,
+    /// Scripts that are kept.
+    pub cached: u64,
+    /// Bytes of Lua's memory.
+    pub memory_bytes: u64,
 }
 
 /// One quota of [`StoreFigures`].

@@ -63,6 +63,11 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::STORE_EVICTIONS, |store| store.evictions),
     (&c::STORE_EXPIRATIONS, |store| store.expirations),
     (&c::STORE_EXPIRED_FIELDS, |store| store.expired_fields),
+    (&c::SCRIPT_RUNS, |store| store.scripts.runs),
+    (&c::SCRIPT_ERRORS, |store| store.scripts.errors),
+    (&c::SCRIPT_ENDED, |store| store.scripts.ended),
+    (&c::SCRIPT_CACHED, |store| store.scripts.cached),
+    (&c::SCRIPT_MEMORY, |store| store.scripts.memory_bytes),
 ];
 
 const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
@@ -236,6 +241,10 @@ impl Registry {
             for (pool, figures) in &stores {
                 samples.sample(&[pool], read(figures));
             }
+        }
+        let mut seconds = family(out, &c::SCRIPT_SECONDS);
+        for (pool, figures) in &stores {
+            seconds.sample(&[pool], figures.scripts.seconds);
         }
         let mut items = family(out, &c::STORE_ITEMS);
         for (pool, figures) in &stores {

@@ -3,6 +3,7 @@ mod room;
 pub(crate) use room::Search;
 
 use crate::arena::Heap;
+use crate::busy::Scripting;
 use crate::collections::{Means, WrongType};
 use crate::commands;
 use crate::compaction::{self, Compaction};
@@ -199,7 +200,7 @@ pub struct Store {
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
     /// Held by the script that runs: there is one at a time.
-    pub(crate) scripting: Lock<()>,
+    pub(crate) scripting: Scripting,
 }
 
 impl Store {
@@ -250,7 +251,7 @@ impl Store {
             watches: Watches::new(),
             waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
-            scripting: Lock::new(()),
+            scripting: Scripting::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);

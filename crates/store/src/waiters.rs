@@ -268,10 +268,13 @@ impl Store {
         // Before the shards are held: who changes a key later locks it later,
         // and knows that somebody waits.
         self.events.count_waiting(1);
-        let Ok(held) = self.hold(footprint, context) else {
-            self.events.count_waiting(-1);
-            reply::error(out, OutOfMemory::TEXT);
-            return Waited::Answered;
+        let held = match self.hold(footprint, context) {
+            Ok(held) => held,
+            Err(refused) => {
+                self.events.count_waiting(-1);
+                reply::error(out, refused.text());
+                return Waited::Answered;
+            }
         };
         let lane = commands::lane_of(request.command.verb);
         let keys = keys_of(request);

@@ -59,7 +59,9 @@ impl Store {
         if search.held <= self.shard_count() / 2 || Holder::is_holding() {
             return false;
         }
-        self.lock_of(search.held_last).wait_until_released();
+        if self.wait_for_holder(self.lock_of(search.held_last)).is_err() {
+            return false;
+        }
         *search = Search::default();
         true
     }
