@@ -435,7 +435,7 @@ mod tests {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
-                script_bytes: 2 * (64 << 20),
+                script_bytes: 64 << 20,
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
