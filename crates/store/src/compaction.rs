@@ -7,6 +7,8 @@
 //! found by walking the tables, since a table is what must be told of the move;
 //! one walk empties all sparse pages of its shards.
 //!
+//! Nodes of collections (`nodes.rs`) are moved with the items that they are part of.
+//!
 //! What pages hold idle counts towards the bound on memory. A little is always
 //! there (a page of each slot length is filled at a time), so that much is set
 //! aside; beyond, it makes the store evict, but at most so much that moving
