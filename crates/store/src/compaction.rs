@@ -28,8 +28,11 @@ const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
-/// Part of the bound up to which idle memory makes the store evict.
+/// Part of the bound up to which idle memory makes the store evict, less a fixed
+/// number of bytes: a small store has much of it in pages that are just begun,
+/// and evicts for an eighth at most.
 const COUNTED_MAX: i64 = 4;
+const COUNTED_LESS: i64 = 4 << 20;
 /// Without a bound, or below it, the part of all pages that may be idle.
 const IDLE_SHARE: u64 = 8;
 /// Part of the bound from which idle memory is looked for with more zeal, and
@@ -78,7 +81,7 @@ impl Store {
         // Where nothing is evicted, who deletes is to have room for as much.
         let counted_max = match self.policy() {
             EvictionPolicy::NoEviction => bound / RESERVED,
-            _ => bound / COUNTED_MAX,
+            _ => (bound / COUNTED_MAX - COUNTED_LESS).max(bound / COUNTED_MAX / 2),
         };
         let idle = self.heap.idle_bytes() + self.resident.idle();
         idle.clamp(bound / RESERVED, counted_max) + self.resident.surplus()
