@@ -22,7 +22,7 @@ const PERIOD_MILLIS: u64 = 100;
 /// at rest.
 pub(crate) const ALLOWANCE: i64 = 4 << 20;
 /// Part of the bound up to which the surplus makes a store evict.
-const SURPLUS_MAX: i64 = 8;
+const SURPLUS_MAX: i64 = 4;
 /// Part of a change of the surplus that a measurement makes count: to evict
 /// takes a while to show.
 const STEP: i64 = 2;

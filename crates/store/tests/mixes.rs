@@ -11,7 +11,7 @@ use keyway_store::{Store, StoreConfig, give_back_freed_memory};
 const START: u64 = 1_700_000_000_000;
 const MIB: u64 = 1 << 20;
 const BOUNDS: &[u64] =
-    if cfg!(feature = "large") { &[256 * MIB, 512 * MIB, 1024 * MIB] } else { &[64 * MIB] };
+    if cfg!(feature = "large") { &[256 * MIB, 512 * MIB, 1024 * MIB] } else { &[128 * MIB] };
 /// What is written in a phase, in bounds.
 const WRITTEN: u64 = if cfg!(feature = "large") { 8 } else { 1 };
 /// Bytes that an element takes beside what is written, about.
