@@ -367,17 +367,19 @@ impl Report<'_> {
             .put("tracking_clients", tracking);
     }
 
-    /// `used_memory` is what `maxmemory` bounds: the store's share, of which
-    /// no peak is kept. Without a store it is the memory of the process.
+    /// `used_memory` is what `maxmemory` bounds: what the store's data take, and
+    /// what is idle in its pages. Without a store it is the memory of the process.
     fn memory(&self, fields: &mut Fields) {
         let resident = memory::resident();
-        let used = self.store().map_or(resident, |stats| stats.memory_used);
+        let used = self.store().map_or(resident, |stats| stats.memory_used + stats.memory_idle);
         let max = self.store().map_or(0, |stats| stats.memory_max);
         fields.put_size("used_memory", used).put_size("used_memory_rss", resident);
-        if self.store().is_none() {
-            fields.put_size("used_memory_peak", memory::resident_peak().max(resident));
-        }
+        let peak = match self.store() {
+            Some(stats) => stats.memory_peak.max(used),
+            None => memory::resident_peak().max(resident),
+        };
         fields
+            .put_size("used_memory_peak", peak)
             .put("used_memory_dataset", self.store().map_or(0, |stats| stats.memory_used))
             .put_size("total_system_memory", memory::available())
             .put_size("maxmemory", max)

@@ -206,6 +206,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
         seed,
         notify: config.notify_keyspace_events,
         after_read,
+        heeds_resident: true,
     };
     Store::with_quotas(store, quotas.collect())
 }

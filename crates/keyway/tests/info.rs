@@ -202,15 +202,27 @@ fn channels_and_patterns_that_clients_have_subscribed_to_are_counted() {
 }
 
 #[test]
-fn the_store_tells_of_no_peak_it_does_not_keep() {
+fn the_store_tells_how_much_it_takes_and_took_at_most() {
     let _watch = watchdog(Duration::from_secs(60), "memory of the store");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
     let mut client = keyway.client(0);
     let text = client.words("INFO memory").text();
     assert!(number(&text, "used_memory") < number(&text, "used_memory_rss"), "{text}");
-    assert!(!text.contains("used_memory_peak"), "{text}");
+    let empty = number(&text, "used_memory");
+    assert!(number(&text, "used_memory_peak") >= empty, "{text}");
+    let value = "v".repeat(8 << 20);
+    assert_eq!(client.words(&format!("SET large {value}")).text(), "OK");
+    let text = client.words("INFO memory").text();
+    let used = number(&text, "used_memory");
+    assert!(used >= empty + (8 << 20) && used < number(&text, "used_memory_rss"), "{text}");
+    assert!(number(&text, "used_memory_peak") >= used, "{text}");
+    assert_eq!(client.words("DEL large").integer(), 1);
+    let text = client.words("INFO memory").text();
+    assert!(number(&text, "used_memory") < used, "{text}");
+    let ratio = number(&text, "used_memory_rss") as f64 / number(&text, "used_memory") as f64;
+    assert!(text.contains("mem_fragmentation_ratio:") && ratio > 1.0, "{text}");
     let stats = format!("{:?}", client.words("MEMORY STATS"));
-    assert!(stats.contains("total.allocated") && !stats.contains("peak.allocated"), "{stats}");
+    assert!(stats.contains("total.allocated") && stats.contains("peak.allocated"), "{stats}");
 }
 
 /// What INFO tells of errors, but for the head.

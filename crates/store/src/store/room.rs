@@ -91,12 +91,13 @@ impl Store {
     /// pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
+        self.used_bytes() + self.heap.discarded.bytes() + self.idle_counted()
     }
 
     #[cold]
     fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
         let mut search = Search::default();
+        self.resident.look();
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
             if wanted <= 0 {
