@@ -373,7 +373,7 @@ impl Table {
     }
 
     /// Takes out any item, from the last bucket on; `None` when empty, and then
-    /// all memory is given back.
+    /// all memory is given back but for that of [`Table::pop_overflow`].
     pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<Owned> {
         while let Some(last) = self.buckets.len().checked_sub(1) {
             let occupied = self.positions(last).next();
@@ -385,9 +385,15 @@ impl Table {
             }
             self.buckets.pop(memory);
         }
-        self.overflow.clear(memory);
-        self.overflow_free = 0;
         None
+    }
+
+    /// Drops an overflow bucket of a table that [`Table::pop`] has emptied;
+    /// whether there was one.
+    pub(crate) fn pop_overflow(&mut self, memory: Memory<'_>) -> bool {
+        assert!(self.buckets.len() == 0, "a table in use");
+        self.overflow_free = 0;
+        self.overflow.pop(memory).is_some()
     }
 
     /// Where the items of a bucket and its overflow buckets are.

@@ -6,12 +6,15 @@
 //! ```
 
 use super::blob::{Prefix, read_prefix, read_prefix_back};
+use crate::arena::Heap;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a run before the next one begins, as Redis has it. Larger makes
 /// changes in the middle copy more, smaller takes more memory.
 pub(crate) const RUN_LEN_MAX: usize = 8 << 10;
+/// To free a run takes as long as to free so many elements of a table.
+const STEPS_PER_RUN: u32 = 16;
 
 /// The encoded form of an element, in the parts to be put one behind the other.
 pub(crate) struct Encoded<'a> {
@@ -313,12 +316,13 @@ impl Chunks {
     }
 
     /// Frees up to `steps` runs; whether none is left.
-    pub(crate) fn free_some(&mut self, steps: &mut u32) -> bool {
+    pub(crate) fn free_some(&mut self, heap: &Heap, steps: &mut u32) -> bool {
         while *steps > 0 {
             let Some(run) = self.runs.pop_back() else { return true };
             self.room -= run.bytes.capacity();
             self.len -= run.count;
-            *steps -= 1;
+            heap.discard_bytes(run.bytes);
+            *steps = steps.saturating_sub(STEPS_PER_RUN);
         }
         false
     }

@@ -141,7 +141,7 @@ impl Boxed {
     fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         match self {
             Boxed::Fields(fields) => fields.free_some(memory, steps),
-            Boxed::List(chunks) => chunks.free_some(steps),
+            Boxed::List(chunks) => chunks.free_some(memory.heap, steps),
             Boxed::Sorted(scores) => scores.free_some(memory, steps),
             Boxed::Stream(stream) => stream.free_some(steps),
             Boxed::Timed(timed) => timed.free_some(memory, steps),
