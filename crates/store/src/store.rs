@@ -327,7 +327,9 @@ impl Store {
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         let more = self.heap.release_pages(TICK_PAGES);
-        if self.heap.free_discarded(&mut steps) && steps == 0 {
+        let discarded_left = self.heap.free_discarded(&mut steps);
+        self.heap.give_back_free_pages();
+        if discarded_left && steps == 0 {
             return true;
         }
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);

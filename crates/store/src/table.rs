@@ -396,6 +396,27 @@ impl Table {
         self.overflow.pop(memory).is_some()
     }
 
+    /// Visits all items, in no order that means anything.
+    #[inline]
+    pub(crate) fn visit<'s>(&'s self, mut visit: impl FnMut(Item<'s>)) {
+        let mut left = self.len;
+        for head in 0..self.buckets.len() as u32 {
+            let mut next = Some(BucketId(head));
+            while let Some(id) = next {
+                for word in &self.bucket(id).slots {
+                    if left == 0 {
+                        return;
+                    }
+                    if *word != 0 && *word & LINK == 0 {
+                        visit(item_of(*word, self));
+                        left -= 1;
+                    }
+                }
+                next = self.next(id);
+            }
+        }
+    }
+
     /// Where the items of a bucket and its overflow buckets are.
     pub(crate) fn positions(&self, bucket: usize) -> impl Iterator<Item = Position> + '_ {
         let head = bucket as u32;

@@ -6,7 +6,7 @@ use crate::mapping::Region;
 use std::alloc::{Layout, dealloc};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Elements up to which a collection is freed at once: some microseconds. The
 /// longest run of elements is a list's chunk, or a leaf of a tree.
@@ -69,6 +69,8 @@ pub(crate) struct Discarded {
     blocks: Lock<Vec<Block>>,
     /// Bytes that those waiting take.
     bytes: AtomicI64,
+    /// Blocks of the C library's heap were freed.
+    frees_blocks: AtomicBool,
 }
 
 impl Discarded {
@@ -77,6 +79,7 @@ impl Discarded {
             waiting: Lock::new(Vec::new()),
             blocks: Lock::new(Vec::new()),
             bytes: AtomicI64::new(0),
+            frees_blocks: AtomicBool::new(false),
         }
     }
 
@@ -147,6 +150,9 @@ impl Heap {
             let taken = self.discarded.waiting.lock().pop();
             let Some(mut boxed) = taken else { break };
             *steps -= 1;
+            if !matches!(boxed, Boxed::Fields(_) | Boxed::Timed(_)) {
+                self.discarded.frees_blocks.store(true, Ordering::Relaxed);
+            }
             let before = boxed.bytes() as i64;
             let done = boxed.free_some(self.memory(), steps);
             let freed = if done { before } else { before - boxed.bytes() as i64 };
@@ -156,6 +162,16 @@ impl Heap {
             }
         }
         self.discarded.bytes() != 0
+    }
+
+    /// Has the system take back what was freed of the C library's heap since the
+    /// last call.
+    pub(crate) fn give_back_free_pages(&self) {
+        if self.discarded.frees_blocks.load(Ordering::Relaxed)
+            && self.discarded.frees_blocks.swap(false, Ordering::Relaxed)
+        {
+            crate::malloc::give_back_free_pages();
+        }
     }
 
     /// Any arena will do for what shrinks.

@@ -134,7 +134,7 @@ impl<'a> Hash<'a> {
             }
             Self::Timed(bytes) => timed::visit(bytes, &mut visit),
             Self::Boxed(fields, _) => {
-                fields.iter().for_each(|item| visit(item.key(), item.value()));
+                fields.visit(|item| visit(item.key(), item.value()));
             }
             Self::Hiding(timed, means) => {
                 Self::shown(timed, *means).for_each(|item| visit(item.key(), item.value()));
@@ -153,7 +153,7 @@ impl<'a> Hash<'a> {
                 }
             }
             Self::Boxed(fields, _) => {
-                fields.iter().for_each(|item| visit(item.key(), item.value(), item.expiry()));
+                fields.visit(|item| visit(item.key(), item.value(), item.expiry()));
             }
             Self::Hiding(timed, means) => Self::shown(timed, *means)
                 .for_each(|item| visit(item.key(), item.value(), item.expiry())),
@@ -251,19 +251,15 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until
     if matches!(until, Until::Time(_)) {
         make_timed(editor);
     }
+    if let Some(is_new) = set_boxed(editor, field, value) {
+        return is_new;
+    }
     if editor.is_timed() {
         return editor.with_times(|editor| set_timed(editor, field, value, until));
     }
     if field.len().max(value.len()) > BLOB_STRING_LEN_MAX {
         box_up(editor);
-    }
-    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => Some(fields.set(means, field, value)),
-        _ => None,
-    };
-    if let Some(is_new) = editor.boxed(set).flatten() {
-        editor.touch();
-        return is_new;
+        return set_boxed(editor, field, value).unwrap_or(false);
     }
     let (field_prefix, value_prefix) = (Prefix::of(field.len()), Prefix::of(value.len()));
     if !editor.exists() {
@@ -292,6 +288,18 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until
         }
     }
     false
+}
+
+/// Sets a field of a table of fields that do not expire; whether it is new.
+#[inline]
+fn set_boxed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> Option<bool> {
+    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Fields(fields) => Some(fields.set(means, field, value)),
+        _ => None,
+    };
+    let is_new = editor.boxed(set).flatten()?;
+    editor.touch();
+    Some(is_new)
 }
 
 fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Until) -> bool {

@@ -47,7 +47,7 @@ pub(super) fn hsetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// Reads the hash of argument 1.
 #[inline]
 fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Hash<'_>>) -> R) -> Result<R, Fault> {
-    call.with_key(|mut entry| Ok(work(entry.read_as()?)))
+    Ok(call.store.read_hash(call.turn, call.arg(1), work)?)
 }
 
 fn write_value(call: &Call<'_>, hash: Option<&Hash<'_>>, field: &[u8], out: &mut Vec<u8>) {
