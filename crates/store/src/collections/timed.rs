@@ -30,7 +30,7 @@ pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
 /// Bytes that a field's time takes in the tree: nodes are two thirds full.
 const HINT_BYTES: usize = 20;
 /// Times in the tree that are freed as one element of the hash.
-const HINTS_PER_STEP: usize = 16;
+const HINTS_PER_STEP: usize = 4;
 
 /// When the first field of a timed hash expires, or somewhat before.
 #[inline]
