@@ -14,7 +14,7 @@ use std::ops::Range;
 const BLOB_FIELDS_MAX: usize = 512;
 /// Fields that have expired and are still there which the number of fields
 /// leaves out: to count these takes some tenths of a millisecond.
-const HIDDEN_COUNTED_MAX: usize = 1 << 16;
+const HIDDEN_COUNTED_MAX: usize = 1 << 13;
 /// Random fields drawn from a hash that hides some, before all are looked at.
 const DRAWN_MAX: usize = 64;
 
