@@ -49,6 +49,7 @@ pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = ScriptLimits {
         time_max: Duration::from_millis(20),
+        busy_after: Duration::from_millis(20),
         memory_max: 1 << 20,
         reply_len_max: 1 << 20,
     };
@@ -75,7 +76,8 @@ fn eval(engine: &mut Engine, store: &Arc<Store>, text: &[u8], protocol: Protocol
     match engine.load(text, false) {
         Err(text) => keyway_resp::reply::error(&mut out, &text.replace(['\r', '\n'], " ")),
         Ok(script) => {
-            let host = Rc::new(StoreHost(store.begin_script()));
+            let hold = store.begin_script().expect("no other script runs");
+            let host = Rc::new(StoreHost(hold));
             let run = Arc::new(Run::new(false, "script".to_owned(), Vec::new(), now()));
             let words = Words { keys: &[b"key"], args: &[b"arg"] };
             engine.run(&script, &words, (host, run), false, protocol, &mut out);

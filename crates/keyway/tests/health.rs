@@ -346,7 +346,8 @@ fn connections_that_a_server_ends_together_eject_nobody() {
         let text = client.reply().error_text();
         assert!(text.contains("closed the connection"), "{text}");
     }
-    assert_eq!(clients[0].words("GET precious"), Value::bulk("1"));
+    // The connection that clients share was ended too, which may show later.
+    wait_until("it serves", SOON, || clients[0].words("GET precious") == Value::bulk("1"));
     let log = keyway.process().log();
     assert!(!log.contains("ejected"), "{log}");
     assert!(log.matches("connection lost").count() <= 2, "the first of a row only:\n{log}");

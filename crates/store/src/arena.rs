@@ -198,6 +198,11 @@ impl Heap {
         (self.source.lock().pages_out * PAGE_LEN) as u64
     }
 
+    /// How many arenas there are.
+    pub(crate) fn arena_count(&self) -> usize {
+        self.arenas.len()
+    }
+
     /// Bytes of these pages that no slot in use takes, but for what arenas have
     /// not told.
     #[inline]

@@ -4,7 +4,8 @@
 //! While nobody runs a script, a request pays one load of a word that nobody
 //! writes. While somebody does, a request holds its shards before it is executed
 //! ([`Store::hold`]): so it never waits for one that the script takes in the
-//! moment between.
+//! moment between. Only who found no script just before one began may meet a shard
+//! that it has taken since, and waits for its end.
 
 use crate::lock::{Guard, Lock};
 use crate::scripted::ScriptHold;

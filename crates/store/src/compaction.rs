@@ -79,12 +79,15 @@ impl Store {
     pub(crate) fn idle_counted(&self) -> i64 {
         let bound = self.config().memory_max as i64;
         // Where nothing is evicted, who deletes is to have room for as much.
-        let counted_max = match self.policy() {
-            EvictionPolicy::NoEviction => bound / RESERVED,
-            _ => (bound / COUNTED_MAX - COUNTED_LESS).max(bound / COUNTED_MAX / 2),
+        let (counted_max, surplus) = match self.policy() {
+            EvictionPolicy::NoEviction => (bound / RESERVED, 0),
+            _ => {
+                let counted_max = bound / COUNTED_MAX - COUNTED_LESS;
+                (counted_max.max(bound / COUNTED_MAX / 2), self.resident.surplus())
+            }
         };
         let idle = self.heap.idle_bytes() + self.resident.idle();
-        idle.clamp(bound / RESERVED, counted_max) + self.resident.surplus()
+        idle.clamp(bound / RESERVED, counted_max) + surplus
     }
 
     /// Looks at some items, if enough is idle; whether there is more to do.

@@ -96,6 +96,10 @@ impl Store {
     /// Looks at the streams that are due: those that have expired go, which makes
     /// them ready for who waits.
     pub(crate) fn check_mortal(&self, turn: Turn) {
+        // Upkeep waits for no script: they stay due.
+        if self.has_script() {
+            return;
+        }
         for (database, key) in self.waiters.mortal.take_due(turn.now_millis) {
             let turn = Turn { database, ..turn };
             let mut locked = self.lock_keys(std::iter::once(&*key));

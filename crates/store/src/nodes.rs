@@ -34,7 +34,8 @@ fn arena_count() -> usize {
 
 /// The arena that this thread takes nodes from.
 fn arena() -> usize {
-    let next = || THREADS.fetch_add(1, Ordering::Relaxed) % arena_count();
+    // What a thread may run on can change: the heap says how many there are.
+    let next = || THREADS.fetch_add(1, Ordering::Relaxed) % HEAP.arena_count();
     // A thread that ends, and has none any more, takes any.
     let kept = ARENA.try_with(|kept| {
         kept.get().unwrap_or_else(|| {
@@ -73,8 +74,11 @@ pub(crate) type Node<T> = Vec<T, Nodes>;
 unsafe impl Allocator for Nodes {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let len = layout.size();
-        if len == 0 || layout.align() > ALIGN_MAX {
+        if layout.align() > ALIGN_MAX {
             return Err(AllocError);
+        }
+        if len == 0 {
+            return Ok(NonNull::slice_from_raw_parts(NonNull::<u64>::dangling().cast(), 0));
         }
         let block = if len <= SLOT_LEN_MAX { HEAP.slot(arena(), len) } else { HEAP.large(len) };
         Ok(NonNull::slice_from_raw_parts(block, len))
@@ -83,10 +87,10 @@ unsafe impl Allocator for Nodes {
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: by contract the block came from `allocate` with this layout.
         unsafe {
-            if layout.size() <= SLOT_LEN_MAX {
-                HEAP.free_slot(block);
-            } else {
-                HEAP.free_large(block);
+            match layout.size() {
+                0 => {}
+                1..=SLOT_LEN_MAX => _ = HEAP.free_slot(block),
+                _ => _ = HEAP.free_large(block),
             }
         }
     }
@@ -123,8 +127,9 @@ pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
     if len == 0 || len > SLOT_LEN_MAX {
         return false;
     }
+    let start = NonNull::new(node.as_mut_ptr());
     // SAFETY: a node of this length is a live slot of the heap.
-    let is_sparse = unsafe { HEAP.is_sparse(NonNull::from(&**node).cast()) };
+    let is_sparse = start.is_some_and(|start| unsafe { HEAP.is_sparse(start.cast()) });
     if is_sparse {
         let mut moved = Vec::with_capacity_in(node.capacity(), Nodes);
         moved.append(node);
@@ -136,6 +141,16 @@ pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_emptied_node_shrinks_to_nothing_and_grows_again() {
+        let mut node = copy_of(b"bytes");
+        node.clear();
+        node.shrink_to_fit();
+        assert_eq!(bytes(&node), 0);
+        append(&mut node, b"others");
+        assert_eq!(&*node, b"others");
+    }
 
     #[test]
     fn a_node_keeps_what_is_in_it_when_it_grows_shrinks_and_moves() {

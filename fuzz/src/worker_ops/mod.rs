@@ -374,6 +374,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         clients_max: 0,
         pause: Pause::default(),
         scripts: Arc::default(),
+        errors: Arc::default(),
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {

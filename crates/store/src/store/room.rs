@@ -8,6 +8,7 @@ use crate::compaction;
 use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
 use crate::lock::{Guard, Holder};
+use crate::nodes;
 use crate::shard::Shard;
 use keyway_base::KeyspaceEvents;
 use std::sync::atomic::Ordering;
@@ -98,7 +99,18 @@ impl Store {
     /// pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used_bytes() + self.heap.discarded.bytes() + self.idle_counted()
+        self.used_bytes() + self.discarded_bytes() + self.idle_counted()
+    }
+
+    /// Bytes that are still to be freed: this store's, and long nodes of all.
+    #[inline]
+    fn discarded_bytes(&self) -> i64 {
+        self.heap.discarded.bytes() + nodes::heap().discarded.bytes()
+    }
+
+    /// Frees up to `steps` elements that nobody needs; whether some are left.
+    pub(crate) fn free_discarded(&self, steps: &mut u32) -> bool {
+        self.heap.free_discarded(steps) | nodes::heap().free_discarded(steps)
     }
 
     #[cold]
@@ -111,9 +123,9 @@ impl Store {
                 return true;
             }
             // What nobody needs goes first.
-            let discarded = self.heap.discarded.bytes();
-            if self.heap.free_discarded(&mut { DISCARDED_STEPS }) {
-                freed_max -= discarded - self.heap.discarded.bytes();
+            let discarded = self.discarded_bytes();
+            if self.free_discarded(&mut { DISCARDED_STEPS }) {
+                freed_max -= discarded - self.discarded_bytes();
                 continue;
             }
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);

@@ -1,7 +1,7 @@
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
-use super::store_transactions::unserved;
+use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -104,7 +104,7 @@ impl Plane {
                 _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
                 _ => {
                     // It looks at every shard, one after the other.
-                    if command.verb != Verb::Info || self.passes_script(store, asked) {
+                    if !tells_of_all(command.verb) || self.passes_script(store, asked) {
                         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
                     }
                     Step::Started

@@ -40,8 +40,10 @@ impl Core {
                         | Internal::Push
                         | Internal::Unasked
                 )
-            ) || (exchange.owner == Owner::Internal(Internal::Probe)
-                && reason.is_none());
+            ) || (matches!(
+                exchange.owner,
+                Owner::Internal(Internal::Probe | Internal::ClientId)
+            ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
             }
@@ -93,7 +95,11 @@ impl Core {
             Some(Some((reason, began))) => plane.note_failure(slot, reason, began),
             None => {}
         }
-        if flush_refused || probe == Some(false) {
+        // Who refuses a PING in words of its own can be reached.
+        let is_reached = probe == Some(false) && slot.rejoining.is_none() && said.is_none();
+        if is_reached {
+            plane.on_probed(slot);
+        } else if flush_refused || probe == Some(false) {
             let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
             plane.on_rejoin_failed(slot, reason);
         } else if probe == Some(true) {

@@ -274,7 +274,13 @@ pub(super) fn is_executed(request: &Request) -> bool {
 /// Whether a command that the store does not execute itself needs all of it.
 fn looks_at_all(verb: Verb) -> bool {
     use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
-    matches!(verb, Verb::Info | Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
+    tells_of_all(verb) || matches!(verb, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
+}
+
+/// Whether a command's answer is made of the figures of every shard, each of
+/// which is locked for it.
+pub(super) fn tells_of_all(verb: Verb) -> bool {
+    matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
 }
 
 /// Calls `each` with the requests whose wire forms `frames` are.

@@ -31,6 +31,8 @@ impl<I: Io> Worker<I> {
         let is_deep = plane.batch > ready as u64 * HOLD_DEPTH_MAX;
         let holds = match self.links_held_until {
             _ if is_deep || plane.dirty_links.is_empty() => false,
+            // There may be no next turn.
+            _ if self.drain_deadline.is_some() => false,
             None => ready >= HOLD_FROM,
             Some(until) => ready > 0 && now < until,
         };
