@@ -157,7 +157,7 @@ fn error(out: &mut Vec<u8>, kind: ErrorKind, text: &[u8]) {
         ErrorKind::Unknown if text.is_empty() => ("ERROR", b""),
         // A binary server's words for it, which text clients do not know.
         ErrorKind::Unknown if text == Status::UNKNOWN_COMMAND.text().as_bytes() => ("ERROR", b""),
-        ErrorKind::Unknown => ("ERROR ", text),
+        ErrorKind::Unknown => ("ERROR: ", text),
         ErrorKind::Client | ErrorKind::Auth => ("CLIENT_ERROR ", text),
         ErrorKind::NotNumber => ("CLIENT_ERROR ", NOT_NUMBER.as_bytes()),
         ErrorKind::Server => ("SERVER_ERROR ", text),
