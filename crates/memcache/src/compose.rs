@@ -64,6 +64,3 @@ fn fits_line(key: &[u8]) -> bool {
 fn expiry_32(expiry: i64) -> i32 {
     expiry.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
 }
-
-#[cfg(test)]
-mod tests;

@@ -50,7 +50,11 @@ impl Memcached {
         let mut socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let is_binary = stream.first() == Some(&0x80);
-        let last = if is_binary { packet(0x0a, &[], &[], &[]) } else { b"mn\r\n".to_vec() };
+        let mut last = if is_binary { packet(0x0a, &[], &[], &[]) } else { b"mn\r\n".to_vec() };
+        if is_binary {
+            // Known from any in the stream.
+            last[12] = 0xaa;
+        }
         let answer = if is_binary { 24 } else { 4 };
         // It may close while it is still being written to.
         let _ = socket.write_all(stream).and_then(|()| socket.write_all(&last));
@@ -62,7 +66,7 @@ impl Memcached {
             Err(error) => panic!("{error} after {bytes:?}"),
         }
         let open = if is_binary {
-            bytes.len() >= answer && bytes[bytes.len() - answer..][..2] == [0x81, 0x0a]
+            bytes.len() >= answer && bytes[bytes.len() - answer..][12] == 0xaa
         } else {
             bytes.ends_with(b"MN\r\n")
         };
