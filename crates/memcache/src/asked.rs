@@ -39,6 +39,9 @@ impl Asked {
     pub const EXPIRY: Asked = Asked(1 << 12);
     /// A token to be given back, meta `O`.
     pub const OPAQUE: Asked = Asked(1 << 13);
+    /// The seconds left are those before the new expiry: meta `t` comes before
+    /// `T` or `N`.
+    pub const TTL_BEFORE: Asked = Asked(1 << 14);
 
     /// Whether all of `other` is asked for.
     #[inline]

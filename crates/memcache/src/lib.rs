@@ -5,7 +5,7 @@
 //! Never does I/O and never keeps a byte: a parsed request is ranges into the caller's buffer (but
 //! for a key in base64, which has to be decoded), an incomplete one is no error but a count of
 //! bytes still needed. Read first: [`parse_request`] with [`Request`], [`parse_reply`] with
-//! [`Outcome`], and [`compose_request`] and [`write_reply`], which lead back to the wire.
+//! [`Outcome`], and [`compose_request`] and [`relay`], which lead back to the wire.
 //!
 //! A connection speaks text or binary, which its first byte tells ([`Wire::of`]) for good. Classic and
 //! meta commands share text connections.
@@ -24,6 +24,7 @@ mod meta;
 mod numbers;
 mod outcome;
 mod packet;
+mod relay;
 mod reply_binary;
 mod reply_text;
 mod request;
@@ -38,6 +39,7 @@ pub use framer::{Expect, Framer, Framing};
 pub use outcome::{
     ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, ReplyParsed, parse_reply,
 };
+pub use relay::{Answer, Relayed, relay, relay_elements};
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
 pub use respond::{Asker, write_end, write_reply};
 pub use sasl::{Plain, sasl_plain};

@@ -193,6 +193,10 @@ fn flags(
 /// A flag with a number behind it.
 fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestFault> {
     let head = &mut request.head;
+    // memcached goes through the flags in their order.
+    if matches!(letter, b'N' | b'T') && head.asked.has(Asked::TTL) {
+        head.asked |= Asked::TTL_BEFORE;
+    }
     let seconds = || signed_32(text).map(i64::from).ok_or(RequestFault::MetaNumber);
     match letter {
         b'N' => head.vivify = Some(seconds()?),

@@ -251,7 +251,7 @@ fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bo
             number(out, value);
         }
     }
-    for (told, flag) in [(item.won, b" W"), (item.stale, b" X"), (item.sent, b" Z")] {
+    for (told, flag) in [(item.sent, b" Z"), (item.stale, b" X"), (item.won, b" W")] {
         out.extend_from_slice(if told { flag } else { b"" });
     }
 }

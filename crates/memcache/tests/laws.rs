@@ -4,9 +4,9 @@
 mod support;
 
 use keyway_memcache::{
-    Asked, Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Outcome, Parsed, ReplyFault,
-    ReplyLimits, ReplyParsed, Request, Untranslatable, Verb, Wire, compose_request, parse_reply,
-    parse_request, write_end, write_reply,
+    Answer, Asked, Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Outcome, Parsed,
+    ReplyFault, ReplyLimits, ReplyParsed, Request, Untranslatable, Verb, Wire, compose_request,
+    parse_reply, parse_request, relay, write_reply,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -373,20 +373,10 @@ fn across(asks: &[u8], to: Dialect, sent: &[u8], answers: &[u8]) -> Vec<u8> {
     assert_eq!(out.escape_ascii().to_string(), sent.escape_ascii().to_string());
     let framed = Framer::new(wire(to), expect).frame(answers, &REPLIES);
     assert_eq!(framed, Ok(Framing::Ready { len: answers.len() }));
-    let (mut told, mut rest) = (Vec::new(), answers);
-    while !rest.is_empty() {
-        let Ok(ReplyParsed::Ready { len, reply }) = parse_reply(rest, wire(to), &REPLIES) else {
-            panic!("{}", rest.escape_ascii());
-        };
-        let key = if request.keys.is_empty() { &[] } else { request.key(asks, 0) };
-        let asker = Asker { head: &request.head, key, meta: request.meta.of(asks) };
-        let last = expect != Expect::One && rest.len() == len;
-        if !last {
-            write_reply(&mut told, &asker, &reply.outcome);
-        }
-        rest = &rest[len..];
-    }
-    write_end(&mut told, &request.head);
+    let mut told = Vec::new();
+    let key = if request.keys.is_empty() { &[] } else { request.key(asks, 0) };
+    let asker = Asker { head: &request.head, key, meta: request.meta.of(asks) };
+    relay(&mut told, &asker, &Answer { bytes: answers, wire: wire(to), expect }).unwrap();
     told
 }
 

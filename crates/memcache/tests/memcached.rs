@@ -4,6 +4,10 @@
 
 mod support;
 
+use keyway_memcache::{
+    Answer, Asker, Dialect, Framer, Framing, Parsed, ReplyLimits, Request, Wire, compose_request,
+    parse_request, relay,
+};
 use keyway_testkit::{
     Process, TempDir, free_address, skipped_for_want_of, tool_is_installed, wait_for, watchdog,
 };
@@ -407,4 +411,136 @@ fn a_line_that_does_not_end_closes_alike() {
     // It closes without a word, of which we have some.
     assert_eq!(said, b"");
     assert!(Model::new("").serve(&[b'x'; 3000], 100).closed);
+}
+
+/// Puts every request of `stream` to the server in the protocol `to`, as a proxy
+/// would, and gives what the client is told; `None` if `to` cannot say one.
+fn proxied(memcached: &Memcached, stream: &[u8], to: Dialect) -> Option<Vec<u8>> {
+    let replies = ReplyLimits { reply_len_max: 1 << 24 };
+    let mut socket = TcpStream::connect(memcached.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let server = if to == Dialect::Binary { Wire::Binary } else { Wire::Text };
+    let (mut told, mut rest) = (Vec::new(), stream);
+    let mut request = Request::default();
+    while !rest.is_empty() {
+        let wire = Wire::of(stream[0]);
+        let parsed = parse_request(rest, wire, &support::limits(), &mut request);
+        let Parsed::Ready { consumed } = parsed else { panic!("{}: {parsed:?}", shown(rest)) };
+        let (head, value) = (request.head, request.value.of(rest));
+        let mut out = Vec::new();
+        let expect = compose_request(&mut out, to, &head, request.keys(rest), value).ok()?;
+        socket.write_all(&out).unwrap();
+        let (mut framer, mut held, mut piece) = (Framer::new(server, expect), Vec::new(), [0; 7]);
+        let len = loop {
+            match framer.frame(&held, &replies) {
+                Ok(Framing::Ready { len }) => break len,
+                Ok(Framing::NeedMore { .. }) => {}
+                Err(fault) => panic!("{fault:?}: {} -> {}", shown(&out), shown(&held)),
+            }
+            let read = socket.read(&mut piece).unwrap();
+            assert!(read > 0, "{} closes it", shown(&out));
+            held.extend_from_slice(&piece[..read]);
+        };
+        assert_eq!(len, held.len(), "{}", shown(&held));
+        let key = if request.keys.is_empty() { &[] } else { request.key(rest, 0) };
+        let asker = Asker { head: &head, key, meta: request.meta.of(rest) };
+        relay(&mut told, &asker, &Answer { bytes: &held, wire: server, expect }).unwrap();
+        rest = &rest[consumed..];
+    }
+    Some(told)
+}
+
+/// Every stream tells its client the same through servers of any protocol that
+/// `through` names as without a proxy.
+fn compare_proxied(streams: &[Vec<u8>], through: &[Dialect]) {
+    let _guard = watchdog(Duration::from_secs(120), "the comparison through a proxy");
+    let Some(memcached) = Memcached::start() else { return };
+    for stream in streams {
+        let is_binary = stream[0] == 0x80;
+        let flush = || assert_eq!(memcached.ask(b"flush_all\r\n").bytes, b"OK\r\n");
+        flush();
+        let direct = without_cas(memcached.ask(stream), is_binary);
+        for &to in through {
+            flush();
+            let bytes = proxied(&memcached, stream, to).expect("it can be said");
+            let told = without_cas(Said { bytes, closed: false }, is_binary);
+            let what = shown(stream);
+            assert_eq!(shown(&told.bytes), shown(&direct.bytes), "{what} through {to:?}");
+        }
+    }
+}
+
+#[test]
+fn classic_clients_are_told_the_same_through_any_server() {
+    let all = [Dialect::Text, Dialect::Meta, Dialect::Binary];
+    let streams = lines(&[
+        "set k 5 0 3\r\nabc\r\nget k\r\nget k x k\r\nget x\r\nget a b c\r\n",
+        "set k 1 0 0\r\n\r\nget k\r\n",
+        "set k 1 100 4\r\n\r\n\r\n\r\nget k\r\nset k 0 -1 1\r\na\r\nget k\r\n",
+        "add k 1 0 1\r\na\r\nadd k 2 0 1\r\nb\r\nget k\r\n",
+        "replace k 1 0 1\r\na\r\nset k 1 0 1\r\na\r\nreplace k 3 0 1\r\nb\r\nget k\r\n",
+        "append k 0 0 1\r\na\r\nprepend k 0 0 1\r\na\r\n",
+        "set k 3 0 1\r\nb\r\nappend k 0 0 1\r\nc\r\nprepend k 0 0 1\r\na\r\nget k\r\n",
+        "cas k 0 0 1 5\r\na\r\nset k 0 0 1\r\na\r\ncas k 0 0 1 0\r\nb\r\ncas k 0 0 1 99999\r\nb\r\n",
+        "incr k 1\r\nset n 0 0 2\r\n10\r\nincr n 5\r\ndecr n 20\r\nincr n 18446744073709551615\r\n",
+        "set n 0 0 1\r\nx\r\nincr n 1\r\ndecr n 1\r\n",
+        "touch k 10\r\nset k 3 0 1\r\na\r\ntouch k 10\r\ngat 20 k\r\ngat 20 k x\r\n",
+        "delete k\r\nset k 0 0 1\r\na\r\ndelete k\r\nget k\r\n",
+        "set k 0 0 1 noreply\r\na\r\nget k\r\ndelete k noreply\r\nget k\r\nincr k 1 noreply\r\n",
+        "flush_all\r\nversion\r\nmn\r\nflush_all 0\r\n",
+    ]);
+    compare_proxied(&streams, &all);
+}
+
+#[test]
+fn meta_clients_are_told_the_same_through_meta_servers() {
+    let streams = lines(&[
+        "ms k 2 F5 T90\r\nab\r\nmg k v f t s k O9\r\nmg k\r\nmg k q\r\nmg k q v\r\nmg x k O1\r\nmg x q\r\n",
+        "ms a2V5 2 b k O1 q\r\nab\r\nmg a2V5 b v k\r\nmg key v\r\nmg YSBi b k v\r\n",
+        "ms YSBi 2 b\r\nab\r\nmg YSBi b k v\r\nmd YSBi b k q\r\nmd YSBi b k q\r\n",
+        "ms k 2 ME\r\nab\r\nms k 2 ME\r\nab\r\nms k 2 MA\r\ncd\r\nms k 1 MP\r\nx\r\nmg k v s\r\n",
+        "ms k 2 MR k\r\nab\r\nms x 1 MA N30\r\na\r\nmg x v t\r\nms k 2 C5\r\nab\r\n",
+        "ma n N0 J13 v t k\r\nma n v D5 MD\r\nma n q\r\nma n T30 t v O5\r\nma x\r\nma x q O1\r\n",
+        "ms k 1\r\na\r\nmd k I T30 O1\r\nmg k v t\r\nmg k v\r\nmg k h l u\r\nmd k C1 k\r\nmd k\r\nmd k\r\n",
+        "mg k N30 v t\r\nmg k N30 v\r\nms k 1 T20\r\na\r\nmg k R30 v\r\nmg k R30\r\nmg k t T40\r\nmg k T50 t\r\n",
+        "mn\r\nms k 1\r\nx\r\nma k\r\nme x\r\n",
+    ]);
+    compare_proxied(&streams, &[Dialect::Meta]);
+    let plain = lines(&[
+        "ms k 2 F5 O1 k\r\nab\r\nmg k v f s k O9\r\nmg k q v\r\nmg k v u\r\nmg x k O1\r\nmg x q\r\nmn\r\n",
+        "ms k 2 ME\r\nab\r\nms k 2 ME\r\nab\r\nms k 2 MA\r\ncd\r\nms k 1 MP\r\nx\r\nmg k v\r\nmd k q\r\nmd k\r\n",
+        "ms n 2\r\n10\r\nma n v\r\nma n D5 MD v O7\r\nma n q\r\nma n\r\nma x\r\nms n 1\r\nx\r\nma n\r\n",
+    ]);
+    compare_proxied(&plain, &[Dialect::Text, Dialect::Meta, Dialect::Binary]);
+}
+
+#[test]
+fn binary_clients_are_told_the_same_through_any_server() {
+    let set = |opcode, value: &[u8]| packet(opcode, &[0, 0, 0, 7, 0, 0, 0, 0], b"k", value);
+    let key = |opcode| packet(opcode, &[], b"k", &[]);
+    let touch = |opcode| packet(opcode, &[0, 0, 0, 9], b"k", &[]);
+    let incr = |opcode, expiry: u8| {
+        let mut extras = [0; 20];
+        (extras[7], extras[15]) = (3, 5);
+        extras[16..].fill(expiry);
+        packet(opcode, &extras, b"k", &[])
+    };
+    let (noop, version) = (packet(0x0a, &[], &[], &[]), packet(0x0b, &[], &[], &[]));
+    let any = [
+        [set(1, b"v"), key(0), key(9), key(0x0c), key(0x0d), touch(0x1d), touch(0x24)].concat(),
+        [key(0), key(9), key(0x0c), key(0x0d), touch(0x1d), touch(0x24), touch(0x23)].concat(),
+        [key(4), key(0x14), set(2, b"v"), set(2, b"v"), set(0x12, b"v"), key(4), key(0)].concat(),
+        [set(3, b"v"), set(0x13, b"v"), packet(0x0e, &[], b"k", b"a")].concat(),
+        [set(0x11, b"\r\nEND\r\n"), packet(0x0e, &[], b"k", b"a"), key(0), noop, version].concat(),
+        [incr(5, 0xff), set(1, b"10"), incr(5, 0xff), incr(6, 0xff), incr(0x15, 0xff)].concat(),
+        [set(1, b"x"), incr(5, 0xff), packet(8, &[], &[], &[]), key(0)].concat(),
+    ];
+    compare_proxied(&any, &[Dialect::Text, Dialect::Meta, Dialect::Binary]);
+    let odd = |opcode| packet(opcode, &[0; 8], b"a b\r\nflush_all", b"v");
+    let full = [
+        [set(1, b"v"), touch(0x1c), key(4), touch(0x1c)].concat(),
+        [incr(5, 0), incr(5, 0), incr(0x16, 0), incr(5, 0)].concat(),
+        [odd(1), odd(2), packet(0x0c, &[], b"a b\r\nflush_all", &[])].concat(),
+    ];
+    compare_proxied(&full, &[Dialect::Meta, Dialect::Binary]);
 }

@@ -84,7 +84,7 @@ fn get(out: &mut Vec<u8>, head: &Head, asked: Asked, key: &[u8]) -> Result<(), U
             (Asked::FLAGS, b'f'),
             (Asked::CAS, b'c'),
             (Asked::KEY, b'k'),
-            (Asked::TTL, b't'),
+            (Asked::TTL_BEFORE, b't'),
             (Asked::SIZE, b's'),
             (Asked::HIT, b'h'),
             (Asked::LAST_ACCESS, b'l'),
@@ -95,7 +95,15 @@ fn get(out: &mut Vec<u8>, head: &Head, asked: Asked, key: &[u8]) -> Result<(), U
         flag(out, b'T', expiry_32(head.expiry));
     }
     common(out, head);
+    ttl_after(out, asked);
     Ok(())
+}
+
+/// The seconds left, as they are with the new expiry.
+fn ttl_after(out: &mut Vec<u8>, asked: Asked) {
+    if asked.has(Asked::TTL) && !asked.has(Asked::TTL_BEFORE) {
+        out.extend_from_slice(b" t");
+    }
 }
 
 /// Flags with numbers that several commands have.
@@ -161,10 +169,12 @@ fn arithmetic(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untransl
     if head.initial != 0 {
         flag(out, b'J', head.initial);
     }
+    wishes(out, head.asked, &[(Asked::TTL_BEFORE, b't')]);
     if head.asked.has(Asked::EXPIRY) {
         flag(out, b'T', expiry_32(head.expiry));
     }
     common(out, head);
-    wishes(out, head.asked, &[(Asked::CAS, b'c'), (Asked::TTL, b't')]);
+    ttl_after(out, head.asked);
+    wishes(out, head.asked, &[(Asked::CAS, b'c')]);
     Ok(())
 }
