@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for the given number of seconds, as many at once as
 # there are cores; one line for each. Starts from fuzz/seeds (checked in) and
-# what earlier runs found (fuzz/corpus). Where libFuzzer cannot be had it says
+# what earlier runs found (fuzz/corpus), with words from fuzz/dictionaries. Where libFuzzer cannot be had it says
 # so in one line and plays the seeds and the property tests instead.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -37,7 +37,9 @@ binaries="$CARGO_TARGET_DIR/$(rustc -vV | awk '/^host:/ { print $2 }')/release"
 run() {
   local target="$1" log="$CARGO_TARGET_DIR/$1.log" artifacts="fuzz/artifacts/$1"
   mkdir -p "fuzz/corpus/$target" "$artifacts"
-  if "$binaries/$target" -max_total_time="$seconds" -max_len=2048 -timeout=20 -rss_limit_mb=2048 \
+  local words=() dictionary="fuzz/dictionaries/$target.dict"
+  if [ -e "$dictionary" ]; then words=("-dict=$dictionary"); fi
+  if "$binaries/$target" -max_total_time="$seconds" -max_len=2048 -timeout=20 -rss_limit_mb=2048 "${words[@]}" \
     -print_final_stats=1 -artifact_prefix="$artifacts/" "fuzz/corpus/$target" "fuzz/seeds/$target" \
     >"$log" 2>&1; then
     echo "fuzz: $target passed: $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") inputs in $seconds s"

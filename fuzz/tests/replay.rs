@@ -60,3 +60,44 @@ fn every_seed_and_its_changed_copies_pass() {
         }
     }
 }
+
+/// Whether libFuzzer reads this line: a name, `=` and bytes in double quotes.
+fn is_word(line: &str) -> bool {
+    let Some((name, rest)) = line.split_once('=') else { return false };
+    let quoted = rest.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let Some(mut bytes) = quoted.map(str::as_bytes).filter(|bytes| !bytes.is_empty()) else {
+        return false;
+    };
+    while let [first, rest @ ..] = bytes {
+        bytes = match (first, rest) {
+            (b'\\', [b'x', high, low, rest @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                rest
+            }
+            (b'\\' | b'"', _) => return false,
+            (first, rest) if first.is_ascii_graphic() => rest,
+            _ => return false,
+        };
+    }
+    name.bytes().all(is_name)
+}
+
+#[test]
+fn every_dictionary_is_a_target_s_and_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("dictionaries");
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let target = path.file_stem().unwrap().to_str().unwrap();
+        assert!(TARGETS.iter().any(|(name, _)| *name == target), "{target} is no target");
+        let text = fs::read_to_string(&path).unwrap();
+        let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        let mut names = std::collections::BTreeSet::new();
+        for line in text.lines().filter(is_said) {
+            assert!(is_word(line), "{line}");
+            assert!(names.insert(line.split('=').next()), "{line} is there twice");
+        }
+        assert!(!names.is_empty(), "{path:?}");
+    }
+}

@@ -237,8 +237,8 @@ impl Handling {
             | CommandHelp
             | CommandInfo
             | CommandList => Local,
-            Config | ConfigGet | ConfigHelp => Local,
-            ConfigResetstat | ConfigRewrite | ConfigSet => Refused(SETTINGS),
+            Config | ConfigGet | ConfigHelp | ConfigResetstat => Local,
+            ConfigRewrite | ConfigSet => Refused(SETTINGS),
             Dbsize => Everywhere(Join::Sum),
             Info | Monitor | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram

@@ -41,6 +41,8 @@ pub struct MemoryBound {
     pub stores_auto: usize,
     /// Keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
+    /// Lua for the scripts of all stores, per worker.
+    pub script_bytes: u64,
     /// Connections to backends, per worker: as many for clients that speak RESP3
     /// as for the others. Those of watches and blocked commands come on top.
     pub links: usize,
@@ -91,11 +93,17 @@ impl Config {
             }
         });
         let links = links.sum();
+        let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
+            PoolKindConfig::Store(store) => store.script_memory_max,
+            PoolKindConfig::Sharded(_) => 0,
+        });
+        let script_bytes = script_bytes.fold(0, u64::saturating_add);
         MemoryBound {
             store_bytes: stores().flatten().fold(0, u64::saturating_add),
             stores_auto: stores().filter(Option::is_none).count(),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
+            script_bytes,
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
             transaction_bytes: self.limits.transactions_len_max,
@@ -104,6 +112,21 @@ impl Config {
                 len => Some(len),
             },
         }
+    }
+}
+
+/// Texts of scripts and libraries that the clients of an embedded store loaded,
+/// and of scripts seen in EVAL, in bytes.
+const STORE_TEXTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + (4 << 20);
+
+/// What `bytes` per worker come to, where it is known how many there are at most.
+fn of_all_workers(config: &Config, bytes: u64) -> String {
+    match config.server.workers {
+        Workers::Between { max, .. } if max > 1 => {
+            let all = format_size(bytes.saturating_mul(max.into()));
+            format!(" ({all} for all {max})")
+        }
+        _ => String::new(),
     }
 }
 
@@ -121,6 +144,15 @@ fn memory_comment(config: &Config) -> String {
         let _ = writeln!(
             text,
             "  tracking: {bytes} of keys that clients have read, in embedded stores"
+        );
+    }
+    if bound.script_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  scripts: {} of Lua per worker{}, besides {} of texts for each embedded store",
+            format_size(bound.script_bytes),
+            of_all_workers(config, bound.script_bytes),
+            format_size(STORE_TEXTS_LEN_MAX),
         );
     }
     if bound.links > 0 {
@@ -307,6 +339,8 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "notify_keyspace_events", &string(&events));
     let time_max = format_duration(store.script_time_max);
     out.entry(table, "script_time_max", &string(&time_max));
+    let busy_after = format_duration(store.script_busy_after);
+    out.entry(table, "script_busy_after", &string(&busy_after));
     out.entry(table, "script_memory_max", &string(&format_size(store.script_memory_max)));
     let after_read = store.expire_after_read.map_or("off".to_owned(), format_duration);
     out.entry(table, "expire_after_read", &string(&after_read));
@@ -401,6 +435,7 @@ mod tests {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
+                script_bytes: 64 << 20,
                 links: 2 * (4 * 2 + 2),
                 link_bytes: 20 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),

@@ -140,6 +140,7 @@ mod tests {
                 databases: 16,
                 notify_keyspace_events: keyway_base::KeyspaceEvents::NONE,
                 script_time_max: std::time::Duration::from_secs(5),
+                script_busy_after: std::time::Duration::from_secs(1),
                 script_memory_max: 64 << 20,
                 expire_after_read: None,
                 expire_after_read_percent: 50,

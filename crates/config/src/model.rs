@@ -174,6 +174,8 @@ pub struct StoreConfig {
     pub notify_keyspace_events: KeyspaceEvents,
     /// How long a script may run.
     pub script_time_max: Duration,
+    /// How long others wait for a script.
+    pub script_busy_after: Duration,
     /// Bytes of memory for scripts in each worker.
     pub script_memory_max: u64,
     /// How long after a read a key expires that has an expiry; `None`: reads

@@ -276,13 +276,26 @@ fn read_value(
         _ => read_scalar(key, value.get_ref()),
     };
     read.map_err(|mut problem| {
-        problem.what = format!("{} in {header}: {}", key.name, problem.what);
-        if let Some(word) = key.word {
+        if let Some(hint) = value.get_ref().as_str().and_then(|text| hint_for_share(key, text)) {
+            problem.hint = hint;
+        } else if let Some(word) = key.word {
             problem.hint = format!("{}, or \"{word}\"", problem.hint);
         }
+        problem.what = format!("{} in {header}: {}", key.name, problem.what);
         report.mistake(at, problem);
     })
     .ok()
+}
+
+/// What to write instead of a share of a time: that is another key.
+fn hint_for_share(key: &Key, text: &str) -> Option<String> {
+    let percent: u64 = text.trim_end().strip_suffix('%')?.trim().parse().ok()?;
+    let share = match key.name {
+        "expire_after_read" => "expire_after_read_percent",
+        _ => return None,
+    };
+    let hint = format!("write a time, such as \"30m\", and the share as {share} = {percent}");
+    (1..=100).contains(&percent).then_some(hint)
 }
 
 /// A header in brackets for a table of the file itself, words for one within.
@@ -329,8 +342,12 @@ fn read_list(
     };
     let items = value.get_ref().as_array().ok_or_else(not_a_list)?;
     if items.is_empty() {
-        let what = format!("no {} is there", key.name);
-        return Err(Problem::new(what, format!("add {}", example(key.name))));
+        let header = table.header;
+        let hint = match key.absent {
+            Absent::Refused => format!("add {}", example(key.name)),
+            _ => format!("remove it, or write {header} and its keys below, for each"),
+        };
+        return Err(Problem::new("the list is empty", hint));
     }
     let mut sections = Vec::with_capacity(items.len());
     for item in items {

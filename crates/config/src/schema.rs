@@ -434,9 +434,16 @@ pub(crate) static STORE: Table = Table {
             "script_time_max",
             Kind::Duration { min: ms(1), max: hours(1) },
             Is("\"5s\""),
-            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, its worker serves nobody else (with one worker that is everybody, SCRIPT KILL included), and on other workers requests for keys of the shards it has touched, and other scripts, wait: what runs long belongs elsewhere.",
+            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, its worker serves nobody else (with one worker that is everybody, SCRIPT KILL included), and on other workers requests for keys of the shards it has touched, and other scripts, wait as long as `script_busy_after` says: what runs long belongs elsewhere.",
         )
-        .known_elsewhere_as(&["lua-time-limit", "lua_time_limit", "busy-reply-threshold"]),
+        .known_elsewhere_as(&["lua-time-limit", "lua_time_limit"]),
+        key(
+            "script_busy_after",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"1s\""),
+            "How long others wait for a script or function that holds what they need. Once it has run for longer, they get the error BUSY at once, and SCRIPT KILL, FUNCTION KILL and CLIENT KILL of its client are read by every worker but its own. Below `script_time_max` to be of use; with one worker it is of none.",
+        )
+        .known_elsewhere_as(&["busy-reply-threshold", "busy_reply_threshold"]),
         key(
             "script_memory_max",
             Size { min: MIB, max: 16 * GIB },

@@ -1,8 +1,9 @@
 //! What is allowed and seldom meant: said by `keyway check`, and at the start.
 
 use crate::address::ListenAddr;
-use crate::error::{Problem, Report};
+use crate::error::{Problem, Report, quoted};
 use crate::reader::{NamedPool, Section, Value};
+use crate::value::size_text;
 use keyway_topology::{Endpoint, Rejoin, Server};
 use std::collections::BTreeMap;
 
@@ -30,6 +31,44 @@ pub(crate) fn warn(
         warn_of_flush_all(pool, report);
     }
     warn_of_shared_servers(pools, report);
+    for pool in pools {
+        if let Some(("store", section)) = &pool.section {
+            warn_of_large_quotas(section, report);
+        }
+    }
+}
+
+/// Quotas that the store is full before.
+fn warn_of_large_quotas(pool: &Section, report: &mut Report<'_>) {
+    let Some(memory_max) = pool.number("memory_max") else { return };
+    let quotas = pool.sections("quotas");
+    let bound = |quota: &Section| quota.number("memory_max");
+    let all = size_text(memory_max);
+    let mut is_told = false;
+    for quota in quotas {
+        let Some(len) = bound(quota).filter(|len| *len > memory_max) else { continue };
+        let what = format!(
+            "the quota of {} is {}, and {} has a memory_max of {all}: the store is full first, and \
+             evicts the keys of others as well",
+            quoted(quota.text("prefix").unwrap_or_default()),
+            size_text(len),
+            pool.header,
+        );
+        let hint = format!("write less than \"{all}\", or raise memory_max in {}", pool.header);
+        report.warning(quota.place("memory_max"), Problem::new(what, hint));
+        is_told = true;
+    }
+    let sum = quotas.iter().filter_map(bound).fold(0, u64::saturating_add);
+    if sum > memory_max && !is_told {
+        let what = format!(
+            "the quotas in {} come to {} together, and its memory_max is {all}: the store may be full \
+             before any of them is used up",
+            pool.header,
+            size_text(sum),
+        );
+        let hint = format!("lower some, or raise memory_max in {}", pool.header);
+        report.warning(pool.place("quotas"), Problem::new(what, hint));
+    }
 }
 
 /// Whether other machines may reach it.

@@ -9,6 +9,7 @@
 
 mod latencies;
 mod rate;
+mod reset;
 mod settings;
 
 use crate::memory;
@@ -20,7 +21,7 @@ use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
-use keyway_worker::{Channels, PoolKind, PoolPlan};
+use keyway_worker::{Channels, ErrorStats, PoolKind, PoolPlan};
 use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
@@ -72,6 +73,8 @@ struct PoolFacts {
     latencies: Window,
     /// Absent where there are no servers.
     slow_log: Option<Arc<SlowLog>>,
+    errors: Arc<ErrorStats>,
+    at_reset: reset::AtReset,
 }
 
 /// The process, as INFO and CONFIG GET tell of it.
@@ -124,6 +127,8 @@ impl ProcessFacts {
                 PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
                 PoolKind::Store(_) => None,
             },
+            errors: Arc::clone(&pool.errors),
+            at_reset: reset::AtReset::default(),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -172,6 +177,7 @@ enum Section {
     Replication,
     Cpu,
     Commandstats,
+    Errorstats,
     Latencystats,
     Latencies,
     Cluster,
@@ -181,7 +187,7 @@ enum Section {
 }
 
 impl Section {
-    const ALL: [(Section, &'static str); 14] = [
+    const ALL: [(Section, &'static str); 15] = [
         (Section::Server, "Server"),
         (Section::Clients, "Clients"),
         (Section::Memory, "Memory"),
@@ -190,6 +196,7 @@ impl Section {
         (Section::Replication, "Replication"),
         (Section::Cpu, "CPU"),
         (Section::Commandstats, "Commandstats"),
+        (Section::Errorstats, "Errorstats"),
         (Section::Latencystats, "Latencystats"),
         (Section::Latencies, "Latencies"),
         (Section::Cluster, "Cluster"),
@@ -250,6 +257,13 @@ impl Facts for ProcessFacts {
         }
     }
 
+    fn reset(&self, pool: u16) {
+        if let Some(facts) = self.pools.get(usize::from(pool)) {
+            facts.errors.reset();
+            facts.at_reset.set(self, usize::from(pool));
+        }
+    }
+
     fn slow_log(&self, pool: u16) -> Option<&SlowLog> {
         self.pools.get(usize::from(pool))?.slow_log.as_deref()
     }
@@ -295,6 +309,7 @@ impl Report<'_> {
             Section::Replication => self.replication(fields),
             Section::Cpu => cpu(fields),
             Section::Commandstats => self.command_stats(fields),
+            Section::Errorstats => self.error_stats(fields),
             Section::Latencystats => latencies::write_quantiles(self, fields),
             Section::Latencies => latencies::write_shares(self, fields),
             Section::Cluster => {
@@ -312,7 +327,7 @@ impl Report<'_> {
     }
 
     fn totals(&self) -> PoolTotals {
-        self.process.registry.pool_totals(self.index)
+        self.pool.at_reset.pool(self.process.registry.pool_totals(self.index))
     }
 
     fn uptime_seconds(&self) -> u64 {
@@ -352,17 +367,19 @@ impl Report<'_> {
             .put("tracking_clients", tracking);
     }
 
-    /// `used_memory` is what `maxmemory` bounds: the store's share, of which
-    /// no peak is kept. Without a store it is the memory of the process.
+    /// `used_memory` is what `maxmemory` bounds: what the store's data take, and
+    /// what is idle in its pages. Without a store it is the memory of the process.
     fn memory(&self, fields: &mut Fields) {
         let resident = memory::resident();
-        let used = self.store().map_or(resident, |stats| stats.memory_used);
+        let used = self.store().map_or(resident, |stats| stats.memory_used + stats.memory_idle);
         let max = self.store().map_or(0, |stats| stats.memory_max);
         fields.put_size("used_memory", used).put_size("used_memory_rss", resident);
-        if self.store().is_none() {
-            fields.put_size("used_memory_peak", memory::resident_peak().max(resident));
-        }
+        let peak = match self.store() {
+            Some(stats) => stats.memory_peak.max(used),
+            None => memory::resident_peak().max(resident),
+        };
         fields
+            .put_size("used_memory_peak", peak)
             .put("used_memory_dataset", self.store().map_or(0, |stats| stats.memory_used))
             .put_size("total_system_memory", memory::available())
             .put_size("maxmemory", max)
@@ -383,8 +400,9 @@ impl Report<'_> {
     }
 
     fn stats(&self, fields: &mut Fields) {
-        let totals = self.totals();
+        let totals = self.process.registry.pool_totals(self.index);
         let counts = [totals.requests, totals.received_bytes, totals.sent_bytes];
+        let totals = self.pool.at_reset.pool(totals);
         let since = self.process.start_unix_micros;
         let [requests, received, sent] =
             self.pool.rates.per_second(self.unix_micros, since, counts);
@@ -401,12 +419,13 @@ impl Report<'_> {
             .put("sync_partial_err", 0)
             .put("total_error_replies", totals.errors + totals.refused);
         if let Some(stats) = self.store() {
+            let since = |read| self.pool.at_reset.store(stats, read);
             fields
-                .put("expired_subkeys", stats.expired_fields)
-                .put("expired_keys", stats.expired)
-                .put("evicted_keys", stats.evicted)
-                .put("keyspace_hits", stats.hits)
-                .put("keyspace_misses", stats.misses);
+                .put("expired_subkeys", since(|stats| stats.expired_fields))
+                .put("expired_keys", since(|stats| stats.expired))
+                .put("evicted_keys", since(|stats| stats.evicted))
+                .put("keyspace_hits", since(|stats| stats.hits))
+                .put("keyspace_misses", since(|stats| stats.misses));
             let count = |kind| self.process.channels.count(self.index as u16, kind);
             fields
                 .put("pubsub_channels", count(SubscriptionKind::Channel))
@@ -434,8 +453,7 @@ impl Report<'_> {
     /// by class, so there is no `rejected_calls`. The time is the whole time
     /// from request to reply, servers included.
     fn command_stats(&self, fields: &mut Fields) {
-        let classes = self.process.registry.layout().classes;
-        for (class, totals) in classes.iter().zip(self.process.registry.class_totals(self.index)) {
+        for (class, totals) in self.class_totals() {
             if totals.requests == 0 {
                 continue;
             }
@@ -447,6 +465,13 @@ impl Report<'_> {
                 totals.errors + totals.error_replies
             );
             fields.put(&format!("cmdstat_{class}"), value);
+        }
+    }
+
+    /// Error replies to clients of the pool, by the word they begin with.
+    fn error_stats(&self, fields: &mut Fields) {
+        for (word, count) in self.pool.errors.counts() {
+            fields.put(&format!("errorstat_{word}"), format_args!("count={count}"));
         }
     }
 

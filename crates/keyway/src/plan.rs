@@ -5,7 +5,7 @@ use crate::memory;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
-use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
@@ -103,9 +103,17 @@ pub fn plan(
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
-            registry.watch_store(index, move || figures(&store));
+            let scripts = Arc::clone(&pool.scripts);
+            registry.watch_store(index, move || figures(&store, &scripts));
         }
     }
+    let transactions = Arc::new(QueueBudget::new(config.limits.transactions_len_max));
+    let budget = Arc::clone(&transactions);
+    registry.watch_transactions(move || TransactionFigures {
+        held_bytes: budget.taken(),
+        limit_bytes: budget.len_max(),
+        refused_commands: budget.refused(),
+    });
     let listener_plans =
         config.listeners.iter().zip(listeners).map(|(settings, listener)| ListenerPlan {
             pool: settings.pool_index as u16,
@@ -129,7 +137,7 @@ pub fn plan(
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
         notices: keyway_worker::Notices::default(),
-        transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
+        transactions,
         channels,
         handouts: keyway_worker::Handouts::default(),
         invalidations: keyway_worker::Invalidations::default(),
@@ -155,6 +163,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
     let limits = match &pool.kind {
         PoolKindConfig::Store(store) => ScriptLimits {
             time_max: store.script_time_max,
+            busy_after: store.script_busy_after,
             memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
             reply_len_max: config.limits.session_output_len_hard as usize,
         },
@@ -165,6 +174,7 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
         databases,
         clients_max,
         pause: Pause::default(),
+        errors: Arc::default(),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
         kind,
     }
@@ -196,11 +206,12 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
         seed,
         notify: config.notify_keyspace_events,
         after_read,
+        heeds_resident: true,
     };
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(store: &Store) -> keyway_metrics::StoreFigures {
+fn figures(store: &Store, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
     let stats = store.stats();
     let databases = stats.databases.iter().enumerate();
     keyway_metrics::StoreFigures {
@@ -218,6 +229,19 @@ fn figures(store: &Store) -> keyway_metrics::StoreFigures {
         expirations: stats.expired,
         expired_fields: stats.expired_fields,
         quotas: stats.quotas.iter().map(quota_figures).collect(),
+        scripts: script_figures(scripts),
+    }
+}
+
+fn script_figures(scripts: &keyway_script::Registry) -> keyway_metrics::ScriptFigures {
+    let totals = scripts.totals();
+    keyway_metrics::ScriptFigures {
+        runs: totals.runs,
+        errors: totals.errors,
+        ended: totals.ended,
+        seconds: totals.duration.as_secs_f64(),
+        cached: scripts.kept().0 as u64,
+        memory_bytes: totals.memory_len,
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyway_testkit::{Client, Keyway, KeywayConfig, Pool, RedisServer, Value, watchdog};
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, wait_until, watchdog,
+};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
@@ -121,6 +123,30 @@ fn a_scan_that_loses_a_server_says_so() {
     }
     let (keys, _) = scan(&mut client, "COUNT 1000");
     assert!(keys.len() > 500 && keys.len() < 2_000, "of the servers left: {}", keys.len());
+}
+
+#[test]
+fn a_random_key_is_had_while_any_server_answers() {
+    let _watch = watchdog(Duration::from_secs(60), "random key");
+    let mut servers = RedisServer::start_many(3);
+    let pool = Pool::over("main", &servers).with("timeout", "\"300ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    set_many(&mut client, "k", 300);
+    let random = |client: &mut Client| {
+        (0..20).for_each(|_| assert!(client.words("RANDOMKEY").text().starts_with("k:")))
+    };
+    servers[0].kill();
+    random(&mut client);
+    // It may be that the one that stands still was not asked since.
+    servers[1].process().pause();
+    random(&mut client);
+    servers[2].client().words("FLUSHALL");
+    assert_eq!(client.words("RANDOMKEY"), Value::Nil, "so say all that answer");
+    servers[2].kill();
+    assert!(client.words("RANDOMKEY").is_error(), "nobody does");
+    servers[1].process().resume();
+    wait_until("one answers", Duration::from_secs(20), || !client.words("RANDOMKEY").is_error());
 }
 
 #[test]

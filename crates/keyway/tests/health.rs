@@ -263,6 +263,25 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     }
     servers[1].restart();
     wait_until("one is back, without a request", SOON, || ready().status == 200);
+    // Whoever looks at metrics, /backends or INFO is told so too.
+    wait_until("and healthy", SOON, || state(&keyway, &servers[1].address().to_string()) == 0.0);
+    let backends = http_get(keyway.admin(), "/backends").body;
+    assert_eq!(backends.matches("\"up\"").count(), 1, "{backends}");
+}
+
+#[test]
+fn a_server_that_stood_still_is_healthy_again_without_a_request() {
+    let _watch = watchdog(Duration::from_secs(60), "resumed server");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"200ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET k v"), Value::simple("OK"));
+    server.process().pause();
+    assert!(client.words("GET k").is_error());
+    wait_until("failing", SOON, || state(&keyway, &server.address().to_string()) == 1.0);
+    server.process().resume();
+    wait_until("healthy", SOON, || state(&keyway, &server.address().to_string()) == 0.0);
 }
 
 /// A pool over one server that is ejected after three failures, and emptied.

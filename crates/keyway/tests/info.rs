@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -202,13 +202,98 @@ fn channels_and_patterns_that_clients_have_subscribed_to_are_counted() {
 }
 
 #[test]
-fn the_store_tells_of_no_peak_it_does_not_keep() {
+fn the_store_tells_how_much_it_takes_and_took_at_most() {
     let _watch = watchdog(Duration::from_secs(60), "memory of the store");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
     let mut client = keyway.client(0);
     let text = client.words("INFO memory").text();
     assert!(number(&text, "used_memory") < number(&text, "used_memory_rss"), "{text}");
-    assert!(!text.contains("used_memory_peak"), "{text}");
+    let empty = number(&text, "used_memory");
+    assert!(number(&text, "used_memory_peak") >= empty, "{text}");
+    let value = "v".repeat(8 << 20);
+    assert_eq!(client.words(&format!("SET large {value}")).text(), "OK");
+    let text = client.words("INFO memory").text();
+    let used = number(&text, "used_memory");
+    assert!(used >= empty + (8 << 20) && used < number(&text, "used_memory_rss"), "{text}");
+    assert!(number(&text, "used_memory_peak") >= used, "{text}");
+    assert_eq!(client.words("DEL large").integer(), 1);
+    let text = client.words("INFO memory").text();
+    assert!(number(&text, "used_memory") < used, "{text}");
+    let ratio = number(&text, "used_memory_rss") as f64 / number(&text, "used_memory") as f64;
+    assert!(text.contains("mem_fragmentation_ratio:") && ratio > 1.0, "{text}");
     let stats = format!("{:?}", client.words("MEMORY STATS"));
-    assert!(stats.contains("total.allocated") && !stats.contains("peak.allocated"), "{stats}");
+    assert!(stats.contains("total.allocated") && stats.contains("peak.allocated"), "{stats}");
+}
+
+/// What INFO tells of errors, but for the head.
+fn errors_of(client: &mut Client) -> Vec<String> {
+    let text = client.words("INFO errorstats").text();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    assert_eq!(lines.next(), Some("# Errorstats"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn errors_are_counted_by_their_first_word_as_on_a_bare_server() {
+    let _watch = watchdog(Duration::from_secs(60), "errorstats");
+    let (bare, server) = (RedisServer::start(), RedisServer::start());
+    let pools = vec![Pool::store("local"), Pool::over("main", std::slice::from_ref(&server))];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    let lines = [
+        "SET s a",
+        "LPUSH s b",
+        "LPUSH s b",
+        "INCR s",
+        "NOSUCH a",
+        "GET",
+        "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0",
+        "MULTI",
+        "GET",
+        "EXEC",
+        "XGROUP CREATE none g $",
+        "XREADGROUP GROUP g c STREAMS none >",
+        "GET s",
+    ];
+    let mut told = Vec::new();
+    for mut client in [bare.client(), keyway.client(0), keyway.client(1)] {
+        lines.iter().for_each(|line| drop(client.words(line)));
+        let before = errors_of(&mut client);
+        assert_eq!(client.words("CONFIG RESETSTAT"), Value::simple("OK"));
+        assert_eq!(errors_of(&mut client), [""; 0]);
+        assert!(client.words("HSET s a b").is_error());
+        told.push((before, errors_of(&mut client)));
+    }
+    assert!(told[0].0.len() >= 4, "{told:?}");
+    assert_eq!(told[1], told[0], "the store");
+    assert_eq!(told[2], told[0], "a pool");
+    // Those of commands within a transaction count as well.
+    let mut client = keyway.client(0);
+    ["MULTI", "HSET s a b", "EXEC"].iter().for_each(|line| drop(client.words(line)));
+    assert_eq!(errors_of(&mut client), ["errorstat_WRONGTYPE:count=2"]);
+}
+
+#[test]
+fn counts_begin_anew_when_that_is_asked_for_and_metrics_do_not() {
+    let _watch = watchdog(Duration::from_secs(60), "resetstat");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let mut client = keyway.client(0);
+    client.words("SET k v");
+    (0..10).for_each(|_| drop(client.pipeline(&["GET k", "GET none"])));
+    let hits = |client: &mut Client| {
+        let text = client.words("INFO stats commandstats").text();
+        let find = |name: &str| {
+            let value = text.lines().find_map(|line| line.trim().strip_prefix(name));
+            value.unwrap_or_default().to_owned()
+        };
+        ["keyspace_hits:", "keyspace_misses:", "cmdstat_read:"].map(find)
+    };
+    let before = hits(&mut client);
+    assert_eq!(before[..2], ["10", "10"]);
+    assert!(before[2].starts_with("calls=20,"), "{before:?}");
+    assert_eq!(client.words("CONFIG RESETSTAT"), Value::simple("OK"));
+    assert_eq!(hits(&mut client), ["0", "0", ""]);
+    client.words("GET k");
+    assert_eq!(hits(&mut client)[..2], ["1", "0"]);
+    let hits = keyway.metrics().sum("keyway_store_hits_total", &[]);
+    assert_eq!(hits, 11.0);
 }

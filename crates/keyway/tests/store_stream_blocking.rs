@@ -121,6 +121,36 @@ fn a_stream_wakes_who_waits_for_it_as_on_a_bare_server() {
 }
 
 #[test]
+fn who_reads_for_a_group_is_told_when_the_stream_expires() {
+    let _watch = watchdog(Duration::from_secs(120), "expiring streams");
+    let (bare, keyway) = (RedisServer::start(), store("3"));
+    // Streams expire after the command waits, however slow the machine is.
+    let cases: &[(u64, &str, &[&str])] = &[
+        (5000, "PEXPIRE other 60000", &["PEXPIRE s 100"]),
+        (5000, "PEXPIRE s 60000", &["PEXPIRE s 100"]),
+        (5000, "XGROUP SETID other g $", &["RENAME other s", "PEXPIRE s 100"]),
+        (300, "PEXPIRE s 60000", &["PERSIST s"]),
+        (300, "PEXPIRE s 60000", &["PEXPIRE s 70000"]),
+    ];
+    for (patience, before, meanwhile) in cases {
+        let mut told = Vec::new();
+        for [mut waiting, mut other] in
+            [[bare.client(), bare.client()], [keyway.client(0), keyway.client(0)]]
+        {
+            prepare(&mut other);
+            other.words(before);
+            let reading = format!("XREADGROUP GROUP g c BLOCK {patience} STREAMS s >");
+            waiting.send(&encode_words(&reading));
+            wait_for_blocked(&mut other, 1);
+            meanwhile.iter().for_each(|line| drop(other.words(line)));
+            told.push(waiting.reply());
+        }
+        assert_eq!(told[1], told[0], "{before}, {meanwhile:?}");
+        assert_eq!(told[0].is_error(), *patience == 5000, "{told:?}");
+    }
+}
+
+#[test]
 fn what_brings_nothing_leaves_them_waiting() {
     let _watch = watchdog(Duration::from_secs(120), "leaving");
     let (bare, keyway) = (RedisServer::start(), store("2"));

@@ -328,6 +328,10 @@ fn commands_that_wait_for_exec_share_a_budget() {
         assert_eq!(client.words("EXISTS {b}k"), Value::Integer(0));
     }
     assert_eq!(queued, 3);
+    let metric = |what: &str| keyway.metrics().sum(&format!("keyway_transaction_{what}"), &[]);
+    assert_eq!(metric("limit_bytes"), f64::from(1 << 20));
+    assert!((3.0 * f64::from(300 << 10)..=f64::from(1 << 20)).contains(&metric("held_bytes")));
+    assert_eq!(metric("refused_commands_total"), 5.0);
     // One is run, one is given up, one leaves: all that they had can be had again.
     assert_eq!(clients[0].words("EXEC"), Value::Array(vec![Value::simple("OK")]));
     assert_eq!(clients[1].words("DISCARD"), Value::simple("OK"));

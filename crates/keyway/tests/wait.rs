@@ -151,14 +151,18 @@ fn a_server_that_cannot_be_asked_makes_it_an_error() {
     let _watch = watchdog(Duration::from_secs(60), "lost server");
     let mut setup = Setup::start(2);
     let mut client = setup.client();
-    setup.replicas[0].process().pause();
+    setup.replicas.iter().for_each(|replica| replica.process().pause());
     (0..20).for_each(|nth| assert!(!client.words(&format!("SET k{nth} v")).is_error()));
+    // The other server would have it wait for ever.
     client.send(&encode_words("WAIT 1 0"));
-    setup.wait_for_blocked(1);
+    setup.wait_for_blocked(2);
     setup.servers[0].kill();
     let text = client.reply().error_text();
     assert!(text.starts_with("ERR WAIT failed on 1 of 2 servers: "), "{text}");
-    let text = client.words("WAIT 1 100").error_text();
+    let server = &setup.servers[1];
+    let blocked = || info(server, "clients").contains("blocked_clients:1");
+    wait_until("nobody waits on the other server", BOUND, || !blocked());
+    let text = client.words("WAIT 1 0").error_text();
     assert!(text.starts_with("ERR WAIT failed on 1 of 2 servers: "), "{text}");
     assert_eq!(client.words("PING"), Value::simple("PONG"));
 }

@@ -264,6 +264,33 @@ catalogue! {
     STORE_QUOTA_REFUSALS: Counter "keyway_store_quota_refusals_total" in "refusals" by [Pool Prefix]
         measures "Writes answered with an OOM error because a quota was used up."
         leaves_out "Leaves out those refused because the store was full."
+    TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []
+        measures "Memory held for all clients' commands between MULTI and EXEC, and on the embedded store for those that block and keys under WATCH, now: what transactions_len_max bounds."
+        leaves_out "Leaves out what goes with commands that a server runs: blocking ones and WATCH on a sharded pool."
+    TRANSACTION_LIMIT: Gauge "keyway_transaction_limit_bytes" in "bytes" by []
+        measures "What keyway_transaction_held_bytes may come to: transactions_len_max."
+        leaves_out ""
+    TRANSACTION_REFUSED: Counter "keyway_transaction_refused_commands_total" in "commands" by []
+        measures "Commands answered with an OOM error because transactions_len_max was used up."
+        leaves_out "Leaves out those refused because their own transaction was too long."
+    SCRIPT_RUNS: Counter "keyway_script_runs_total" in "runs" by [Pool]
+        measures "Scripts and functions that the embedded store has run."
+        leaves_out "Leaves out those refused before they ran (no such script, BUSY), and the loading of libraries."
+    SCRIPT_ERRORS: Counter "keyway_script_errors_total" in "errors" by [Pool]
+        measures "Runs of scripts and functions whose reply was an error, those that were ended included."
+        leaves_out "Leaves out errors of commands that a script caught with redis.pcall."
+    SCRIPT_ENDED: Counter "keyway_script_ended_runs_total" in "runs" by [Pool]
+        measures "Runs of scripts and functions ended before they were done: by script_time_max, by script_memory_max, or killed."
+        leaves_out "Leaves out libraries whose loading was ended."
+    SCRIPT_SECONDS: Counter "keyway_script_run_seconds_total" in "seconds" by [Pool]
+        measures "Time that scripts and functions ran, each until its reply was written."
+        leaves_out "Leaves out the time to compile a script, and to wait for another script."
+    SCRIPT_CACHED: Gauge "keyway_script_cached_scripts" in "scripts" by [Pool]
+        measures "Scripts that are kept for EVALSHA now, those of SCRIPT LOAD and those seen in EVAL."
+        leaves_out "Leaves out libraries of functions."
+    SCRIPT_MEMORY: Gauge "keyway_script_memory_bytes" in "bytes" by [Pool]
+        measures "Memory of Lua in all workers, garbage included, as it was when each last ran a script: at most script_memory_max for each worker."
+        leaves_out "Leaves out the texts of scripts and libraries."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

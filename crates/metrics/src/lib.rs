@@ -33,5 +33,5 @@ pub use cells::{
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
     BackendTotals, ClassTotals, DatabaseFigures, LatencyShares, Layout, PoolLayout, PoolTotals,
-    QuotaFigures, Registry, StoreFigures, WorkerCells,
+    QuotaFigures, Registry, ScriptFigures, StoreFigures, TransactionFigures, WorkerCells,
 };

@@ -57,6 +57,25 @@ pub struct StoreFigures {
     pub expired_fields: u64,
     /// Quotas of its keys.
     pub quotas: Vec<QuotaFigures>,
+    /// Its scripts.
+    pub scripts: ScriptFigures,
+}
+
+/// The scripts and functions of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptFigures {
+    /// Those that were run.
+    pub runs: u64,
+    /// Of these, those whose reply was an error.
+    pub errors: u64,
+    /// Of these, those that were ended.
+    pub ended: u64,
+    /// How long all of them ran.
+    pub seconds: f64,
+    /// Scripts that are kept.
+    pub cached: u64,
+    /// Bytes of Lua's memory.
+    pub memory_bytes: u64,
 }
 
 /// One quota of [`StoreFigures`].
@@ -72,6 +91,17 @@ pub struct QuotaFigures {
     pub evictions: u64,
     /// Writes refused because of it.
     pub refusals: u64,
+}
+
+/// What the clients' transactions take together, read when somebody scrapes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TransactionFigures {
+    /// Bytes held for them now.
+    pub held_bytes: u64,
+    /// As many they may take.
+    pub limit_bytes: u64,
+    /// Commands refused because of that.
+    pub refused_commands: u64,
 }
 
 /// One database of [`StoreFigures`].
@@ -178,6 +208,7 @@ pub struct BackendTotals {
     pub health: HealthLevel,
 }
 
+type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
@@ -186,6 +217,7 @@ pub struct Registry {
     layout: Layout,
     slots: Box<[WorkerSlot]>,
     stores: Box<[OnceLock<StoreReader>]>,
+    transactions: OnceLock<TransactionReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -257,7 +289,7 @@ impl Registry {
     pub fn new(layout: Layout) -> Arc<Self> {
         let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { layout, slots, stores })
+        Arc::new(Self { layout, slots, stores, transactions: OnceLock::new() })
     }
 
     /// What was given to [`Registry::new`].
@@ -295,6 +327,20 @@ impl Registry {
         read: impl Fn() -> StoreFigures + Send + Sync + 'static,
     ) -> bool {
         self.stores[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// Has the transactions' figures read by `read` on every scrape, which must not
+    /// block. Returns whether it is the first such reader: a second one is not taken.
+    pub fn watch_transactions(
+        &self,
+        read: impl Fn() -> TransactionFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.transactions.set(Box::new(read)).is_ok()
+    }
+
+    /// What the transactions take; `None` where nobody tells.
+    pub(crate) fn transaction_figures(&self) -> Option<TransactionFigures> {
+        self.transactions.get().map(|read| read())
     }
 
     /// What all workers did for the pool at index `pool`.

@@ -63,6 +63,11 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::STORE_EVICTIONS, |store| store.evictions),
     (&c::STORE_EXPIRATIONS, |store| store.expirations),
     (&c::STORE_EXPIRED_FIELDS, |store| store.expired_fields),
+    (&c::SCRIPT_RUNS, |store| store.scripts.runs),
+    (&c::SCRIPT_ERRORS, |store| store.scripts.errors),
+    (&c::SCRIPT_ENDED, |store| store.scripts.ended),
+    (&c::SCRIPT_CACHED, |store| store.scripts.cached),
+    (&c::SCRIPT_MEMORY, |store| store.scripts.memory_bytes),
 ];
 
 const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
@@ -83,6 +88,7 @@ impl Registry {
         self.write_backends(out);
         self.write_workers(out);
         self.write_stores(out);
+        self.write_transactions(out);
         self.write_process(out);
     }
 
@@ -236,6 +242,10 @@ impl Registry {
                 samples.sample(&[pool], read(figures));
             }
         }
+        let mut seconds = family(out, &c::SCRIPT_SECONDS);
+        for (pool, figures) in &stores {
+            seconds.sample(&[pool], figures.scripts.seconds);
+        }
         let mut items = family(out, &c::STORE_ITEMS);
         for (pool, figures) in &stores {
             for of in &figures.databases {
@@ -256,6 +266,13 @@ impl Registry {
                 }
             }
         }
+    }
+
+    fn write_transactions(&self, out: &mut String) {
+        let Some(figures) = self.transaction_figures() else { return };
+        family(out, &c::TRANSACTION_HELD).sample(&[], figures.held_bytes);
+        family(out, &c::TRANSACTION_LIMIT).sample(&[], figures.limit_bytes);
+        family(out, &c::TRANSACTION_REFUSED).sample(&[], figures.refused_commands);
     }
 
     fn write_process(&self, out: &mut String) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
-    Registry, StoreFigures, WorkerCells, catalogue_markdown,
+    Registry, ScriptFigures, StoreFigures, TransactionFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -47,6 +47,20 @@ fn registry() -> Arc<Registry> {
             evictions: 1,
             refusals: 2,
         }],
+        scripts: ScriptFigures {
+            runs: 8,
+            errors: 3,
+            ended: 1,
+            seconds: 0.25,
+            cached: 2,
+            memory_bytes: 70_000,
+        },
+    });
+    assert!(taken);
+    let taken = registry.watch_transactions(|| TransactionFigures {
+        held_bytes: 512,
+        limit_bytes: 1024,
+        refused_commands: 7,
     });
     assert!(taken);
     registry

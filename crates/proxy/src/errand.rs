@@ -53,6 +53,8 @@ pub enum Work {
     RandomKey {
         /// Servers not asked yet.
         left: u16,
+        /// Some server has answered that it has none.
+        is_empty: bool,
     },
     /// EVALSHA of a script that is known here.
     Script {
@@ -104,8 +106,9 @@ impl Errand {
                     None => Next::Error(CURSOR_TOO_LARGE),
                 }
             }
-            Work::RandomKey { left } => {
+            Work::RandomKey { left, is_empty } => {
                 let is_null = reply == b"$-1\r\n" || reply == b"_\r\n";
+                *is_empty |= is_null;
                 if !is_null || *left == 0 {
                     return Next::Pass;
                 }
@@ -126,6 +129,18 @@ impl Errand {
                     false => Next::Pass,
                 }
             }
+        }
+    }
+
+    /// What follows when the server asked gives no reply: another one may have a
+    /// key too, and asking changes nothing. Counts the question as asked.
+    pub fn on_fault(&mut self) -> Next {
+        match &mut self.work {
+            Work::RandomKey { left: left @ 1.., .. } => {
+                *left -= 1;
+                Next::Again
+            }
+            _ => Next::Pass,
         }
     }
 }
@@ -208,10 +223,18 @@ mod tests {
 
     #[test]
     fn a_random_key_is_looked_for_on_every_server_before_there_is_none() {
-        let mut errand = errand(Work::RandomKey { left: 2 });
+        let mut errand = errand(Work::RandomKey { left: 2, is_empty: false });
         assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
         assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
         assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Pass);
+    }
+
+    #[test]
+    fn a_server_that_gives_no_reply_leaves_a_random_key_to_the_others() {
+        let mut random = errand(Work::RandomKey { left: 1, is_empty: false });
+        assert_eq!(random.on_fault(), Next::Again);
+        assert_eq!(random.on_fault(), Next::Pass);
+        assert_eq!(scan().0.on_fault(), Next::Pass, "a part of a scan is one server's");
     }
 
     #[test]

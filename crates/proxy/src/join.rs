@@ -405,7 +405,8 @@ impl Join {
         !self.errors.is_empty()
     }
 
-    /// Appends the one reply. `describe` appends what a fault means, for the
+    /// Appends the one reply, which may be an error as soon as one fragment has
+    /// failed. `describe` appends what a fault means, for the
     /// backend at a position; `name` is that backend's name.
     pub fn write_reply<'a>(
         &mut self,
@@ -413,7 +414,9 @@ impl Join {
         name: impl Fn(u16) -> &'a str,
         describe: impl Fn(u16, Fault) -> String,
     ) {
-        let failed = self.fragments.iter().filter(|part| part.outcome != Outcome::Fine).count();
+        let is_failed =
+            |part: &&Fragment| !matches!(part.outcome, Outcome::Fine | Outcome::Waiting);
+        let failed = self.fragments.iter().filter(is_failed).count();
         if let Some(text) = self.unblocked() {
             return reply::error(out, &text);
         }

@@ -12,6 +12,8 @@ const KILLED: u8 = 2;
 pub struct Run {
     state: AtomicU8,
     is_function: bool,
+    /// Whose it is.
+    client: Option<u64>,
     /// What it is called.
     pub name: String,
     /// The words of the request, of a function.
@@ -42,7 +44,17 @@ impl Run {
         command: Vec<Vec<u8>>,
         began: keyway_base::Time,
     ) -> Self {
-        Self { state: AtomicU8::new(CLEAN), is_function, name, command, began }
+        Self { state: AtomicU8::new(CLEAN), is_function, client: None, name, command, began }
+    }
+
+    /// The same on behalf of a client, by its id: it may end with that.
+    #[must_use]
+    pub fn for_client(self, client: u64) -> Self {
+        Self { client: Some(client), ..self }
+    }
+
+    pub(crate) fn client(&self) -> Option<u64> {
+        self.client
     }
 
     /// Whether it is a function's.

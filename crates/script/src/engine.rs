@@ -3,7 +3,7 @@ use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
 use crate::host::Host;
-use crate::libraries::{FunctionInfo, Library, Policy, check_room, name_of};
+use crate::libraries::{FunctionInfo, Library, Policy, check_room, is_same, name_of};
 use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
 use crate::sandbox::{self, Prelude, State};
 use keyway_base::Time;
@@ -58,7 +58,7 @@ struct Machine {
     state: Rc<State>,
     compiled: BTreeMap<Name, Function>,
     epoch: u64,
-    /// Functions of libraries, by name.
+    /// Functions of libraries, by name in lower case.
     functions: BTreeMap<Vec<u8>, Function>,
     libraries_epoch: u64,
     /// Keeps the name of chunks from being collected.
@@ -69,12 +69,20 @@ struct Machine {
 pub struct Engine {
     registry: Arc<Registry>,
     machine: Option<Machine>,
+    /// What the registry was told of the memory.
+    memory_told: usize,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.registry.totals.note_memory(self.memory_told, 0);
+    }
 }
 
 impl Engine {
     /// An engine that has run nothing yet.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, machine: None }
+        Self { registry, machine: None, memory_told: 0 }
     }
 
     /// What the pool's clients have loaded.
@@ -177,6 +185,7 @@ impl Engine {
             Err(text) => return reply::error(out, &text),
         };
         let is_read_only = is_read_only || script.flags.no_writes;
+        let start = out.len();
         let deadline = self.registry.deadline();
         let Ok(machine) = self.machine() else { return reply::error(out, BROKEN) };
         machine.state.begin(host, (&run, deadline), is_read_only);
@@ -186,6 +195,16 @@ impl Engine {
         if let Some(ran) = ran {
             self.answer(ran, &run, client, out);
         }
+        self.note_run(deadline, out.get(start) == Some(&b'-'));
+    }
+
+    /// Notes a run that was to be over at `deadline`, and is.
+    fn note_run(&mut self, deadline: Time, is_error: bool) {
+        let (registry, memory) = (&self.registry, self.memory_used());
+        let left = deadline.since((registry.clock())());
+        registry.totals.note(registry.limits().time_max.saturating_sub(left), is_error);
+        registry.totals.note_memory(self.memory_told, memory);
+        self.memory_told = memory;
     }
 
     /// Tries a library's text and tells what it offers; nothing is kept. `run`
@@ -297,7 +316,7 @@ impl Engine {
         client: Protocol,
         out: &mut Vec<u8>,
     ) {
-        let deadline = self.registry.deadline();
+        let (start, deadline) = (out.len(), self.registry.deadline());
         self.registry.begin(&run);
         let ran = self.function(name, (&run, deadline)).and_then(|function| {
             let machine = self.machine().map_err(|_| BROKEN.to_owned())?;
@@ -309,6 +328,7 @@ impl Engine {
             Ok(ran) => self.answer(ran, &run, client, out),
             Err(text) => reply::error(out, &text),
         }
+        self.note_run(deadline, out.get(start) == Some(&b'-'));
     }
 
     /// A function of this name in this worker's Lua.
@@ -319,7 +339,8 @@ impl Engine {
         let epoch = self.machine()?.libraries_epoch;
         let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
         let functions = self.machine.as_ref().map(|machine| &machine.functions);
-        if let Some(function) = functions.and_then(|functions| functions.get(name)) {
+        let key = name.to_ascii_lowercase();
+        if let Some(function) = functions.and_then(|functions| functions.get(&key)) {
             return Ok(function.clone());
         }
         let (_, start) = name_of(&library.code)?;
@@ -328,11 +349,13 @@ impl Engine {
         let is_newest = machine.libraries_epoch == epoch;
         let mut found = None;
         for one in registered {
-            if one.info.name == name {
+            // Of those that differ in case only, the first.
+            if found.is_none() && is_same(&one.info.name, name) {
                 found = Some(one.callback.clone());
             }
             if is_newest {
-                machine.functions.insert(one.info.name, one.callback);
+                let key = one.info.name.to_ascii_lowercase();
+                machine.functions.entry(key).or_insert(one.callback);
             }
         }
         found.ok_or_else(not_found)
@@ -384,18 +407,11 @@ impl Engine {
 
     /// Writes why a script was ended.
     fn write_end(&mut self, end: End, state: &State, run: &Run, out: &mut Vec<u8>) {
+        self.registry.totals.note_end();
         let place = state.end_place();
         let text = match end {
-            End::Killed => {
-                let kind = if run.is_function() { "FUNCTION" } else { "SCRIPT" };
-                let text = format!("Script killed by user with {kind} KILL.");
-                match &place {
-                    Some((source, line)) => {
-                        format!("ERR {}:{line}: {text}", source.trim_start_matches(['@', '=']))
-                    }
-                    None => format!("ERR {text}"),
-                }
-            }
+            // Redis says so of functions, too.
+            End::Killed => "ERR Script killed by user with SCRIPT KILL...".to_owned(),
             End::Time => {
                 let time_max = self.registry.limits().time_max;
                 let wrote = wrote_text(run);
@@ -490,7 +506,7 @@ fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: 
 
 impl Machine {
     fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
-        let state = Rc::new(State::new(limits.memory_max, clock));
+        let state = Rc::new(State::new(limits, clock));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
         Ok(Self {

@@ -23,16 +23,16 @@ fn wrong(text: &str) -> mlua::Error {
 /// The function `redis.register_function`.
 pub(crate) fn register(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> {
     let state = Rc::clone(state);
-    lua.create_function(move |_, args: Variadic<Value>| {
+    lua.create_function(move |lua, args: Variadic<Value>| {
         let registered = match &args[..] {
-            [Value::Table(table)] => from_table(table)?,
+            [Value::Table(table)] => from_table(lua, table)?,
             [_] => {
                 return Err(wrong(
                     "calling redis.register_function with a single argument is only applicable to \
                      Lua table (representing named arguments).",
                 ));
             }
-            [name, callback] => from_pair(name, callback)?,
+            [name, callback] => from_pair(lua, name, callback)?,
             _ => return Err(wrong("wrong number of arguments to redis.register_function")),
         };
         if !is_name(&registered.info.name) {
@@ -61,37 +61,40 @@ fn registered(name: Vec<u8>, callback: mlua::Function) -> Registered {
     Registered { info, callback }
 }
 
-fn from_pair(name: &Value, callback: &Value) -> mlua::Result<Registered> {
-    let Value::String(name) = name else {
+/// A string, or a number as one.
+fn text_of(lua: &Lua, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
+    Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
+}
+
+fn from_pair(lua: &Lua, name: &Value, callback: &Value) -> mlua::Result<Registered> {
+    let Some(name) = text_of(lua, name)? else {
         return Err(wrong("first argument to redis.register_function must be a string"));
     };
     let Value::Function(callback) = callback else {
         return Err(wrong("second argument to redis.register_function must be a function"));
     };
-    Ok(registered(name.as_bytes().to_vec(), callback.clone()))
+    Ok(registered(name, callback.clone()))
 }
 
-fn from_table(table: &Table) -> mlua::Result<Registered> {
+fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
+    // What is wrong with a value is told before what is missing.
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        let Value::String(key) = key else {
+        let Some(key) = text_of(lua, &key)? else {
             return Err(wrong(
                 "named argument key given to redis.register_function is not a string",
             ));
         };
-        match (&key.as_bytes()[..], value) {
-            (b"function_name", Value::String(text)) => name = Some(text.as_bytes().to_vec()),
-            (b"function_name", _) => {
-                return Err(wrong(
-                    "function_name argument given to redis.register_function must be a string",
-                ));
+        match (&key[..], value) {
+            (b"function_name", value) => {
+                let text =
+                    "function_name argument given to redis.register_function must be a string";
+                name = Some(text_of(lua, &value)?.ok_or_else(|| wrong(text))?);
             }
-            (b"description", Value::String(text)) => description = Some(text.as_bytes().to_vec()),
-            (b"description", _) => {
-                return Err(wrong(
-                    "description argument given to redis.register_function must be a string",
-                ));
+            (b"description", value) => {
+                let text = "description argument given to redis.register_function must be a string";
+                description = Some(text_of(lua, &value)?.ok_or_else(|| wrong(text))?);
             }
             (b"callback", Value::Function(function)) => callback = Some(function),
             (b"callback", _) => {
@@ -99,7 +102,7 @@ fn from_table(table: &Table) -> mlua::Result<Registered> {
                     "callback argument given to redis.register_function must be a function",
                 ));
             }
-            (b"flags", Value::Table(table)) => flags = Some(table),
+            (b"flags", Value::Table(table)) => flags = Some(flags_of(&table)?),
             (b"flags", _) => {
                 return Err(wrong(
                     "flags argument to redis.register_function must be a table representing \
@@ -115,17 +118,25 @@ fn from_table(table: &Table) -> mlua::Result<Registered> {
         callback.ok_or_else(|| wrong("redis.register_function must get a callback argument"))?;
     let mut all = registered(name, callback);
     all.info.description = description;
+    if let Some((flags, names)) = flags {
+        (all.info.flags, all.info.flag_names) = (flags, names);
+    }
+    Ok(all)
+}
+
+/// The flags of a function, and their names.
+fn flags_of(table: &Table) -> mlua::Result<(ScriptFlags, Vec<&'static str>)> {
+    let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
+    let mut names = Vec::new();
     for index in 1.. {
-        let Some(flags) = &flags else { break };
-        let flag = match flags.raw_get::<Value>(index)? {
+        let flag = match table.raw_get::<Value>(index)? {
             Value::Nil => break,
             Value::String(flag) => flag,
             _ => return Err(wrong("unknown flag given")),
         };
         let flag = flag.as_bytes();
-        set_flag(&mut all.info.flags, &flag).ok_or_else(|| wrong("unknown flag given"))?;
-        let known = FLAGS.iter().find(|known| known.as_bytes() == &flag[..]);
-        all.info.flag_names.extend(known);
+        set_flag(&mut flags, &flag).ok_or_else(|| wrong("unknown flag given"))?;
+        names.extend(FLAGS.iter().find(|known| known.as_bytes() == &flag[..]));
     }
-    Ok(all)
+    Ok((flags, names))
 }

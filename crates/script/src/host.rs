@@ -21,6 +21,10 @@ pub trait Host {
         0
     }
 
+    /// Notes that the script has run for so long that others are not to wait for
+    /// it any more. Called once.
+    fn note_busy(&self) {}
+
     /// Writes a line of `redis.log` at a level from 0 (debug) to 3 (warning).
     fn log(&self, level: u8, text: &str);
 }

@@ -32,6 +32,7 @@ mod number;
 mod random;
 mod registry;
 mod sandbox;
+mod totals;
 
 pub use ends::{Kill, Run};
 pub use engine::{Engine, Script, Words};
@@ -39,3 +40,4 @@ pub use flags::ScriptFlags;
 pub use host::Host;
 pub use libraries::{FunctionInfo, Library, Policy};
 pub use registry::{CacheFull, Registry, ScriptLimits, digest_of};
+pub use totals::ScriptTotals;

@@ -1,6 +1,8 @@
 //! Libraries of functions: what FUNCTION LOAD and its like keep.
 
 use crate::flags::ScriptFlags;
+use keyway_base::Limits;
+use keyway_resp::{ParseLimits, Parsed, parse_request};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,18 +67,21 @@ pub enum Policy {
 /// # Errors
 /// Redis's words for what is wrong with the line.
 pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
+    const INVALID: &str = "ERR Invalid library metadata";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !code.starts_with(b"#!") {
         return Err("ERR Missing library metadata".to_owned());
     }
     let Some(end) = code.iter().position(|byte| *byte == b'\n') else {
-        return Err("ERR Invalid library metadata".to_owned());
+        return Err(INVALID.to_owned());
     };
-    let mut words = code[2..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let engine = words.next().unwrap_or_default();
+    let Some(words) = words_of(&code[..end]) else { return Err(INVALID.to_owned()) };
+    let mut words = words.iter().map(Vec::as_slice);
+    let engine = words.next().and_then(|word| word.get(2..)).unwrap_or_default();
     let mut name = None;
     for word in words {
-        let Some(value) = word.strip_prefix(b"name=") else {
+        let is_name = |(key, _): &(&[u8], &[u8])| key.eq_ignore_ascii_case(b"name=");
+        let Some((_, value)) = word.split_at_checked(5).filter(is_name) else {
             return Err(format!("ERR Invalid metadata value given: {}", text(word)));
         };
         if name.replace(value.to_vec()).is_some() {
@@ -96,6 +101,20 @@ pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
     Ok((name, end))
 }
 
+/// The words of a library's first line, which may be quoted as those of an inline
+/// request; none when a quote is not closed, or the line is longer than such a
+/// request may be.
+fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut ranges, mut inline) = (Vec::new(), Vec::new());
+    let limits = ParseLimits::of(&Limits::default());
+    match parse_request(&[line, b"\n"].concat(), &limits, &mut ranges, &mut inline) {
+        Ok(Parsed::Inline { .. }) => {
+            Some(ranges.iter().map(|range| range.of(&inline).to_vec()).collect())
+        }
+        _ => None,
+    }
+}
+
 /// Whether so many libraries, of so many bytes, may be kept.
 ///
 /// # Errors
@@ -105,6 +124,12 @@ pub(crate) fn check_room(count: usize, len: usize) -> Result<(), String> {
         true => Err(FULL.to_owned()),
         false => Ok(()),
     }
+}
+
+/// Whether two functions are called the same: case makes no difference between
+/// libraries, as in Redis. It does between libraries' own names.
+pub(crate) fn is_same(name: &[u8], other: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(other)
 }
 
 /// Whether a library or function may be called so.
@@ -133,7 +158,7 @@ impl Libraries {
     pub(crate) fn find(&self, function: &[u8]) -> Option<(Arc<Library>, FunctionInfo)> {
         let by_name = self.by_name.lock();
         by_name.values().find_map(|library| {
-            let info = library.functions.iter().find(|info| info.name == function)?;
+            let info = library.functions.iter().find(|info| is_same(&info.name, function))?;
             Some((Arc::clone(library), info.clone()))
         })
     }
@@ -161,7 +186,7 @@ impl Libraries {
                 return Err(format!("ERR Library {name} already exists"));
             }
             let is_known = |name: &[u8]| {
-                all.values().any(|it| it.functions.iter().any(|info| info.name == name))
+                all.values().any(|it| it.functions.iter().any(|info| is_same(&info.name, name)))
             };
             if let Some(info) = library.functions.iter().find(|info| is_known(&info.name)) {
                 let name = String::from_utf8_lossy(&info.name);
@@ -240,6 +265,8 @@ mod tests {
         assert_eq!(libraries.counts(), (1, 1, 4));
         libraries.keep(vec![library("a", "h")], Policy::Replace).unwrap();
         assert!(libraries.find(b"f").is_none() && libraries.find(b"h").is_some());
+        assert!(libraries.find(b"H").is_some(), "case makes no difference");
+        assert!(append(vec![library("b", "H")]).is_err(), "h is known");
         libraries.keep(vec![library("z", "f")], Policy::Flush).unwrap();
         let epoch = libraries.epoch();
         assert!(libraries.delete(b"z") && !libraries.delete(b"z"));

@@ -1,6 +1,7 @@
 use crate::ends::{Kill, Run};
 use crate::flags::{self, ScriptFlags};
 use crate::libraries::{Library, Policy};
+use crate::totals::{ScriptTotals, Totals};
 use keyway_base::Time;
 use parking_lot::Mutex;
 use sha1::{Digest as _, Sha1};
@@ -9,13 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes of scripts kept. With less an application with many scripts would be
+/// Bytes of scripts of SCRIPT LOAD kept. With less an application with many scripts would be
 /// turned away, with more a client that never stops loading takes the machine's
 /// memory.
 const SCRIPTS_LEN_MAX: usize = 64 << 20;
 
-/// Scripts kept.
+/// Scripts of SCRIPT LOAD kept.
 const SCRIPTS_MAX: usize = 10_000;
+
+/// Scripts only seen in EVAL that there is room for however many are loaded, and
+/// their bytes: EVALSHA finds what EVAL has just sent.
+const SEEN_MAX: usize = 500;
+const SEEN_LEN_MAX: usize = 4 << 20;
 
 /// What a kept script takes besides its text.
 const SCRIPT_OVERHEAD: usize = 192;
@@ -25,6 +31,8 @@ const SCRIPT_OVERHEAD: usize = 192;
 pub struct ScriptLimits {
     /// How long one may run.
     pub time_max: Duration,
+    /// How long others wait for what one holds; from then on they are refused.
+    pub busy_after: Duration,
     /// Bytes of Lua's memory in each worker, garbage included.
     pub memory_max: usize,
     /// Bytes of a reply.
@@ -33,7 +41,12 @@ pub struct ScriptLimits {
 
 impl Default for ScriptLimits {
     fn default() -> Self {
-        Self { time_max: Duration::from_secs(5), memory_max: 64 << 20, reply_len_max: 512 << 20 }
+        Self {
+            time_max: Duration::from_secs(5),
+            busy_after: Duration::from_secs(1),
+            memory_max: 64 << 20,
+            reply_len_max: 512 << 20,
+        }
     }
 }
 
@@ -75,7 +88,33 @@ struct Scripts {
     by_name: BTreeMap<Name, Kept>,
     /// Those only seen in EVAL, the oldest first.
     seen: VecDeque<Name>,
+    /// Bytes of all, and of those that are loaded.
     len: usize,
+    loaded_len: usize,
+}
+
+impl Scripts {
+    /// Whether one more of `len` bytes may be loaded.
+    fn may_load(&self, len: usize) -> bool {
+        let loaded = self.by_name.len() - self.seen.len();
+        loaded < SCRIPTS_MAX && self.loaded_len + len <= SCRIPTS_LEN_MAX
+    }
+
+    fn is_full(&self) -> bool {
+        self.by_name.len() > SCRIPTS_MAX + SEEN_MAX || self.len > SCRIPTS_LEN_MAX + SEEN_LEN_MAX
+    }
+
+    /// Forgets those only seen, the oldest first, until the others fit: what
+    /// workers have compiled of them may stay, as of any text, for what they keep
+    /// is bounded and a name is only ever of one text.
+    fn make_room(&mut self) {
+        while self.is_full() {
+            let Some(oldest) = self.seen.pop_front() else { return };
+            if let Some(old) = self.by_name.remove(&oldest) {
+                self.len -= old.body.len() + SCRIPT_OVERHEAD;
+            }
+        }
+    }
 }
 
 /// What a pool's clients have loaded, and the script that runs: shared by all
@@ -92,6 +131,7 @@ pub struct Registry {
     /// What runs: one script, or function, and beside it what loads libraries.
     running: Mutex<Vec<Arc<Run>>>,
     pub(crate) libraries: crate::libraries::Libraries,
+    pub(crate) totals: Totals,
 }
 
 impl Default for Registry {
@@ -111,6 +151,7 @@ impl Registry {
             epoch: AtomicU64::new(0),
             running: Mutex::default(),
             libraries: crate::libraries::Libraries::default(),
+            totals: Totals::default(),
         }
     }
 
@@ -128,7 +169,8 @@ impl Registry {
     }
 
     /// Keeps a script: of SCRIPT LOAD until [`Registry::flush`], of EVAL as long
-    /// as there is room.
+    /// as there is room, and at least until some hundred others were seen unless
+    /// it is very long.
     ///
     /// # Errors
     /// [`CacheFull`] when there is none for one that is loaded.
@@ -138,28 +180,30 @@ impl Registry {
         (flags, start): (ScriptFlags, usize),
         is_loaded: bool,
     ) -> Result<(), CacheFull> {
-        let mut scripts = self.scripts.lock();
+        let scripts = &mut *self.scripts.lock();
+        let len = body.len() + SCRIPT_OVERHEAD;
+        let may_load = scripts.may_load(len);
         if let Some(kept) = scripts.by_name.get_mut(&name) {
             if is_loaded && !kept.is_loaded {
+                if !may_load {
+                    return Err(CacheFull);
+                }
                 kept.is_loaded = true;
+                scripts.loaded_len += len;
                 scripts.seen.retain(|seen| *seen != name);
             }
             return Ok(());
         }
-        let len = body.len() + SCRIPT_OVERHEAD;
-        while scripts.by_name.len() >= SCRIPTS_MAX || scripts.len + len > SCRIPTS_LEN_MAX {
-            let Some(oldest) = scripts.seen.pop_front() else { return Err(CacheFull) };
-            if let Some(old) = scripts.by_name.remove(&oldest) {
-                scripts.len -= old.body.len() + SCRIPT_OVERHEAD;
-            }
-            // What workers have compiled of it may stay, as of any text: what
-            // they keep is bounded, and a name is only ever of one text.
+        if is_loaded && !may_load {
+            return Err(CacheFull);
         }
         scripts.len += len;
         scripts.by_name.insert(name, Kept { body: Arc::clone(body), flags, start, is_loaded });
-        if !is_loaded {
-            scripts.seen.push_back(name);
+        match is_loaded {
+            true => scripts.loaded_len += len,
+            false => scripts.seen.push_back(name),
         }
+        scripts.make_room();
         Ok(())
     }
 
@@ -206,6 +250,16 @@ impl Registry {
         killed.unwrap_or(Kill::NotBusy)
     }
 
+    /// Ends what runs on behalf of these clients, unless it has written; the ids
+    /// ascend.
+    pub fn kill_of_clients(&self, ids: &[u64]) {
+        for run in &*self.running.lock() {
+            if run.client().is_some_and(|client| ids.binary_search(&client).is_ok()) {
+                run.kill(run.is_function());
+            }
+        }
+    }
+
     /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or
     /// none.
     ///
@@ -235,6 +289,11 @@ impl Registry {
         self.libraries.counts()
     }
 
+    /// What has run so far, and the memory it takes.
+    pub fn totals(&self) -> ScriptTotals {
+        self.totals.read()
+    }
+
     /// The function that runs now, or what loads functions.
     pub fn running_function(&self) -> Option<Arc<Run>> {
         self.running.lock().iter().find(|run| run.is_function()).cloned()
@@ -262,6 +321,23 @@ mod tests {
     }
 
     #[test]
+    fn with_as_many_scripts_loaded_as_may_be_what_is_seen_is_kept_all_the_same() {
+        let registry = Registry::default();
+        let load = |nth: usize| keep(&registry, format!("loaded {nth}").as_bytes(), true);
+        assert!((0..SCRIPTS_MAX).all(|nth| load(nth).is_ok()));
+        assert_eq!(load(SCRIPTS_MAX), Err(CacheFull));
+        let see = |nth: usize| keep(&registry, format!("seen {nth}").as_bytes(), false).unwrap();
+        let seen: Vec<_> = (0..=SEEN_MAX).map(see).collect();
+        assert!(seen[1..].iter().all(|name| registry.has(name)));
+        assert!(!registry.has(&seen[0]), "the oldest made room");
+        assert_eq!(keep(&registry, b"seen 7", true), Err(CacheFull), "it stays only seen");
+        assert_eq!(registry.kept().0, SCRIPTS_MAX + SEEN_MAX);
+        let huge = vec![b' '; SCRIPTS_LEN_MAX];
+        keep(&registry, &huge, false).unwrap();
+        assert!(load(0).is_ok());
+    }
+
+    #[test]
     fn what_was_loaded_stays_and_what_was_seen_makes_room() {
         let registry = Registry::default();
         let loaded = keep(&registry, b"loaded", true).unwrap();
@@ -270,7 +346,11 @@ mod tests {
         keep(&registry, &half, true).unwrap();
         let epoch = registry.epoch();
         assert_eq!(keep(&registry, &[&half[..], b"1"].concat(), true), Err(CacheFull));
-        assert!(registry.has(&loaded) && !registry.has(&seen));
+        assert!(registry.has(&loaded) && registry.has(&seen));
+        let large = keep(&registry, &[&half[..], b"2"].concat(), false).unwrap();
+        assert!(registry.has(&loaded) && registry.has(&large));
+        let rest = keep(&registry, &half[..SCRIPTS_LEN_MAX / 4], true).unwrap();
+        assert!(registry.has(&rest) && !registry.has(&seen) && !registry.has(&large));
         assert_eq!(registry.epoch(), epoch, "what is compiled of the others stays");
         assert!(registry.has(&loaded.to_ascii_uppercase()) && !registry.has(b"x"));
         registry.flush();

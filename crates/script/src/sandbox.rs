@@ -6,6 +6,7 @@ use crate::functions::{Registered, register};
 use crate::host::Host;
 use crate::modules::JsonSettings;
 use crate::random::{self, Random};
+use crate::registry::ScriptLimits;
 use keyway_base::Time;
 use keyway_resp::Protocol;
 use mlua::chunk::ChunkMode;
@@ -13,6 +14,7 @@ use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmStat
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Instructions between two looks at the clock. More let a script pass its
 /// time by more where each takes long, such as joining long strings; fewer
@@ -39,11 +41,15 @@ pub(crate) struct State {
     /// What the library that is being loaded has registered.
     registering: RefCell<Option<Vec<Registered>>>,
     memory_max: usize,
+    /// When others are to be told that it runs for long, unless they were.
+    busy_at: Cell<Time>,
+    /// How long after that it is over.
+    busy_for: Duration,
     clock: fn() -> Time,
 }
 
 impl State {
-    pub(crate) fn new(memory_max: usize, clock: fn() -> Time) -> Self {
+    pub(crate) fn new(limits: &ScriptLimits, clock: fn() -> Time) -> Self {
         Self {
             host: RefCell::new(None),
             run: RefCell::new(None),
@@ -56,7 +62,9 @@ impl State {
             random: Random::new(),
             json: JsonSettings::default(),
             registering: RefCell::new(None),
-            memory_max,
+            memory_max: limits.memory_max,
+            busy_at: Cell::new(Time(u64::MAX)),
+            busy_for: limits.time_max.saturating_sub(limits.busy_after),
             clock,
         }
     }
@@ -69,6 +77,8 @@ impl State {
         is_read_only: bool,
     ) {
         self.deadline.set(deadline);
+        let busy_for = u64::try_from(self.busy_for.as_nanos()).unwrap_or(u64::MAX);
+        self.busy_at.set(Time(deadline.0.saturating_sub(busy_for)));
         *self.host.borrow_mut() = Some(host);
         *self.run.borrow_mut() = Some(Arc::clone(run));
         self.is_read_only.set(is_read_only);
@@ -82,6 +92,7 @@ impl State {
     /// Begins to load a library, which reaches nothing.
     pub(crate) fn begin_loading(&self, (run, deadline): (&Arc<Run>, Time)) {
         self.deadline.set(deadline);
+        self.busy_at.set(Time(u64::MAX));
         *self.run.borrow_mut() = Some(Arc::clone(run));
         self.end.set(None);
         *self.end_place.borrow_mut() = None;
@@ -146,7 +157,14 @@ impl State {
         if is_killed {
             return Err(self.end_now(lua, End::Killed));
         }
-        if self.is_late() {
+        let now = (self.clock)();
+        if now > self.busy_at.get() {
+            self.busy_at.set(Time(u64::MAX));
+            if let Some(host) = self.host() {
+                host.note_busy();
+            }
+        }
+        if now > self.deadline.get() {
             return Err(self.end_now(lua, End::Time));
         }
         Ok(())

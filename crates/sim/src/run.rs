@@ -584,6 +584,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 databases,
                 clients_max: 0,
                 pause: Pause::default(),
+                errors: Arc::default(),
                 scripts: Arc::default(),
                 kind,
             }
@@ -593,6 +594,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             databases: sharded.databases_allowed,
             clients_max: 0,
             pause: Pause::default(),
+            errors: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::sharded(sharded.clone()),
         },

@@ -7,12 +7,15 @@
 //! found by walking the tables, since a table is what must be told of the move;
 //! one walk empties all sparse pages of its shards.
 //!
+//! Nodes of collections (`nodes.rs`) are moved with the items that they are part of.
+//!
 //! What pages hold idle counts towards the bound on memory. A little is always
 //! there (a page of each slot length is filled at a time), so that much is set
 //! aside; beyond, it makes the store evict, but at most so much that moving
 //! items can catch up: to evict at random empties no page.
 
 use crate::evict::EvictionPolicy;
+use crate::nodes;
 use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -25,10 +28,17 @@ const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
-/// Part of the bound up to which idle memory makes the store evict.
-const COUNTED_MAX: i64 = 8;
+/// Part of the bound up to which idle memory makes the store evict, less a fixed
+/// number of bytes: a small store has much of it in pages that are just begun,
+/// and evicts for an eighth at most.
+const COUNTED_MAX: i64 = 4;
+const COUNTED_LESS: i64 = 4 << 20;
 /// Without a bound, or below it, the part of all pages that may be idle.
 const IDLE_SHARE: u64 = 8;
+/// Part of the bound from which idle memory is looked for with more zeal, and
+/// how much more.
+const HASTE_FROM: i64 = 10;
+const HASTE: usize = 4;
 /// Idle memory nobody minds, in bytes.
 const IDLE_MIN: i64 = 4 << 20;
 /// A walk over all tables that moved fewer items than one in this many is not
@@ -71,15 +81,16 @@ impl Store {
         // Where nothing is evicted, who deletes is to have room for as much.
         let counted_max = match self.policy() {
             EvictionPolicy::NoEviction => bound / RESERVED,
-            _ => bound / COUNTED_MAX,
+            _ => (bound / COUNTED_MAX - COUNTED_LESS).max(bound / COUNTED_MAX / 2),
         };
-        self.heap.idle_bytes().clamp(bound / RESERVED, counted_max)
+        let idle = self.heap.idle_bytes() + self.resident.idle();
+        idle.clamp(bound / RESERVED, counted_max) + self.resident.surplus()
     }
 
     /// Looks at some items, if enough is idle; whether there is more to do.
     pub(crate) fn compact_if_worth(&self, visits: u32) -> bool {
         let bound = self.config().memory_max;
-        let idle = self.heap.idle_bytes();
+        let idle = self.heap.idle_bytes() + self.resident.idle();
         let allowed = match bound {
             0 => (self.heap.page_bytes() / IDLE_SHARE) as i64,
             bound => bound as i64 / RESERVED,
@@ -89,8 +100,11 @@ impl Store {
         if idle <= allowed || idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
             return false;
         }
-        if !self.heap.release_pages(WRITE_PAGES) {
-            self.compact(visits);
+        // The more is idle, the more would be evicted for it.
+        let haste = if bound != 0 && idle > bound as i64 / HASTE_FROM { HASTE } else { 1 };
+        let pages = WRITE_PAGES * haste;
+        if !self.heap.release_pages(pages) && !nodes::heap().release_pages(pages) {
+            self.compact(visits * haste as u32);
         }
         true
     }
@@ -135,7 +149,7 @@ impl Store {
         let walk = &self.compaction;
         let visited = walk.visited.swap(0, Ordering::Relaxed);
         let moved = walk.moved.swap(0, Ordering::Relaxed);
-        let idle = self.heap.idle_bytes();
+        let idle = self.heap.idle_bytes() + self.resident.idle();
         let is_futile = moved * FRUITFUL < visited;
         let futile_up_to = if is_futile { idle + idle / 8 } else { 0 };
         walk.futile_up_to.store(futile_up_to, Ordering::Relaxed);

@@ -267,7 +267,10 @@ impl Store {
     pub(crate) fn note_all_ready(&self, turn: Turn, database: u32) {
         if self.events.waiting() > 0 {
             let keys = self.waiters.keys_of(database);
-            keys.iter().for_each(|key| self.events.note_ready(turn.worker, database, key));
+            for key in &keys {
+                self.note_expiry(database, key);
+                self.events.note_ready(turn.worker, database, key);
+            }
         }
     }
 
@@ -304,8 +307,13 @@ impl Store {
         if self.events.has_watched() {
             self.watches.mark(database, key);
         }
-        if self.events.waiting() > 0 && self.concerns_waiters(database, class, name, key) {
-            self.events.note_ready(turn.worker, database, key);
+        if self.events.waiting() > 0 {
+            if class == KeyspaceEvents::GENERIC {
+                self.note_expiry(database, key);
+            }
+            if self.concerns_waiters(database, class, name, key) {
+                self.events.note_ready(turn.worker, database, key);
+            }
         }
         if !self.events.kept().contains(class) {
             return;

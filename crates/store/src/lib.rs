@@ -17,6 +17,7 @@
 
 mod ahead;
 mod arena;
+mod busy;
 mod collections;
 mod commands;
 mod compaction;
@@ -33,9 +34,12 @@ mod lines;
 mod lock;
 mod malloc;
 mod mapping;
+mod mortal;
+mod nodes;
 mod number;
 mod partial_sort;
 mod quota;
+mod resident;
 mod runs;
 mod scripted;
 mod shard;
@@ -47,12 +51,13 @@ mod waiters;
 mod watches;
 
 pub use ahead::KeyHint;
+pub use busy::Busy;
 pub use events::{KeyEvent, NO_WORKER};
 pub use evict::EvictionPolicy;
 pub use malloc::give_back_freed_memory;
 pub use quota::{QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use scripted::ScriptHold;
 pub use store::{AfterRead, Context, DatabaseStats, Store, StoreConfig, StoreStats};
-pub use transaction::{Footprint, Held, OutOfMemory};
+pub use transaction::{Footprint, Held, OutOfMemory, Refused};
 pub use waiters::{Patience, Waited, Waiter, Who};
 pub use watches::Mark;

@@ -74,7 +74,12 @@ impl<T> Lock<T> {
     /// Waits until the value is free, and holds the lock until
     /// [`Lock::release`].
     pub(crate) fn hold(&self, holder: Holder) {
-        let guard = self.lock();
+        self.keep(self.lock(), holder);
+    }
+
+    /// Makes of a guard of this lock its being held, until [`Lock::release`].
+    pub(crate) fn keep(&self, guard: Guard<'_, T>, holder: Holder) {
+        debug_assert!(std::ptr::eq(guard.lock, self));
         self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
         drop(guard);
     }
@@ -125,7 +130,19 @@ impl<T> Lock<T> {
     }
 
     fn has_holder(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & !GUARDED != FREE
+        self.holder().is_some()
+    }
+
+    /// Who holds the lock.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        let holder = self.word.load(Ordering::Relaxed) & !GUARDED;
+        (holder != FREE).then_some(holder)
+    }
+
+    /// Whether anybody has the lock, or holds it.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
     }
 
     /// Whether this thread holds the lock.
@@ -157,7 +174,7 @@ impl<T> Lock<T> {
 }
 
 /// Lets a moment pass, the `spins`th.
-fn pause(spins: &mut u32) {
+pub(crate) fn pause(spins: &mut u32) {
     if *spins < SPINS_MAX {
         *spins += 1;
         std::hint::spin_loop();

@@ -11,6 +11,17 @@ const MAPPED_LEN_MIN: i32 = 128 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_LEN_MIN: i32 = 256 << 10;
 
+/// Bytes that a block of `len` of the C library's takes with its header, in
+/// glibc's way: sixteen at a time, and whole pages when it is mapped on its own.
+pub(crate) const fn allocated(len: usize) -> usize {
+    match len {
+        0 => 0,
+        1..=24 => 32,
+        _ if len < 128 << 10 => (len + 8).next_multiple_of(16),
+        _ => (len + 16).next_multiple_of(4096),
+    }
+}
+
 /// Keeps glibc from raising its thresholds with use: by default one freed
 /// buffer of 32 MiB makes it keep every buffer up to that size for ever. To be
 /// called once, before threads are started. Does nothing with other C

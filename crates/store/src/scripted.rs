@@ -7,6 +7,7 @@
 //! and whoever else needs several shards does not wait for one that is held
 //! while it has others (`Store::lock_keys`, `Store::hold`).
 
+use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
 use crate::lock::Holder;
@@ -32,20 +33,24 @@ pub struct ScriptHold {
 impl Store {
     /// Waits for its turn to run a script. Inside a transaction, everything
     /// must be held ([`Footprint::add_all`]).
-    pub fn begin_script(self: &Arc<Self>) -> ScriptHold {
+    ///
+    /// # Errors
+    /// When the script that runs is busy.
+    pub fn begin_script(self: &Arc<Self>) -> Result<ScriptHold, Busy> {
         let holder = Holder::of_thread();
         let is_inner = Holder::is_holding();
         if !is_inner {
-            self.scripting.hold(holder);
+            let guard = self.lock_scripting()?;
+            self.scripting.keep(guard, holder);
             holder.set_holding(true);
         }
-        ScriptHold {
+        Ok(ScriptHold {
             store: Arc::clone(self),
             holder,
             shards: RefCell::default(),
             is_inner,
             grows: Cell::new(None),
-        }
+        })
     }
 }
 
@@ -117,6 +122,7 @@ impl ScriptHold {
 
 impl Drop for ScriptHold {
     fn drop(&mut self) {
+        self.store.note_idle();
         if self.is_inner {
             return;
         }

@@ -3,6 +3,7 @@ mod room;
 pub(crate) use room::Search;
 
 use crate::arena::Heap;
+use crate::busy::Scripting;
 use crate::collections::{Means, WrongType};
 use crate::commands;
 use crate::compaction::{self, Compaction};
@@ -12,7 +13,9 @@ use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
+use crate::nodes;
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
+use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
 use crate::waiters::Waiters;
@@ -73,6 +76,9 @@ pub struct StoreConfig {
     pub notify: KeyspaceEvents,
     /// How reading a key that has an expiry moves it; `None`: not at all.
     pub after_read: Option<AfterRead>,
+    /// Whether what the process is seen to hold beyond what its stores count
+    /// counts towards `memory_max`: where stores are all that it holds much for.
+    pub heeds_resident: bool,
 }
 
 /// How reading a key that has an expiry moves it.
@@ -102,6 +108,7 @@ impl Default for StoreConfig {
             seed: 0,
             notify: KeyspaceEvents::NONE,
             after_read: None,
+            heeds_resident: false,
         }
     }
 }
@@ -131,9 +138,12 @@ pub struct StoreStats {
     /// Bytes of pages held for items of up to 7 KiB: what exceeds their share
     /// of `memory_used` is fragmentation.
     pub memory_pages: u64,
-    /// Bytes of pages that nothing takes: with `memory_used` what the process
+    /// Bytes of pages that nothing takes, this store's part of those of nodes
+    /// included: with `memory_used` what the process
     /// holds for the store.
     pub memory_idle: u64,
+    /// The most that both together were, as seen in upkeep.
+    pub memory_peak: u64,
     /// The bound on both together, 0 for none.
     pub memory_max: u64,
     /// Reads that found their key.
@@ -198,8 +208,10 @@ pub struct Store {
     pub(crate) waiters: Waiters,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
+    /// What the process holds for it beyond that.
+    pub(crate) resident: Resident,
     /// Held by the script that runs: there is one at a time.
-    pub(crate) scripting: Lock<()>,
+    pub(crate) scripting: Scripting,
 }
 
 impl Store {
@@ -250,11 +262,18 @@ impl Store {
             watches: Watches::new(),
             waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
-            scripting: Lock::new(()),
+            resident: Resident::new(),
+            scripting: Scripting::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
         store
+    }
+
+    /// Bytes used, as far as shards told.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> i64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     fn own_bytes(&self) -> i64 {
@@ -324,9 +343,11 @@ impl Store {
         let protocol = Protocol::default();
         let now_millis = clock.unix_millis();
         let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
+        self.check_mortal(turn);
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
-        let more = self.heap.release_pages(TICK_PAGES);
+        self.measure(now_millis);
+        let more = self.heap.release_pages(TICK_PAGES) | nodes::heap().release_pages(TICK_PAGES);
         if self.heap.free_discarded(&mut steps) && steps == 0 {
             return true;
         }
@@ -350,7 +371,8 @@ impl Store {
         let mut stats = StoreStats {
             databases: vec![DatabaseStats::default(); self.places.len()],
             memory_pages: self.heap.page_bytes(),
-            memory_idle: self.heap.idle_bytes().max(0) as u64,
+            memory_idle: (self.heap.idle_bytes() + self.resident.idle()).max(0) as u64,
+            memory_peak: self.resident.peak().max(0) as u64,
             memory_max: self.config.memory_max,
             quotas: self.quotas.stats(),
             ..StoreStats::default()

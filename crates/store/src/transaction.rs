@@ -4,6 +4,7 @@
 //! of these are held, taken in ascending order as every request takes its own,
 //! and the requests then find them as if they were free ([`crate::lock`]).
 
+use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
 use crate::lock::{Guard, Holder};
@@ -30,6 +31,31 @@ pub struct OutOfMemory;
 impl OutOfMemory {
     /// Redis's words for it, error code included.
     pub const TEXT: &'static str = crate::store::OUT_OF_MEMORY;
+}
+
+/// Why nothing is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no room for what the requests would write.
+    OutOfMemory,
+    /// A script that runs for long holds what they need.
+    Busy(Busy),
+}
+
+impl Refused {
+    /// Redis's words for it, error code included.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => OutOfMemory::TEXT,
+            Self::Busy(busy) => busy.text(),
+        }
+    }
+}
+
+impl From<Busy> for Refused {
+    fn from(busy: Busy) -> Self {
+        Self::Busy(busy)
+    }
 }
 
 impl Footprint {
@@ -106,23 +132,25 @@ impl Store {
     /// Holds what `footprint` says, so that requests are executed as one.
     ///
     /// # Errors
-    /// When there is no room for what they would write. Nothing is held then.
+    /// When there is no room for what they would write, or what they need is held
+    /// by a script that is busy. Nothing is held then.
     ///
     /// # Panics
     /// When this thread holds something already: it would wait for itself.
-    pub fn hold(&self, footprint: Footprint, context: Context) -> Result<Held<'_>, OutOfMemory> {
+    pub fn hold(&self, footprint: Footprint, context: Context) -> Result<Held<'_>, Refused> {
         assert!(!Holder::is_holding(), "one transaction at a time");
         let turn = Turn::of(context);
         let grows = footprint.room.is_some();
         if footprint.room.is_some_and(|room| !self.make_room(room, turn)) {
-            return Err(OutOfMemory);
+            // With most of it held, nothing could be evicted.
+            return Err(self.busy().map_or(Refused::OutOfMemory, Refused::Busy));
         }
         // With all shards, there would always be one that some script holds.
         let is_all = footprint.is_all;
-        let mut scripting = is_all.then(|| self.scripting.lock());
+        let mut scripting = is_all.then(|| self.lock_scripting()).transpose()?;
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
-        self.hold_shards(&shards, holder, &mut scripting);
+        self.hold_shards(&shards, holder, &mut scripting)?;
         holder.set_holding(true);
         // A script inside is the one that runs.
         let scripting = scripting.filter(|_| is_all);
@@ -136,22 +164,24 @@ impl Store {
         shards: &[u32],
         holder: Holder,
         scripting: &mut Option<Guard<'a, ()>>,
-    ) {
+    ) -> Result<(), Busy> {
         let mut count = 0;
         while let Some(index) = shards.get(count) {
             let lock = self.lock_of(*index as usize);
-            if count == 0 {
-                lock.hold(holder);
-            } else if !lock.hold_unless_held(holder) {
-                let held = &shards[..count];
-                held.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
-                scripting.get_or_insert_with(|| self.scripting.lock());
-                lock.wait_until_released();
-                count = 0;
+            if lock.hold_unless_held(holder) {
+                count += 1;
                 continue;
             }
-            count += 1;
+            let held = &shards[..count];
+            held.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
+            // Who had none yet only waits for that one.
+            if count > 0 && scripting.is_none() {
+                *scripting = Some(self.lock_scripting()?);
+            }
+            self.wait_for_holder(lock)?;
+            count = 0;
         }
+        Ok(())
     }
 }
 

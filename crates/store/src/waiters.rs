@@ -22,6 +22,7 @@
 use crate::commands::{self, Found, How};
 use crate::entry::Turn;
 use crate::lock::Lock;
+use crate::mortal::Mortal;
 use crate::store::{Context, Store};
 use crate::transaction::{Footprint, OutOfMemory};
 use keyway_base::{ByteRange, Clock};
@@ -101,6 +102,8 @@ type Stripe = BTreeMap<Box<[u8]>, BTreeMap<Place, Arc<Waiter>>>;
 pub(crate) struct Waiters {
     stripes: Box<[Lock<Stripe>]>,
     next_ticket: AtomicU64,
+    /// Streams that are read for groups and may expire.
+    pub(crate) mortal: Mortal,
 }
 
 impl Waiter {
@@ -127,7 +130,7 @@ impl Waiter {
 impl Waiters {
     pub(crate) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Lock::new(Stripe::new())).collect();
-        Self { stripes, next_ticket: AtomicU64::new(1) }
+        Self { stripes, next_ticket: AtomicU64::new(1), mortal: Mortal::new() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -170,6 +173,18 @@ impl Waiters {
         for key in &waiter.keys {
             let mut stripe = self.stripe(key).lock();
             stripe.entry(key.clone()).or_default().insert(waiter.place(), Arc::clone(waiter));
+            if waiter.lane == Lane::Group {
+                self.mortal.set(waiter.database, key, Some(0));
+            }
+        }
+    }
+
+    /// Sees to it that who reads a key for a group hears of its end: it is to be
+    /// looked at `due`, in milliseconds since the Unix epoch.
+    pub(crate) fn expect_end(&self, database: u32, key: &[u8], due: Option<u64>) {
+        let stripe = self.stripe(key).lock();
+        if stripe.get(key).is_some_and(|waiters| has_group(waiters, database)) {
+            self.mortal.set(database, key, due);
         }
     }
 
@@ -178,6 +193,9 @@ impl Waiters {
             let mut stripe = self.stripe(key).lock();
             let Some(waiters) = stripe.get_mut(key) else { continue };
             waiters.remove(&waiter.place());
+            if waiter.lane == Lane::Group && !has_group(waiters, waiter.database) {
+                self.mortal.set(waiter.database, key, None);
+            }
             if waiters.is_empty() {
                 stripe.remove(key);
             }
@@ -199,6 +217,12 @@ impl Waiters {
         }
         keys
     }
+}
+
+/// Whether any of them reads a key of this database for a group.
+fn has_group(waiters: &BTreeMap<Place, Arc<Waiter>>, database: u32) -> bool {
+    let (from, to) = ((database, Lane::Group, 0), (database, Lane::Group, u64::MAX));
+    waiters.range(from..=to).next().is_some()
 }
 
 /// The keys that a command waits for.
@@ -244,10 +268,13 @@ impl Store {
         // Before the shards are held: who changes a key later locks it later,
         // and knows that somebody waits.
         self.events.count_waiting(1);
-        let Ok(held) = self.hold(footprint, context) else {
-            self.events.count_waiting(-1);
-            reply::error(out, OutOfMemory::TEXT);
-            return Waited::Answered;
+        let held = match self.hold(footprint, context) {
+            Ok(held) => held,
+            Err(refused) => {
+                self.events.count_waiting(-1);
+                reply::error(out, refused.text());
+                return Waited::Answered;
+            }
         };
         let lane = commands::lane_of(request.command.verb);
         let keys = keys_of(request);

@@ -7,7 +7,7 @@ use common::{Random, Reply, clock_at, run};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
-use keyway_store::{Context, EvictionPolicy, Footprint, Mark, OutOfMemory, Store, StoreConfig};
+use keyway_store::{Busy, Context, EvictionPolicy, Footprint, Mark, Refused, Store, StoreConfig};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ fn with_request<R>(line: &str, work: impl FnOnce(&Request) -> R) -> R {
 }
 
 /// Executes lines as one; the replies.
-fn transact(store: &Store, worker: u16, lines: &[String]) -> Result<Vec<Reply>, OutOfMemory> {
+fn transact(store: &Store, worker: u16, lines: &[String]) -> Result<Vec<Reply>, Refused> {
     let mut footprint = Footprint::default();
     lines.iter().for_each(|line| with_request(line, |request| footprint.add(store, request)));
     let held = store.hold(footprint, context(worker))?;
@@ -159,7 +159,7 @@ fn without_room_nothing_of_it_is_executed() {
     };
     let store = Store::new(config);
     let huge = format!("SET huge {}", "x".repeat(2 << 20));
-    assert_eq!(transact(&store, 0, &[huge, "SET small 1".to_owned()]), Err(OutOfMemory));
+    assert_eq!(transact(&store, 0, &[huge, "SET small 1".to_owned()]), Err(Refused::OutOfMemory));
     assert_eq!(run(&store, START, "EXISTS huge small").integer(), 0);
 }
 
@@ -198,7 +198,7 @@ fn a_watch_sees_every_change_of_its_keys_and_leaves_nothing() {
 /// Executes lines as one script, which holds their shards one after the other;
 /// the last reply.
 fn run_script(store: &Arc<Store>, worker: u16, lines: &[String]) -> Reply {
-    let script = store.begin_script();
+    let script = store.begin_script().expect("none is busy");
     let mut out = Vec::new();
     for line in lines {
         out.clear();
@@ -280,18 +280,59 @@ fn beside_a_transaction_that_holds_everything_no_script_begins() {
         let ready = Arc::clone(&started);
         scope.spawn(move || {
             ready.wait();
-            let script = other.begin_script();
+            let script = other.begin_script().expect("none is busy");
             begun.store(true, Ordering::SeqCst);
             drop(script);
         });
         started.wait();
         // Long enough for a thread that does not wait to be done.
         (0..1000).for_each(|_| std::thread::yield_now());
-        let inner = store.begin_script();
+        let inner = store.begin_script().expect("none is busy");
         drop(inner);
         (0..1000).for_each(|_| std::thread::yield_now());
         assert!(!begun.load(Ordering::SeqCst), "one script at a time");
         drop(held);
     });
     assert!(begun.load(Ordering::SeqCst));
+}
+
+#[test]
+fn nobody_waits_for_a_script_that_is_busy_and_nobody_is_refused_what_it_does_not_hold() {
+    let config = StoreConfig { shards: Some(16), ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    let script = store.begin_script().expect("none is busy");
+    with_request("SET held 1", |it| script.execute(it, context(0), false, &mut Vec::new()));
+    let is_noted = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (other, is_noted) = (Arc::clone(&store), &is_noted);
+        let waited = scope.spawn(move || {
+            let waits = |work: &dyn Fn() -> Option<Refused>| work().map(Refused::text);
+            is_noted.wait();
+            let busy = Some(Busy::Script.text());
+            let all = |line: &str| waits(&|| transact(&other, 1, &lines(&[line])).err());
+            // The first waits until it is noted; the others not at all.
+            assert_eq!(all("GET held"), busy);
+            assert_eq!(all("MGET held a b c d e f g h"), busy);
+            assert_eq!(all("DBSIZE"), busy);
+            assert_eq!(other.begin_script().err(), Some(Busy::Script));
+            let is_elsewhere = |key: &&String| all(&format!("SET {key} 1")).is_none();
+            let keys: Vec<String> = (0..64).map(|nth| format!("key{nth}")).collect();
+            keys.iter().filter(is_elsewhere).count()
+        });
+        is_noted.wait();
+        assert!(store.has_script() && store.busy().is_none());
+        script.note_busy(Busy::Script);
+        let elsewhere = waited.join().expect("it waits for nothing");
+        assert!((40..64).contains(&elsewhere), "{elsewhere} of 64 keys in 15 of 16 shards");
+    });
+    drop(script);
+    assert!(!store.has_script() && store.busy().is_none());
+    assert_eq!(run_script(&store, 0, &lines(&["DBSIZE"])), Reply::Integer(run_dbsize(&store)));
+}
+
+fn run_dbsize(store: &Store) -> i64 {
+    match run(store, START, "DBSIZE") {
+        Reply::Integer(count) => count,
+        other => panic!("{other:?}"),
+    }
 }

@@ -167,6 +167,51 @@ fn a_stream_that_expires_ends_the_waiting_of_its_groups() {
     assert!(!store.notifies());
 }
 
+/// Every call of upkeep looks at the streams that are read for groups, at no others.
+#[test]
+fn the_end_of_a_stream_is_told_by_the_next_upkeep_however_it_came_by_its_expiry() {
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["PEXPIRE s 150"], &[]),
+        (&[], &["PEXPIRE s 150"]),
+        (&["PEXPIRE s 90000"], &["PEXPIRE s 150"]),
+        (&["PEXPIRE t 150"], &["RENAME t s"]),
+        (&["PEXPIRE t 150"], &["COPY t s REPLACE"]),
+        (&["PEXPIRE t 150", "MOVE t 1", "SWAPDB 0 1", "RENAME t s", "SWAPDB 0 1"], &["SWAPDB 0 1"]),
+    ];
+    for (before, meanwhile) in cases {
+        let store = store();
+        for key in ["s", "t"] {
+            run(&store, START, &format!("XADD {key} 1-1 a b"));
+            run(&store, START, &format!("XGROUP CREATE {key} g $"));
+        }
+        before.iter().for_each(|line| drop(run(&store, START, line)));
+        let begun = begin(&store, 1, 0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+        let _waiter = begun.expect("nothing is there");
+        let told = |at: u64| {
+            let mut told = Vec::new();
+            let _ = store.tick(clock_at(START + at));
+            store.serve_ready(3, clock_at(START + at), |waiter, _| told.push(waiter.who.client));
+            told
+        };
+        assert_eq!(told(10), [], "{before:?}, {meanwhile:?}");
+        for line in meanwhile {
+            assert_eq!(served(&store, 0, line), [], "{before:?}, {meanwhile:?}");
+        }
+        assert_eq!(told(100), [], "{before:?}, {meanwhile:?}");
+        assert_eq!(told(151), [1], "{before:?}, {meanwhile:?}");
+        assert!(!store.notifies());
+    }
+    let store = store();
+    for line in ["XADD s 1-1 a b", "XGROUP CREATE s g $", "PEXPIRE s 150"] {
+        run(&store, START, line);
+    }
+    let waiter = wait(&store, 1, 0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >").expect("nothing");
+    assert_eq!(served(&store, 0, "PERSIST s"), []);
+    let _ = store.tick(clock_at(START + 1000));
+    store.serve_ready(3, clock_at(START + 1000), |_, _| panic!("it is there for good"));
+    assert!(store.cancel(&waiter));
+}
+
 #[test]
 fn elements_of_many_threads_come_to_one_waiter_each() {
     const THREADS: u16 = 4;

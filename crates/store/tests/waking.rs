@@ -129,7 +129,7 @@ impl Worker<'_> {
     }
 
     fn run_script(&self, lines: &[String]) {
-        let hold = self.store.begin_script();
+        let hold = self.store.begin_script().expect("none is busy");
         for line in lines {
             let context = context(self.index);
             with_request(line, |it| hold.execute(it, context, false, &mut Vec::new()));

@@ -4,7 +4,8 @@
 //!        failure             failures in a row = after_failures
 //!   Up ─────────► Failing ──────────────────────────► Ejected ◄─────────┐
 //!   ▲ ◄───────────   │ ▲                              │    ▲            │ failure
-//!   │    success     └─┘ failure                claim │    │ failed     │
+//!   │    success,    └─┘ failure                claim │    │ failed     │
+//!   │    reachable                                    │    │            │
 //!   │                                                 ▼    │            │
 //!   └───────────────────────────────────────────── Rejoining            │
 //!   │   rejoined (serve, flush)                       │ rejoined        │
@@ -110,7 +111,7 @@ impl From<BackendFault> for FailureReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HealthState {
-    /// Its latest request succeeded, or none was made yet.
+    /// Its latest request succeeded, or none was made since it could be reached.
     #[default]
     Up = 0,
     /// Its latest request failed, but not yet as many in a row as eject it.
@@ -186,8 +187,8 @@ impl RejoinClaim {
 }
 
 /// All that is decided about a backend, in 64 bits: 3 of state, 4 of reason, 17
-/// of failures, 40 of the moment the state is due to end. A backend that is up
-/// is all zeros.
+/// of failures, 40 of the moment the state is due to end. A backend whose
+/// latest request succeeded is all zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     state: HealthState,
@@ -361,7 +362,8 @@ impl HealthBoard {
 
     /// Its latest failure since it was last up.
     pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
-        self.word(backend).reason
+        let word = self.word(backend);
+        word.reason.filter(|_| word.state != HealthState::Up)
     }
 
     /// Its failures in a row, up to 100,000.
@@ -396,7 +398,16 @@ impl HealthBoard {
 
     #[cold]
     fn note_recovery(&self, backend: BackendId) -> Option<StateChange> {
-        self.update(backend, |word| (word.state == HealthState::Failing).then(Word::default))
+        self.update(backend, |word| word.state.is_usable().then(Word::default))
+    }
+
+    /// A failing backend can be reached again, which no request has shown yet: it
+    /// is up, and a request that fails is one more in the same row. Else a server
+    /// that takes connections and fails all requests would never be ejected.
+    #[cold]
+    pub fn note_reachable(&self, backend: BackendId) -> Option<StateChange> {
+        let up = |word: Word| Word { state: HealthState::Up, ..word };
+        self.update(backend, |word| (word.state == HealthState::Failing).then(|| up(word)))
     }
 
     /// A request or a connection that began at `began` failed at `now`. It counts
@@ -606,6 +617,30 @@ mod tests {
 
     fn at(seconds: u64) -> Time {
         Time(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_backend_that_is_reachable_is_up_and_its_row_of_failures_goes_on() {
+        let board = board(1, &[ejection(3, Rejoin::Serve)]);
+        let backend = BackendId(0);
+        for nth in 1..3 {
+            let began = (at(nth), at(nth));
+            let change = board.note_failure(backend, FailureReason::Closed, began).unwrap();
+            assert_eq!(change.to, HealthState::Failing);
+            let change = board.note_reachable(backend).unwrap();
+            assert_eq!((change.from, change.to), (HealthState::Failing, HealthState::Up));
+            assert_eq!(change.reason, Some(FailureReason::Closed));
+            assert_eq!((board.reason(backend), board.failures(backend)), (None, nth as u32));
+            assert_eq!(board.note_reachable(backend), None, "once");
+        }
+        let change = board.note_failure(backend, FailureReason::Closed, (at(3), at(3))).unwrap();
+        assert_eq!((change.to, change.failures), (HealthState::Ejected, 3));
+        assert_eq!(board.note_reachable(backend), None, "that is the probe's to say");
+        let board = self::board(1, &[ejection(3, Rejoin::Serve)]);
+        board.note_failure(backend, FailureReason::Closed, (at(1), at(1)));
+        board.note_reachable(backend);
+        assert_eq!(board.note_success(backend), None, "it was up already");
+        assert_eq!(board.failures(backend), 0, "a request ends the row");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod channels;
 mod core;
+mod error_stats;
 mod handouts;
 mod invalidations;
 mod mail;
@@ -23,6 +24,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
 pub use invalidations::Invalidations;
 pub use mail::{Adopted, Mail};

@@ -1,4 +1,6 @@
-use crate::{Channels, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects};
+use crate::{
+    Channels, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects,
+};
 use keyway_base::Limits;
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
@@ -99,6 +101,8 @@ pub struct PoolPlan {
     pub clients_max: u32,
     /// Set by `CLIENT PAUSE`.
     pub pause: Pause,
+    /// Error replies to its clients.
+    pub errors: Arc<ErrorStats>,
     /// What its clients have loaded, where it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// What serves it.

@@ -194,6 +194,7 @@ impl<I: Io> Worker<I> {
             || !plane.dirty_links.is_empty()
             || !plane.connects.is_empty()
             || !plane.discards.is_empty()
+            || self.core.has_errands_due()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -629,6 +630,8 @@ impl<I: Io> Worker<I> {
         // Before the mail: who took a client over before reading it has the
         // client, who takes it over later sees the mark.
         self.plan.clients.mark_killed(ids);
+        // Their workers read no mail until the scripts are over.
+        self.plan.pools.iter().for_each(|pool| pool.scripts.kill_of_clients(ids));
         self.kill_own(ids);
         self.plan.post_kill(self.index, ids);
     }

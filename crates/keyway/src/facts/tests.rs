@@ -28,6 +28,8 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         rates: Rates::default(),
         latencies: Window::default(),
         slow_log: None,
+        errors: Arc::default(),
+        at_reset: reset::AtReset::default(),
     }
 }
 
@@ -36,6 +38,8 @@ fn stats() -> StoreStats {
     StoreStats {
         databases: vec![database(7, 2), database(0, 0), database(1, 0)],
         memory_used: 3 << 20,
+        memory_idle: 1 << 20,
+        memory_peak: 5 << 20,
         memory_max: 1 << 30,
         hits: 30,
         misses: 20,
@@ -129,8 +133,10 @@ fn a_store_tells_of_its_memory_and_keys() {
     let facts = facts();
     let text = info(&facts, 0, &["default"]);
     for (name, value) in [
-        ("used_memory", "3145728"),
-        ("used_memory_human", "3.00M"),
+        ("used_memory", "4194304"),
+        ("used_memory_human", "4.00M"),
+        ("used_memory_peak", "5242880"),
+        ("used_memory_dataset", "3145728"),
         ("maxmemory", "1073741824"),
         ("maxmemory_human", "1.00G"),
         ("maxmemory_policy", "allkeys-lru"),
@@ -153,7 +159,6 @@ fn a_store_tells_of_its_memory_and_keys() {
         assert_eq!(field(&text, name), value, "{name}");
     }
     assert!(!text.contains("db1:"));
-    assert!(!text.contains("used_memory_peak"), "no peak of the store is kept");
     assert!(info(&facts, 1, &["memory"]).contains("used_memory_peak:"));
     let id = field(&text, "run_id");
     assert!(id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");

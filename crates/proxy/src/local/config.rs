@@ -1,4 +1,4 @@
-//! CONFIG GET.
+//! CONFIG GET and CONFIG RESETSTAT.
 
 use super::LocalContext;
 use keyway_base::glob;
@@ -26,6 +26,12 @@ pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
         reply::bulk(out, name);
         reply::bulk(out, value.as_bytes());
     }
+}
+
+/// `CONFIG RESETSTAT`: what INFO counts begins anew.
+pub(super) fn reset(context: &LocalContext, out: &mut Vec<u8>) {
+    context.facts.reset(context.pool);
+    reply::simple(out, "OK");
 }
 
 #[cfg(test)]

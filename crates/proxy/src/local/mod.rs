@@ -73,6 +73,8 @@ pub trait Facts: Send + Sync {
     /// To be called about twice a second, with the time since the call before:
     /// what is told of the last seconds is noted now.
     fn observe(&self, _elapsed: Duration) {}
+    /// What `INFO` counts of a pool begins anew.
+    fn reset(&self, _pool: u16) {}
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None
@@ -202,6 +204,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),
         Verb::ConfigGet => config::get(args, context, out),
+        Verb::ConfigResetstat => config::reset(context, out),
         Verb::ClientId
         | Verb::ClientGetname
         | Verb::ClientSetname

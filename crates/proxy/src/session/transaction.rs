@@ -22,6 +22,7 @@ const ROOM_MIN: usize = 512;
 pub struct QueueBudget {
     len_max: u64,
     taken: AtomicU64,
+    refused: AtomicU64,
 }
 
 /// Why a command is not queued.
@@ -60,7 +61,7 @@ pub struct Transaction {
 impl QueueBudget {
     /// A budget of `len_max` bytes.
     pub fn new(len_max: u64) -> Self {
-        Self { len_max, taken: AtomicU64::new(0) }
+        Self { len_max, taken: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
     /// Its size in bytes.
@@ -71,6 +72,16 @@ impl QueueBudget {
     /// Bytes that are taken now.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Commands that were refused because it had no more, since the start.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn note_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn take(&self, len: u64) -> bool {
@@ -85,8 +96,17 @@ impl Share {
         Self { budget: Arc::clone(budget), len: 0 }
     }
 
-    /// Takes `len` bytes more; whether there are as many.
+    /// Takes `len` bytes more for a command; whether there are as many. If not,
+    /// it counts as refused.
     pub fn grow(&mut self, len: usize) -> bool {
+        let has_room = self.try_grow(len);
+        if !has_room {
+            self.budget.note_refusal();
+        }
+        has_room
+    }
+
+    fn try_grow(&mut self, len: usize) -> bool {
         let has_room = self.budget.take(len as u64);
         if has_room {
             self.len += len as u64;
@@ -159,11 +179,12 @@ impl Transaction {
         // Twice as much is moved seldom; where that is not to be had, an eighth.
         for wanted in [(2 * held).max(ROOM_MIN), len + len / 8] {
             let room = wanted.min(len_max).max(len);
-            if self.share.grow(room - held + more) {
+            if self.share.try_grow(room - held + more) {
                 self.requests.reserve_exact(room - self.requests.len());
                 return true;
             }
         }
+        self.share.budget.note_refusal();
         false
     }
 

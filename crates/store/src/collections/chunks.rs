@@ -6,12 +6,17 @@
 //! ```
 
 use super::blob::{Prefix, read_prefix, read_prefix_back};
+use crate::malloc::allocated;
+use crate::nodes::{self, Node};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a run before the next one begins, as Redis has it. Larger makes
 /// changes in the middle copy more, smaller takes more memory.
 pub(crate) const RUN_LEN_MAX: usize = 8 << 10;
+
+/// Runs of a list that are looked at at a time when nodes are moved.
+const COMPACTED_RUNS: usize = 64;
 
 /// The encoded form of an element, in the parts to be put one behind the other.
 pub(crate) struct Encoded<'a> {
@@ -72,19 +77,28 @@ pub(crate) fn seek(run: &[u8], count: usize, index: usize) -> usize {
 }
 
 /// Elements one behind the other.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Run {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Node<u8>,
     pub(crate) count: usize,
 }
 
 impl Run {
+    /// Bytes it takes.
+    fn room(&self) -> usize {
+        nodes::bytes(&self.bytes)
+    }
+
     /// Puts encoded elements in the place of those in a range.
     fn splice(&mut self, range: Range<usize>, parts: &[&[u8]]) {
         let added: usize = parts.iter().map(|part| part.len()).sum();
         let (old_len, tail_at) = (self.bytes.len(), range.start + added);
         if added > range.len() {
-            self.bytes.resize(old_len + added - range.len(), 0);
+            let len = old_len + added - range.len();
+            if len > self.bytes.capacity() {
+                self.grow(len);
+            }
+            self.bytes.resize(len, 0);
             self.bytes.copy_within(range.end..old_len, tail_at);
         } else {
             self.bytes.copy_within(range.end.., tail_at);
@@ -95,6 +109,12 @@ impl Run {
             self.bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
+    }
+
+    /// Makes room for `len` bytes and some more, as much as the slot has.
+    fn grow(&mut self, len: usize) {
+        let wanted = len.max(self.bytes.capacity() / 4 * 5);
+        self.bytes.reserve_exact(nodes::node_room(wanted) - self.bytes.len());
     }
 
     /// Gives back room that is hardly used.
@@ -110,8 +130,10 @@ impl Run {
 pub(crate) struct Chunks {
     runs: VecDeque<Run>,
     len: usize,
-    /// Room in the runs, in bytes.
+    /// Bytes that the runs take.
     room: usize,
+    /// The run that is looked at next when nodes are moved.
+    compacted: u32,
 }
 
 impl Chunks {
@@ -119,7 +141,7 @@ impl Chunks {
     pub(crate) fn of(run: &[u8], count: usize) -> Self {
         let mut chunks = Self::default();
         if count > 0 {
-            chunks.insert_run(0, Run { bytes: run.to_vec(), count });
+            chunks.insert_run(0, Run { bytes: nodes::copy_of(run), count });
             chunks.len = count;
         }
         chunks
@@ -130,7 +152,7 @@ impl Chunks {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.room + self.runs.capacity() * size_of::<Run>()
+        self.room + allocated(self.runs.capacity() * size_of::<Run>())
     }
 
     /// Run `index`, if there are so many.
@@ -140,13 +162,13 @@ impl Chunks {
     }
 
     fn insert_run(&mut self, index: usize, run: Run) {
-        self.room += run.bytes.capacity();
+        self.room += run.room();
         self.runs.insert(index, run);
     }
 
     fn remove_run(&mut self, index: usize) {
         if let Some(run) = self.runs.remove(index) {
-            self.room -= run.bytes.capacity();
+            self.room -= run.room();
         }
         if self.runs.capacity() > 4 * self.runs.len() + 16 {
             self.runs.shrink_to(2 * self.runs.len());
@@ -156,10 +178,10 @@ impl Chunks {
     /// Lets `change` change a run, which is removed if nothing is left of it.
     fn change_run<R>(&mut self, index: usize, change: impl FnOnce(&mut Run) -> R) -> R {
         let run = &mut self.runs[index];
-        let (before, count) = (run.bytes.capacity(), run.count);
+        let (before, count) = (run.room(), run.count);
         let result = change(run);
         run.trim_room();
-        self.room = self.room - before + run.bytes.capacity();
+        self.room = self.room - before + run.room();
         self.len = self.len - count + run.count;
         if run.count == 0 {
             self.remove_run(index);
@@ -220,11 +242,11 @@ impl Chunks {
                 None => {
                     let neighbour = if at_end { at } else { next_to };
                     if let Some(run) = self.runs.get_mut(neighbour) {
-                        let old = run.bytes.capacity();
+                        let old = run.room();
                         run.bytes.shrink_to(run.bytes.len());
-                        self.room = self.room - old + run.bytes.capacity();
+                        self.room = self.room - old + run.room();
                     }
-                    self.insert_run(next_to, Run::default());
+                    self.insert_run(next_to, Run { bytes: nodes::empty(), count: 0 });
                     (at, before) = (next_to, 0);
                 }
             }
@@ -240,7 +262,7 @@ impl Chunks {
     fn split(&mut self, index: usize, before: usize) {
         let tail = self.change_run(index, |run| {
             let at = seek(&run.bytes, run.count, before);
-            let tail = Run { bytes: run.bytes[at..].to_vec(), count: run.count - before };
+            let tail = Run { bytes: nodes::copy_of(&run.bytes[at..]), count: run.count - before };
             run.bytes.truncate(at);
             run.count = before;
             tail
@@ -312,11 +334,24 @@ impl Chunks {
         removed
     }
 
+    /// Moves runs from sparse pages, see [`super::Boxed::compact`].
+    pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        for _ in 0..self.runs.len().min(COMPACTED_RUNS) {
+            if *visits == 0 {
+                return;
+            }
+            let index = self.compacted as usize % self.runs.len();
+            self.compacted = index as u32 + 1;
+            *visits -= 1;
+            *moved += u64::from(nodes::relocate(&mut self.runs[index].bytes));
+        }
+    }
+
     /// Frees up to `steps` runs; whether none is left.
     pub(crate) fn free_some(&mut self, steps: &mut u32) -> bool {
         while *steps > 0 {
             let Some(run) = self.runs.pop_back() else { return true };
-            self.room -= run.bytes.capacity();
+            self.room -= run.room();
             self.len -= run.count;
             *steps -= 1;
         }
@@ -331,7 +366,7 @@ pub(crate) fn without_equal(
     count: usize,
     value: &[u8],
     (limit, from_end): (usize, bool),
-) -> (Vec<u8>, usize) {
+) -> (Node<u8>, usize) {
     let mut equal: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
     for _ in 0..count {
@@ -343,11 +378,11 @@ pub(crate) fn without_equal(
     }
     let gone = equal.len().min(limit);
     let chosen = if from_end { equal.split_off(equal.len() - gone) } else { equal };
-    let (mut rest, mut from) = (Vec::new(), 0);
+    let (mut rest, mut from) = (nodes::empty(), 0);
     for range in chosen.iter().take(gone) {
-        rest.extend_from_slice(&run[from..range.start]);
+        nodes::append(&mut rest, &run[from..range.start]);
         from = range.end;
     }
-    rest.extend_from_slice(&run[from..]);
+    nodes::append(&mut rest, &run[from..]);
     (rest, gone)
 }

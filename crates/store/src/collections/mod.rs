@@ -31,6 +31,7 @@ pub(crate) mod timed;
 
 use crate::item::Owned;
 use crate::lines::Memory;
+use crate::malloc::allocated;
 use crate::store::Store;
 use chunks::Chunks;
 use fields::Fields;
@@ -96,7 +97,7 @@ impl Boxed {
             Boxed::Stream(stream) => stream.bytes(),
             Boxed::Timed(timed) => timed.bytes(),
         };
-        size_of::<Self>() + inner
+        allocated(size_of::<Self>()) + inner
     }
 
     /// Elements.
@@ -131,8 +132,8 @@ impl Boxed {
                 timed.fields_mut().compact(memory, visits, moved, relocate);
             }
             Boxed::Sorted(scores) => scores.compact(memory, visits, moved),
-            // Their blocks are the global allocator's.
-            Boxed::List(_) | Boxed::Stream(_) => {}
+            Boxed::List(chunks) => chunks.compact(visits, moved),
+            Boxed::Stream(stream) => stream.compact(visits, moved),
         }
     }
 

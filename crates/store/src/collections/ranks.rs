@@ -8,11 +8,14 @@
 //! The tree does not know the order. Who inserts tells which entries come
 //! before; everything else goes by rank.
 
+use crate::nodes::{self, Node as Room, Nodes};
 use std::mem;
 use std::ops::ControlFlow;
 
 const LEAF_MAX: usize = 64;
 const CHILDREN_MAX: usize = 32;
+/// Leaves of a tree that are looked at at a time when nodes are moved.
+const COMPACTED_LEAVES: usize = 64;
 /// Entries that a tree has room for at first; the only leaf then doubles.
 const FIRST_ROOM: usize = 4;
 /// Nodes of which one is this empty become one with their neighbour, if that
@@ -20,8 +23,8 @@ const FIRST_ROOM: usize = 4;
 const SPARSE: usize = 4;
 
 enum Node<T> {
-    Leaf(Vec<T>),
-    Inner(Vec<Child<T>>),
+    Leaf(Room<T>),
+    Inner(Room<Child<T>>),
 }
 
 struct Child<T> {
@@ -38,6 +41,8 @@ pub(crate) struct Ranks<T> {
     len: usize,
     leaves: usize,
     inner: usize,
+    /// The rank of the entry whose leaf is looked at next when nodes are moved.
+    compacted: usize,
 }
 
 /// Nodes there are more than before.
@@ -49,7 +54,7 @@ struct Made {
 
 impl<T: Copy> Ranks<T> {
     pub(crate) const fn new() -> Self {
-        Self { root: Node::Leaf(Vec::new()), len: 0, leaves: 1, inner: 0 }
+        Self { root: Node::Leaf(nodes::empty()), len: 0, leaves: 1, inner: 0, compacted: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -58,9 +63,10 @@ impl<T: Copy> Ranks<T> {
 
     pub(crate) fn bytes(&self) -> usize {
         if let Node::Leaf(entries) = &self.root {
-            return entries.capacity() * size_of::<T>();
+            return nodes::bytes(entries);
         }
-        self.leaves * LEAF_MAX * size_of::<T>() + self.inner * CHILDREN_MAX * size_of::<Child<T>>()
+        self.leaves * nodes::node_len(LEAF_MAX * size_of::<T>())
+            + self.inner * nodes::node_len(CHILDREN_MAX * size_of::<Child<T>>())
     }
 
     /// How many entries from the first on are `before`; none behind one that is
@@ -113,7 +119,7 @@ impl<T: Copy> Ranks<T> {
                 Some(only) => only.node,
                 None => {
                     self.leaves += 1;
-                    Node::Leaf(Vec::new())
+                    Node::Leaf(nodes::empty())
                 }
             };
         }
@@ -192,6 +198,19 @@ impl<T: Copy> Ranks<T> {
         ControlFlow::Continue(())
     }
 
+    /// Moves leaves, and the nodes above them, from sparse pages, of a large
+    /// tree the part whose turn it is; counts `visits` down and `moved` up.
+    pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        for _ in 0..self.leaves.min(COMPACTED_LEAVES) {
+            if *visits == 0 || self.len == 0 {
+                return;
+            }
+            *visits -= 1;
+            let from = if self.compacted < self.len { self.compacted } else { 0 };
+            self.compacted = from + self.root.relocate(from, moved);
+        }
+    }
+
     /// Frees up to `steps` leaves; whether nothing is left.
     pub(crate) fn free_some(&mut self, steps: &mut u32) -> bool {
         while *steps > 0 && self.len > 0 {
@@ -203,13 +222,13 @@ impl<T: Copy> Ranks<T> {
 }
 
 /// A vector that never grows beyond this room.
-fn room_for<T>(len: usize) -> Vec<T> {
-    Vec::with_capacity(len)
+fn room_for<T>(len: usize) -> Room<T> {
+    Room::with_capacity_in(len, Nodes)
 }
 
 /// Cuts a full node in two, where `at` is to be inserted: one that is filled
 /// from one end stays full.
-fn cut<T>(items: &mut Vec<T>, at: usize, max: usize) -> Vec<T> {
+fn cut<T>(items: &mut Room<T>, at: usize, max: usize) -> Room<T> {
     let middle = if at == items.len() { at } else { items.len() / 2 };
     let mut second = room_for(max);
     second.extend(items.drain(middle..));
@@ -334,6 +353,26 @@ impl<T: Copy> Node<T> {
         entry
     }
 
+    /// Moves the leaf with the entry of a rank, and what leads to it; how many
+    /// entries from that one on it has.
+    fn relocate(&mut self, mut rank: usize, moved: &mut u64) -> usize {
+        match self {
+            Node::Leaf(entries) => {
+                *moved += u64::from(nodes::relocate(entries));
+                entries.len() - rank
+            }
+            Node::Inner(children) => {
+                *moved += u64::from(nodes::relocate(children));
+                let child = children.iter_mut().find(|child| {
+                    let is_here = rank < child.len;
+                    rank -= if is_here { 0 } else { child.len };
+                    is_here
+                });
+                child.map_or(1, |child| child.node.relocate(rank, moved))
+            }
+        }
+    }
+
     fn count_into(&self, made: &mut Made) {
         match self {
             Node::Leaf(_) => made.leaves += 1,
@@ -344,7 +383,7 @@ impl<T: Copy> Node<T> {
     /// Frees the last leaf; the entries it had.
     fn free_last(&mut self) -> usize {
         match self {
-            Node::Leaf(entries) => mem::take(entries).len(),
+            Node::Leaf(entries) => mem::replace(entries, nodes::empty()).len(),
             Node::Inner(children) => {
                 let Some(last) = children.last_mut() else { return 0 };
                 let freed = last.node.free_last();
@@ -359,7 +398,7 @@ impl<T: Copy> Node<T> {
 }
 
 /// Makes one of the nodes at `left` and behind it, if some room is left then.
-fn join<T: Copy>(children: &mut Vec<Child<T>>, left: usize, gone: &mut Made) {
+fn join<T: Copy>(children: &mut Room<Child<T>>, left: usize, gone: &mut Made) {
     let ((fill, max), (other, _)) = (children[left].node.fill(), children[left + 1].node.fill());
     if fill + other > max / 4 * 3 {
         return;

@@ -120,6 +120,7 @@ impl Scores {
             let key = (score, item.item().key());
             ranks.insert(entry, |other| order(other.key(), key) == Ordering::Less);
         });
+        self.ranks.compact(visits, moved);
     }
 
     /// Frees up to `steps` pieces; whether none is left.

@@ -20,6 +20,7 @@ use super::fields::Fields;
 use super::{Boxed, Means};
 use crate::item::Item;
 use crate::lines::Memory;
+use crate::malloc::allocated;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -236,8 +237,8 @@ impl Timed {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let hints = self.hints.capacity() * size_of::<Reverse<Hint>>();
-        size_of::<Self>() + self.fields.bytes() + hints
+        let hints = allocated(self.hints.capacity() * size_of::<Reverse<Hint>>());
+        allocated(size_of::<Self>()) + self.fields.bytes() + hints
     }
 
     fn earliest(&self) -> Option<u64> {

@@ -59,7 +59,9 @@ impl Store {
         if search.held <= self.shard_count() / 2 || Holder::is_holding() {
             return false;
         }
-        self.lock_of(search.held_last).wait_until_released();
+        if self.wait_for_holder(self.lock_of(search.held_last)).is_err() {
+            return false;
+        }
         *search = Search::default();
         true
     }
@@ -89,12 +91,13 @@ impl Store {
     /// pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used.load(Ordering::Relaxed) + self.heap.discarded.bytes() + self.idle_counted()
+        self.used_bytes() + self.heap.discarded.bytes() + self.idle_counted()
     }
 
     #[cold]
     fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
         let mut search = Search::default();
+        self.resident.look();
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
             if wanted <= 0 {

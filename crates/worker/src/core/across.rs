@@ -19,6 +19,7 @@ use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse};
+use keyway_topology::HealthState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(super) enum Due {
     Scripts(LinkIndex),
     /// What was to be loaded through this connection was refused for now.
     Loads(LinkIndex),
+    /// A server that a WAIT asks is lost: whatever the others say, it fails.
+    EndWait(Key<Box<Join>>),
 }
 
 /// Errands at rest whose room is kept: as many as a deep pipeline has.
@@ -110,7 +113,7 @@ impl State {
         errand.request.clear();
         let is_small = errand.request.capacity() <= REQUEST_KEPT_MAX;
         if is_small && self.errands_free.len() < ERRANDS_KEPT_MAX {
-            errand.work = Work::RandomKey { left: 0 };
+            errand.work = Work::RandomKey { left: 0, is_empty: false };
             self.errands_free.push(errand);
         }
     }
@@ -127,6 +130,7 @@ impl Core {
                 Due::Ask(key) => plane.ask_again(sessions, links, key),
                 Due::Scripts(index) => links[index].given.forget_scripts(),
                 Due::Loads(index) => links[index].given = Given::default(),
+                Due::EndWait(join) => plane.end_wait(sessions, links, join),
             }
         }
         if self.plane.across.due.is_empty() {
@@ -223,12 +227,26 @@ impl Plane {
         if count == 0 {
             return self.no_server(session, busy, request);
         }
-        let nth = (self.next_random() >> 33) as usize % count;
-        let servers = std::iter::successors(in_use.first_from(0), |&server| {
-            in_use.first_from(usize::from(server) + 1)
-        });
-        let server = servers.into_iter().nth(nth).unwrap_or_default();
-        let mut errand = self.across.take(Work::RandomKey { left: count as u16 - 1 });
+        let servers = || {
+            std::iter::successors(in_use.first_from(0), |&server| {
+                in_use.first_from(usize::from(server) + 1)
+            })
+        };
+        // Those that fail are asked if all do: each takes as long as a timeout.
+        let (health, topology) = (&self.plan.health, &self.plan.topology);
+        let is_up = |&server: &u16| {
+            let id = topology.backend_id(usize::from(session.pool), usize::from(server));
+            let link = &links[self.link_of(session, server, key)].link;
+            health.state(id) == HealthState::Up && !link.is_down(self.clock.now)
+        };
+        let up: Vec<u16> = servers().filter(is_up).collect();
+        let drawn = (self.next_random() >> 33) as usize;
+        let server = match up.len() {
+            0 => servers().nth(drawn % count).unwrap_or_default(),
+            sound => up[drawn % sound],
+        };
+        let mut errand =
+            self.across.take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
         errand.server = server;
         errand.request.extend_from_slice(request.args.buf());
         self.start_errand(links, key, session, busy, request, (errand, None))
@@ -363,7 +381,8 @@ impl Plane {
         if slot.link.is_down(self.clock.now) {
             let fault = self.note_refused(slot);
             let (pool, backend) = (slot.pool, slot.backend);
-            return self.fail_errand(sessions, (pool, backend), errand, fault);
+            let key = self.across.errands.insert(errand);
+            return self.on_errand_fault(sessions, (pool, backend), key, fault);
         }
         self.prepare_link(index, slot, errand.database);
         if let Work::Script { digest, .. } = errand.work
@@ -448,9 +467,12 @@ impl Plane {
         key: Key<Box<Errand>>,
         fault: Fault,
     ) {
-        if let Some(errand) = self.across.errands.remove(key) {
-            self.fail_errand(sessions, place, errand, fault);
+        let Some(errand) = self.across.errands.get_mut(key) else { return };
+        if errand.on_fault() == Next::Again {
+            return self.across.due.push(Due::Ask(key));
         }
+        let Some(errand) = self.across.errands.remove(key) else { return };
+        self.fail_errand(sessions, place, errand, fault);
     }
 
     #[cold]
@@ -468,8 +490,10 @@ impl Plane {
             self.end_unheard(sessions, errand.session);
         } else if let Some(session) = sessions.get_mut(errand.session) {
             let text = self.describe_backend(pool, backend);
-            self.complete(errand.session, session, errand.sequence, |out| {
-                write_fault(fault, &text, out);
+            let is_null = matches!(errand.work, Work::RandomKey { is_empty: true, .. });
+            self.complete(errand.session, session, errand.sequence, |out| match is_null {
+                true => errand.protocol.null(out),
+                false => write_fault(fault, &text, out),
             });
         }
         self.across.give(errand);

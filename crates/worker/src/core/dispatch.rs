@@ -103,11 +103,21 @@ impl Plane {
                 _ if command.verb == Verb::Monitor => self.start_monitor(asked),
                 _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
                 _ => {
-                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                    // It looks at every shard, one after the other.
+                    if command.verb != Verb::Info || self.passes_script(store, asked) {
+                        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                    }
                     Step::Started
                 }
             };
         }
+        let beside = match store.has_script() {
+            false => None,
+            true => match self.hold_beside_script(store, asked) {
+                Some(held) => Some(held),
+                None => return Step::Started,
+            },
+        };
         let Asked { session, busy, request, .. } = asked;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
@@ -116,7 +126,10 @@ impl Plane {
         let mut error = None;
         self.answer(session, busy, |out| {
             let start = out.len();
-            store.execute(request, context, out);
+            match beside {
+                None => store.execute(request, context, out),
+                Some(held) => held.execute(request, context, out),
+            }
             if out.get(start) == Some(&b'-') {
                 error = Some(out[start..].starts_with(b"-OOM "));
             }
@@ -368,7 +381,9 @@ impl Plane {
         // about the request behind it.
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
-            busy.order.complete(place, busy.output.buf(), |dest| dest.extend_from_slice(&out));
+            busy.order.complete(place, busy.output.buf(), |dest| {
+                pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
+            });
         } else if was_silent
             && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
         {
@@ -448,7 +463,8 @@ impl Plane {
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), write);
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
     }
 
     /// Answers with an error that is the client's own doing.

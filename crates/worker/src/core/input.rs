@@ -217,7 +217,8 @@ impl Plane {
     ) {
         self.cells.pool(session.pool as usize).refused.of(keyway_base::Fault::Client).add(1);
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), write);
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
         session.closing = true;
         session.broken = true;
     }

@@ -85,6 +85,7 @@ impl Core {
         plane.note_deadline(slot.link.deadline(&options));
         if slot.link.state() == LinkState::Ready {
             plane.note_established(slot);
+            plane.knock(slot);
         }
         if slot.rejoining.is_some() {
             plane.send_probe(slot);
@@ -246,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Connects to failing backends that no request asks for: whoever looks at
+    /// Tries failing backends that no request asks for: whoever looks at
     /// `/readyz` may send none until they can be reached.
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
@@ -257,12 +258,18 @@ impl Core {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
             let now = plane.clock.now;
-            let is_due = now >= slot.next_try && slot.link.wants_connection(now);
+            let is_at_rest = slot.link.state() == LinkState::Ready && slot.link.in_flight() == 0;
+            let is_due = now >= slot.next_try && (is_at_rest || slot.link.wants_connection(now));
             let is_first = is_first && slot.link.protocol() == Protocol::Resp2;
             if is_first && is_due && !slot.is_connecting && is_failing() {
                 slot.next_try = now + plane.link_options(slot.pool).backoff_max;
-                slot.is_connecting = true;
-                plane.connects.push(index);
+                if is_at_rest {
+                    plane.knock(slot);
+                    plane.mark_link_dirty(index, slot);
+                } else {
+                    slot.is_connecting = true;
+                    plane.connects.push(index);
+                }
             }
         }
     }
@@ -400,6 +407,7 @@ impl Plane {
             return self.mark_link_dirty(index, slot);
         }
         self.note_established(slot);
+        self.knock(slot);
         let deadline = slot.link.deadline(self.link_options(slot.pool));
         self.note_deadline(deadline);
         self.mark_link_dirty(index, slot);
@@ -454,7 +462,33 @@ impl Plane {
         }
     }
 
-    pub(super) fn on_rejoined(&mut self, slot: &mut LinkSlot) {
+    /// Asks a failing backend on a connection that stands whether it answers. That
+    /// it refuses writes does not show so.
+    fn knock(&mut self, slot: &mut LinkSlot) {
+        let health = &self.plan.health;
+        let is_told = health.state(slot.id) == HealthState::Failing
+            && health.reason(slot.id) != Some(FailureReason::ReadOnly);
+        // What is in flight will tell.
+        let is_busy = slot.link.in_flight() > 0 || slot.rejoining.is_some();
+        if !is_told || is_busy || slot.is_private {
+            return;
+        }
+        ask(slot, b"PING", Internal::Probe, self.clock.now);
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+    }
+
+    /// A backend has answered what it was asked by [`Plane::send_probe`] or
+    /// [`Plane::knock`].
+    pub(super) fn on_probed(&mut self, slot: &mut LinkSlot) {
+        if slot.rejoining.is_some() {
+            return self.on_rejoined(slot);
+        }
+        if let Some(change) = self.plan.health.note_reachable(slot.id) {
+            self.log_change(&change);
+        }
+    }
+
+    fn on_rejoined(&mut self, slot: &mut LinkSlot) {
         let Some(claim) = slot.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoined(claim, self.clock.now) {
             self.log_change(&change);

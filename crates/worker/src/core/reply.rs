@@ -1,3 +1,4 @@
+use super::across::Due;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
@@ -24,6 +25,7 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
+        let mut is_astray = false;
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
         let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
@@ -38,7 +40,8 @@ impl Core {
                         | Internal::Push
                         | Internal::Unasked
                 )
-            );
+            ) || (exchange.owner == Owner::Internal(Internal::Probe)
+                && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
             }
@@ -50,7 +53,10 @@ impl Core {
             match exchange.owner {
                 Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
-                Owner::Internal(Internal::Probe) => probe = Some(!refused),
+                Owner::Internal(Internal::Probe) => {
+                    probe = Some(!refused);
+                    is_astray |= !refused && reply != b"+PONG\r\n";
+                }
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
@@ -72,6 +78,10 @@ impl Core {
                 _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
             }
         })?;
+        if is_astray {
+            // It is another's, and so would be all that follow.
+            return Err(BackendFault::Protocol);
+        }
         if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
             plane.log_slow(pool, slow, client);
         }
@@ -87,7 +97,7 @@ impl Core {
             let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
             plane.on_rejoin_failed(slot, reason);
         } else if probe == Some(true) {
-            plane.on_rejoined(slot);
+            plane.on_probed(slot);
         }
         release_waiting(sessions, plane, slot);
         if slot.is_private {
@@ -241,7 +251,8 @@ impl Plane {
     ) {
         let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
         let before = busy.undelivered();
-        busy.order.complete(sequence, busy.output.buf(), write);
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(sequence, busy.output.buf(), |out| errors.watch(out, write));
         session.reply_size.note(busy.undelivered().saturating_sub(before));
         if !busy.output.is_empty() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
@@ -287,9 +298,11 @@ impl Plane {
                 self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
             }
             Owner::Join { join, fragment } => {
-                let done = self.joins.get_mut(join).is_some_and(|j| j.on_fault(fragment, fault));
-                if done {
+                let Some(waiting) = self.joins.get_mut(join) else { return };
+                if waiting.on_fault(fragment, fault) {
                     self.finish_join(sessions, join);
+                } else if waiting.is_waiting {
+                    self.across.due.push(Due::EndWait(join));
                 }
             }
             Owner::Errand(errand) => {
@@ -301,7 +314,7 @@ impl Plane {
     }
 
     /// Answers a split request whose last fragment has come.
-    fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
+    pub(super) fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Join>>) {
         let Some(mut join) = self.joins.remove(key) else { return };
         self.learn(key, &join);
         if join.is_unheard {
@@ -330,8 +343,10 @@ impl Plane {
             self.note_join(&join);
             let sequence = join.sequence;
             let plan = &self.plan;
-            busy.order
-                .complete(sequence, busy.output.buf(), |out| write_join(plan, &mut join, out));
+            let errors = &plan.pools[usize::from(session.pool)].errors;
+            busy.order.complete(sequence, busy.output.buf(), |out| {
+                errors.watch(out, |out| write_join(plan, &mut join, out));
+            });
         }
         self.joins_free.give(join);
     }

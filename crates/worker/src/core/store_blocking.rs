@@ -66,6 +66,9 @@ impl Plane {
         }
         let context = self.context_of(asked);
         let mut out = Vec::new();
+        if !self.passes_script(store, asked) {
+            return Step::Started;
+        }
         if store.attempt(asked.request, context, &mut out) {
             self.answer_waited(store, asked, &out);
             return Step::Started;

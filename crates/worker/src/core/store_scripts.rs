@@ -22,7 +22,7 @@ use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Identity, Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
-use keyway_store::{Context, ScriptHold, Store};
+use keyway_store::{Busy, Context, Footprint, Held, Refused, ScriptHold, Store};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -65,6 +65,8 @@ struct ScriptHost {
     worker: u16,
     clock: Clock,
     identity: RefCell<Identity>,
+    /// Whether it runs for FCALL.
+    is_function: bool,
     /// Whether reads are to be told.
     tracks: bool,
     effects: RefCell<Effects>,
@@ -92,6 +94,10 @@ impl Host for ScriptHost {
         if is_of_everything(request.command.verb) && out.get(start) != Some(&b'-') {
             self.effects.borrow_mut().is_of_everything = true;
         }
+    }
+
+    fn note_busy(&self) {
+        self.hold.note_busy(if self.is_function { Busy::Function } else { Busy::Script });
     }
 
     fn kept_len(&self) -> usize {
@@ -174,6 +180,44 @@ impl ScriptHost {
 }
 
 impl Plane {
+    /// Holds what a request needs while a script of another worker runs, so that
+    /// it does not have to wait for what the script takes meanwhile. `None` when
+    /// the request is answered already: the script holds that, and is busy.
+    #[cold]
+    pub(super) fn hold_beside_script<'a>(
+        &mut self,
+        store: &'a Store,
+        asked: &mut Asked,
+    ) -> Option<Held<'a>> {
+        let context = self.context_of(asked);
+        let mut footprint = Footprint::default();
+        match asked.request.command.verb {
+            Verb::Info => footprint.add_all(),
+            _ => footprint.add(store, asked.request),
+        }
+        match store.hold(footprint, context) {
+            Ok(held) => Some(held),
+            Err(refused) => {
+                let is_full = refused == Refused::OutOfMemory;
+                self.count(asked.session, asked.request);
+                self.note_store_error(
+                    asked.session.pool,
+                    asked.request.command.class as u8,
+                    is_full,
+                );
+                self.answer_locally(asked, |out| reply::error(out, refused.text()));
+                None
+            }
+        }
+    }
+
+    /// Waits until a request has what it needs of a script of another worker, if
+    /// one runs; whether the request is still to be answered. What a script that
+    /// begins now takes is waited for once more.
+    pub(super) fn passes_script(&mut self, store: &Store, asked: &mut Asked) -> bool {
+        !store.has_script() || self.hold_beside_script(store, asked).is_some()
+    }
+
     /// Starts a command about scripts.
     #[cold]
     pub(super) fn script_on_store(
@@ -218,6 +262,10 @@ impl Plane {
                 self.eval(&mut engine, pool, session, request, out)
             }
             Verb::Fcall | Verb::FcallRo => self.fcall(&mut engine, pool, session, request, out),
+            Verb::FunctionStats if store_busy(pool) == Some(Busy::Script) => {
+                reply::error(out, Busy::Script.text());
+                None
+            }
             Verb::FunctionStats => {
                 let running = pool.scripts.running_function();
                 let now = self.clock.now;
@@ -273,11 +321,12 @@ impl Plane {
             }
         };
         let name = String::from_utf8_lossy(&script.name).into_owned();
-        let run = Arc::new(Run::new(false, name, Vec::new(), self.clock.now));
+        let run = Run::new(false, name, Vec::new(), self.clock.now);
+        let run = Arc::new(run.for_client(session.identity.id));
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
-        self.run(pool, session, |host| {
-            let client = session.identity.protocol;
+        let client = session.identity.protocol;
+        self.run(pool, (session, run), out, |host, run, out| {
             let words = Words { keys, args };
             engine.run(&script, &words, (host, run), is_read_only, client, out);
         })
@@ -314,11 +363,12 @@ impl Plane {
         let is_read_only = is_read_only || info.flags.no_writes;
         let command = request.args.from(0).take(COMMAND_WORDS_MAX).map(<[u8]>::to_vec).collect();
         let shown = String::from_utf8_lossy(name).into_owned();
-        let run = Arc::new(Run::new(true, shown, command, self.clock.now));
+        let run = Run::new(true, shown, command, self.clock.now);
+        let run = Arc::new(run.for_client(session.identity.id));
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
-        self.run(pool, session, |host| {
-            let client = session.identity.protocol;
+        let client = session.identity.protocol;
+        self.run(pool, (session, run), out, |host, run, out| {
             let words = Words { keys, args };
             engine.call(name, &words, (host, run), is_read_only, client, out);
         })
@@ -350,27 +400,37 @@ impl Plane {
         Ok(())
     }
 
-    /// Runs a script with what it reaches; what is to be told of it.
+    /// Runs a script with what it reaches, unless another is busy; what is to be
+    /// told of it.
     fn run(
         &mut self,
         pool: &PoolPlan,
-        session: &Session,
-        run: impl FnOnce(Rc<dyn Host>),
+        (session, run): (&Session, Arc<Run>),
+        out: &mut Vec<u8>,
+        work: impl FnOnce(Rc<dyn Host>, Arc<Run>, &mut Vec<u8>),
     ) -> Option<Settlement> {
         let PoolKind::Store(store) = &pool.kind else { return None };
+        let hold = match store.begin_script() {
+            Ok(hold) => hold,
+            Err(busy) => {
+                reply::error(out, busy.text());
+                return None;
+            }
+        };
         let tracks = session.tracking.as_deref().is_some_and(|tracking| tracking.tracks_next());
         let host = Rc::new(ScriptHost {
-            hold: store.begin_script(),
+            hold,
             plan: Arc::clone(&self.plan),
             pool: session.pool,
             worker: self.worker(),
             clock: self.clock,
             identity: RefCell::new(session.identity.clone()),
+            is_function: run.is_function(),
             tracks,
             effects: RefCell::default(),
             log_lines: Cell::new(0),
         });
-        run(Rc::clone(&host) as Rc<dyn Host>);
+        work(Rc::clone(&host) as Rc<dyn Host>, run, out);
         let effects = host.effects.take();
         self.pubsub.has_mail |= effects.has_own_messages;
         // As long as nothing that was read can change.
@@ -378,6 +438,13 @@ impl Plane {
             .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));
         drop(host);
         settlement
+    }
+}
+
+fn store_busy(pool: &PoolPlan) -> Option<Busy> {
+    match &pool.kind {
+        PoolKind::Store(store) => store.busy(),
+        PoolKind::Sharded { .. } => None,
     }
 }
 
@@ -512,7 +579,7 @@ fn write_list(registry: &Registry, request: &Request, protocol: Protocol, out: &
         index += 1;
     }
     let mut libraries = registry.libraries();
-    libraries.retain(|it| pattern.is_none_or(|pattern| glob::matches(pattern, &it.name)));
+    libraries.retain(|it| pattern.is_none_or(|like| glob::matches_ignoring_case(like, &it.name)));
     reply::array(out, libraries.len());
     for library in libraries {
         protocol.map(out, if with_code { 4 } else { 3 });

@@ -89,6 +89,9 @@ impl Plane {
     /// Watches the keys of a request.
     fn watch_on_store(&mut self, store: &Store, asked: &mut Asked) {
         let context = self.context_of(asked);
+        if !self.passes_script(store, asked) {
+            return;
+        }
         let stateful = asked.session.stateful.get_or_insert_default();
         let watched = stateful
             .watched
@@ -175,9 +178,8 @@ impl Plane {
         });
         let watched_keys = || watched.into_iter().flat_map(WatchedKeys::keys);
         watched_keys().for_each(|(_, key)| footprint.add_key(store, key));
-        let held = store
-            .hold(footprint, context)
-            .map_err(|OutOfMemory| format!(": {}", OutOfMemory::TEXT))?;
+        let held =
+            store.hold(footprint, context).map_err(|refused| format!(": {}", refused.text()))?;
         let mut executed = Executed::default();
         for (database, key) in watched_keys() {
             held.expire(key, Context { database, ..context });
@@ -241,6 +243,7 @@ impl Plane {
             }
         }
         if out.get(start) == Some(&b'-') {
+            self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
             self.note_store_error(asked.session.pool, request.command.class as u8, false);
         }
         if out.len() as u64 > self.plan.limits.session_output_len_hard {

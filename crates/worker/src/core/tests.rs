@@ -61,6 +61,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             databases: 1,
             clients_max: 0,
             pause: crate::Pause::default(),
+            errors: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::sharded(pool),
         }],
@@ -150,7 +151,9 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
         assert!(core.links[0].waiting.is_empty());
         let mut unread = Vec::new();
         core.resume_sessions(&mut unread);
-        assert_eq!(core.links[0].link.in_flight(), 2, "its other requests are queued");
+        // The new connection has a PING besides, as the server had failed.
+        let queued = core.links[0].link.in_flight() - usize::from(stands);
+        assert_eq!(queued, 2, "its other requests are queued");
     }
 }
 

@@ -12,10 +12,10 @@ use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 
-use keyway_base::{Fault, Key};
+use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
-use keyway_proxy::{Join, Owner};
+use keyway_proxy::{Join, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use std::sync::Arc;
 
@@ -123,16 +123,17 @@ impl Plane {
         });
         let join_key = self.joins.insert(join);
         let mut blocked_on = Vec::with_capacity(leased.len());
-        let mut is_over = false;
-        for (fragment, (_, index)) in leased.iter().enumerate() {
+        let is_over = leased.iter().any(|(_, index)| index.is_err());
+        for (fragment, (_, index)) in (0..).zip(leased) {
             match index {
+                // It fails, whatever this one says.
+                Ok(index) if is_over => self.release(links, *index),
                 Ok(index) => {
-                    self.send_wait(&mut links[*index], *index, asked, (join_key, fragment as u16));
+                    self.send_wait(&mut links[*index], *index, asked, (join_key, fragment));
                     blocked_on.push(*index);
                 }
                 Err(fault) => {
-                    let join = self.joins.get_mut(join_key);
-                    is_over = join.is_some_and(|join| join.on_fault(fragment as u16, *fault));
+                    self.joins.get_mut(join_key).map(|join| join.on_fault(fragment, *fault));
                 }
             }
         }
@@ -142,6 +143,28 @@ impl Plane {
         asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
         asked.session.barrier = true;
         self.plan.clients.set_blocked(asked.session.identity.id, true);
+    }
+
+    /// Ends a WAIT of which a server was lost, and what the others were asked for it.
+    #[cold]
+    pub(super) fn end_wait(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        links: &mut [LinkSlot],
+        join: Key<Box<Join>>,
+    ) {
+        let Some(owner) = self.joins.get(join).map(|join| join.session) else { return };
+        self.finish_join(sessions, join);
+        let Some(session) = sessions.get_mut(owner) else { return };
+        let Some(stateful) = &mut session.stateful else { return };
+        for index in stateful.blocked_on.drain(..) {
+            // Only the end of the connection ends the command on the server.
+            if links[index].lease.take_if(|key| *key == owner).is_some() {
+                self.discards.push(index);
+            }
+        }
+        self.plan.clients.set_blocked(session.identity.id, false);
+        session.tidy();
     }
 
     fn send_wait(

@@ -52,7 +52,7 @@ line for each server (health, role, version, memory, keys, operations a second, 
 answers with the smallest of what the servers say: one without replicas makes it 0. It is asked of each
 server on a connection of its own, behind a message to the shard channel `__keyway_wait`, which is what
 moves a connection's place in the replication; nobody need listen there. A server that cannot be asked,
-or refuses that message (`NOPERM`), makes the reply an error. Inside MULTI it is run by the transaction's server, which does not wait. On the
+or is lost meanwhile, makes the reply an error at once; one that refuses that message (`NOPERM`), in the end. Inside MULTI it is run by the transaction's server, which does not wait. On the
 embedded store it answers 0 at once.
 
 **MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own

@@ -12,6 +12,7 @@
 use super::code::{Reader, Text, write_number};
 use super::id::Id;
 use super::weight;
+use crate::nodes::{self, Node};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ const HAS_SEQ: u8 = 2;
 /// Entries one behind the other, called after the first one.
 #[derive(Clone)]
 pub(crate) struct Block {
-    bytes: Vec<u8>,
+    bytes: Node<u8>,
     /// The last entry ever, removed or not.
     last: Id,
     /// What Redis would take for it, removed entries included.
@@ -43,7 +44,7 @@ pub(crate) struct Block {
 impl Block {
     /// A block without entries, for those with these names.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = nodes::empty();
         write_number(&mut bytes, names.clone().count() as u64);
         names.clone().for_each(|name| Text::of(name).write(&mut bytes));
         let weight = weight::of_block(names) as u32;
@@ -64,7 +65,12 @@ impl Block {
     /// Bytes allocated.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.bytes.capacity()
+        nodes::bytes(&self.bytes)
+    }
+
+    /// Moves its bytes, if they lie on a sparse page; whether they did.
+    pub(crate) fn relocate(&mut self) -> bool {
+        nodes::relocate(&mut self.bytes)
     }
 
     /// Whether an entry whose strings have `len` bytes is to go in here.

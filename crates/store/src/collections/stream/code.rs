@@ -6,6 +6,7 @@
 //!           or:       zigzag << 1 | 1 │        what reads as a short integer
 //! ```
 
+use crate::nodes::{self, Node};
 use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 
 /// Integers whose magnitude is below this are stored as numbers: the two
@@ -27,11 +28,11 @@ impl<'a> Text<'a> {
         integer.map_or(Self::Bytes(bytes), Self::Integer)
     }
 
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
+    pub(crate) fn write(self, out: &mut Node<u8>) {
         match self {
             Self::Bytes(bytes) => {
                 write_number(out, (bytes.len() as u64) << 1);
-                out.extend_from_slice(bytes);
+                nodes::append(out, bytes);
             }
             Self::Integer(value) => {
                 let zigzag = (value << 1 ^ value >> 63) as u64;
@@ -50,7 +51,7 @@ impl<'a> Text<'a> {
     }
 }
 
-pub(crate) fn write_number(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn write_number(out: &mut Node<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -127,7 +128,7 @@ mod tests {
                 (-300..300i64).prop_map(|value| value.to_string().into_bytes()),
             ], 0..20),
         ) {
-            let mut out = vec![9];
+            let mut out = nodes::copy_of(&[9]);
             numbers.iter().for_each(|number| write_number(&mut out, *number));
             strings.iter().for_each(|string| Text::of(string).write(&mut out));
             let mut reader = Reader::new(&out, 1);
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn a_short_integer_takes_fewer_bytes_than_its_digits() {
         for (text, len) in [("7", 1), ("-31", 1), ("12345", 3), ("1700000000000", 7)] {
-            let mut out = Vec::new();
+            let mut out = nodes::empty();
             Text::of(text.as_bytes()).write(&mut out);
             assert_eq!(out.len(), len, "{text}");
         }

@@ -113,6 +113,14 @@ impl Group {
         self.deliveries.bytes() + self.consumer_bytes
     }
 
+    /// Moves nodes of deliveries from sparse pages, see `Boxed::compact`.
+    pub(super) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        self.deliveries.compact(visits, moved);
+        for consumer in self.consumers.iter_mut().flatten() {
+            consumer.ids.compact(visits, moved);
+        }
+    }
+
     /// How many deliveries are not acknowledged.
     pub(crate) fn pending(&self) -> usize {
         self.deliveries.len()

@@ -3,6 +3,7 @@
 use super::block::{Block, Entry};
 use super::group::UNKNOWN;
 use super::id::{Id, Wanted};
+use crate::malloc::allocated;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -10,7 +11,10 @@ use std::ops::ControlFlow;
 /// in order; as many leaves are below an inner node.
 const LEAF_BLOCKS: usize = 6;
 /// Bytes of a leaf with its share of the inner nodes.
-const LEAF_BYTES: usize = (11 * size_of::<(Id, Block)>() + 16) * 7 / 6;
+const LEAF_BYTES: usize = (allocated(11 * size_of::<(Id, Block)>() + 16)) * 7 / 6;
+
+/// Blocks that are looked at at a time when nodes are moved.
+const COMPACTED_BLOCKS: usize = 64;
 
 /// Entries in the order of their ids, and what is known of those that were.
 pub(crate) struct Log {
@@ -26,8 +30,10 @@ pub(crate) struct Log {
     deleted: Id,
     /// Entries ever added.
     added: u64,
-    /// Room in the blocks, in bytes.
+    /// Bytes that the blocks take, without the tree.
     room: usize,
+    /// The block that is looked at next when nodes are moved.
+    compacted: Id,
 }
 
 impl Clone for Log {
@@ -87,6 +93,7 @@ impl Log {
             deleted: zero,
             added: 0,
             room: 0,
+            compacted: zero,
         }
     }
 
@@ -173,6 +180,20 @@ impl Log {
         if self.len == 1 {
             self.first = id;
         }
+    }
+
+    /// Moves blocks from sparse pages, see `Boxed::compact`.
+    pub(super) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        let mut next = Id::ZERO;
+        for (count, (id, block)) in self.blocks.range_mut(self.compacted..).enumerate() {
+            if *visits == 0 || count == COMPACTED_BLOCKS {
+                next = *id;
+                break;
+            }
+            *visits -= 1;
+            *moved += u64::from(block.relocate());
+        }
+        self.compacted = next;
     }
 
     /// The blocks by the ids they are called after.

@@ -18,6 +18,7 @@ mod weight;
 use super::{Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
+use crate::malloc::allocated;
 use group::Group;
 use id::Id;
 pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
@@ -93,7 +94,7 @@ impl Stream {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.log.bytes() + self.group_bytes
+        allocated(size_of::<Self>()) + self.log.bytes() + self.group_bytes
     }
 
     /// Groups with their names, in the order of those.
@@ -141,6 +142,17 @@ impl Stream {
         removed.group_bytes = bytes;
         removed.groups.insert(name, group);
         Some(removed)
+    }
+
+    /// Moves nodes from sparse pages, see [`Boxed::compact`].
+    pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        self.log.compact(visits, moved);
+        for group in self.groups.values_mut() {
+            if *visits == 0 {
+                return;
+            }
+            group.compact(visits, moved);
+        }
     }
 
     /// Frees up to `steps` blocks of entries or of deliveries, and consumers;

@@ -1,0 +1,169 @@
+//! A script or function on the embedded store that runs for long: who needs what
+//! it holds is told so as by redis-server 7.0, and it can be ended from elsewhere.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, wait_for, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Reads a key and never ends.
+const READS: &str = "redis.call('get', KEYS[1]) while true do end";
+
+const WRITES: &str = "redis.call('set', KEYS[1], 1) while true do end";
+
+const LIBRARY: &str = "#!lua name=endless\n
+    redis.register_function('reads', function(keys) redis.call('get', keys[1]) while true do end end)";
+
+fn store(time_max: &str) -> Keyway {
+    let pool = Pool::store("main")
+        .with("script_time_max", &format!("\"{time_max}\""))
+        .with("script_busy_after", "\"100ms\"");
+    Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"))
+}
+
+/// A client whose request, which runs for long, is on its way.
+fn begin(mut client: Client, words: &[&str]) -> Client {
+    client.set_reply_within(BOUND);
+    client.send(&encode(words));
+    client
+}
+
+/// A client of the worker that does not run the script: who asks for the key
+/// that the script holds is told that it is busy. The kernel chooses the worker.
+fn elsewhere(keyway: &Keyway, key: &str) -> Client {
+    wait_for("a client of the other worker", BOUND, || {
+        let mut client = keyway.client(0);
+        client.set_reply_within(Duration::from_millis(500));
+        client.send(&encode(&["GET", key]));
+        let reply = client.try_reply().ok();
+        client.set_reply_within(BOUND);
+        matches!(reply, Some(Value::Error(_))).then_some(client)
+    })
+}
+
+fn raw(client: &mut Client, words: &[&str]) -> String {
+    client.send(&encode(words));
+    String::from_utf8_lossy(&client.raw_reply()).into_owned()
+}
+
+/// A server on which the same runs, and another client of it.
+fn busy_redis(words: &[&str]) -> (RedisServer, Client, Client) {
+    let server = RedisServer::start_with(&["--busy-reply-threshold", "100"]);
+    server.client().command(&["FUNCTION", "LOAD", LIBRARY]);
+    let busy = begin(server.client(), words);
+    let other = wait_for("it is busy", BOUND, || {
+        let mut client = server.client();
+        matches!(client.words("GET held"), Value::Error(_)).then_some(client)
+    });
+    (server, busy, other)
+}
+
+/// Keys that a client can write while the script runs.
+fn free_keys(client: &mut Client) -> usize {
+    let is_free = |nth: &usize| client.words(&format!("SET free{nth} 1")) == Value::simple("OK");
+    (0..32).filter(is_free).count()
+}
+
+#[test]
+fn who_needs_what_a_busy_script_holds_is_answered_as_by_redis_and_others_are_served() {
+    let _watch = watchdog(Duration::from_secs(180), "a busy script");
+    let words = ["EVAL", READS, "1", "held"];
+    let keyway = store("100s");
+    let mut busy = begin(keyway.client(0), &words);
+    let mut ours = elsewhere(&keyway, "held");
+    let (_server, mut their_busy, mut theirs) = busy_redis(&words);
+    for words in [
+        &["GET", "held"][..],
+        &["MGET", "held", "other"],
+        &["DBSIZE"],
+        &["FLUSHALL"],
+        &["INFO"],
+        &["EVAL", "return 1", "0"],
+        &["BLPOP", "held", "1"],
+        &["FUNCTION", "STATS"],
+        &["FUNCTION", "KILL"],
+        &["SCRIPT", "KILL"],
+    ] {
+        if words == ["SCRIPT", "KILL"] {
+            assert!(free_keys(&mut ours) > 24, "keys of other shards are free");
+        }
+        assert_eq!(raw(&mut ours, words), raw(&mut theirs, words), "{words:?}");
+    }
+    assert_eq!(busy.reply().error_text(), their_busy.reply().error_text());
+    wait_until("it is over", BOUND, || ours.words("GET held") == Value::Nil);
+    assert!(ours.words("SCRIPT KILL").error_text().starts_with("NOTBUSY"));
+}
+
+#[test]
+fn a_transaction_and_a_watch_that_would_wait_for_a_busy_script_are_refused() {
+    let _watch = watchdog(Duration::from_secs(180), "a transaction beside a busy script");
+    let keyway = store("100s");
+    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    let mut client = elsewhere(&keyway, "held");
+    assert!(client.words("WATCH held").error_text().starts_with("BUSY "));
+    assert_eq!(client.words("MULTI"), Value::simple("OK"));
+    client.words("SET held 2");
+    let text = client.words("EXEC").error_text();
+    assert!(text.starts_with("EXECABORT Transaction discarded because of: BUSY Redis"), "{text}");
+    assert_eq!(client.words("SCRIPT KILL"), Value::simple("OK"));
+    busy.reply();
+}
+
+#[test]
+fn a_busy_function_is_shown_and_killed_as_by_redis() {
+    let _watch = watchdog(Duration::from_secs(180), "a busy function");
+    let words = ["FCALL", "reads", "1", "held", "argument"];
+    let keyway = store("100s");
+    keyway.client(0).command(&["FUNCTION", "LOAD", LIBRARY]);
+    let mut busy = begin(keyway.client(0), &words);
+    let mut ours = elsewhere(&keyway, "held");
+    let (_server, mut their_busy, mut theirs) = busy_redis(&words);
+    let stats = |client: &mut Client| {
+        let reply = client.words("FUNCTION STATS");
+        let running = reply.array()[1].array().to_vec();
+        let Value::Integer(millis) = running[5] else { panic!("{running:?}") };
+        assert!((100..100_000).contains(&millis), "{millis}");
+        (running[..5].to_vec(), reply.array()[2..].to_vec())
+    };
+    assert_eq!(stats(&mut ours), stats(&mut theirs));
+    for words in [&["GET", "held"][..], &["SCRIPT", "KILL"], &["FUNCTION", "KILL"]] {
+        assert_eq!(raw(&mut ours, words), raw(&mut theirs, words), "{words:?}");
+    }
+    assert_eq!(busy.reply().error_text(), their_busy.reply().error_text());
+}
+
+#[test]
+fn what_has_written_is_not_killed_and_ends_by_its_time() {
+    let _watch = watchdog(Duration::from_secs(180), "a busy script that wrote");
+    let words = ["EVAL", WRITES, "1", "held"];
+    let keyway = store("5s");
+    let mut busy = begin(keyway.client(0), &words);
+    let mut ours = elsewhere(&keyway, "held");
+    let (mut server, _their_busy, mut theirs) = busy_redis(&words);
+    let kill = ["SCRIPT", "KILL"];
+    assert_eq!(raw(&mut ours, &kill), raw(&mut theirs, &kill));
+    server.kill();
+    let text = busy.reply().error_text();
+    assert!(text.contains("script_time_max") && text.contains("what it wrote stays"), "{text}");
+    wait_until("it is over", BOUND, || ours.words("GET held") == Value::bulk("1"));
+}
+
+#[test]
+fn a_script_ends_with_its_client_when_that_is_killed() {
+    let _watch = watchdog(Duration::from_secs(180), "a killed client");
+    let keyway = store("100s");
+    let mut client = keyway.client(0);
+    let Value::Integer(id) = client.words("CLIENT ID") else { panic!("an id") };
+    let mut busy = begin(client, &["EVAL", READS, "1", "held"]);
+    let mut other = elsewhere(&keyway, "held");
+    assert_eq!(other.words(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
+    wait_until("it is over", BOUND, || other.words("GET held") == Value::Nil);
+    // Whether its reply goes out before it is closed is not promised.
+    let _ = busy.try_reply();
+    assert!(busy.try_closed());
+}

@@ -1,0 +1,155 @@
+//! Memory for the nodes of large collections: the runs of lists, the leaves of
+//! trees, the blocks of streams. It comes from pages like that of items, so that what
+//! pages hold idle is known, nodes can be moved from sparse ones, and what is empty
+//! goes back to the system.
+//!
+//! Nodes free themselves wherever they are dropped, so their heap is one for the
+//! process, and the stores share what it holds idle (`resident.rs`).
+
+use crate::arena::{Heap, SLOT_LEN_MAX, block_len};
+use allocator_api2::alloc::{AllocError, Allocator};
+use allocator_api2::vec::Vec;
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most arenas: each holds a page of every size in use.
+const ARENAS_MAX: usize = 8;
+/// Alignment of the heap's slots.
+const ALIGN_MAX: usize = 8;
+
+static HEAP: LazyLock<Heap> = LazyLock::new(|| Heap::new(arena_count()));
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The arena of this thread, once it has one.
+    static ARENA: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn arena_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(ARENAS_MAX)
+}
+
+/// The arena that this thread takes nodes from.
+fn arena() -> usize {
+    let next = || THREADS.fetch_add(1, Ordering::Relaxed) % arena_count();
+    // A thread that ends, and has none any more, takes any.
+    let kept = ARENA.try_with(|kept| {
+        kept.get().unwrap_or_else(|| {
+            let arena = next();
+            kept.set(Some(arena));
+            arena
+        })
+    });
+    kept.unwrap_or(0)
+}
+
+/// The heap of all nodes.
+pub(crate) fn heap() -> &'static Heap {
+    &HEAP
+}
+
+/// Bytes that a node with room for `len` takes.
+pub(crate) const fn node_len(len: usize) -> usize {
+    if len == 0 { 0 } else { block_len(len) }
+}
+
+/// Bytes that a node can have without taking more than one of `len` bytes.
+pub(crate) const fn node_room(len: usize) -> usize {
+    if len <= SLOT_LEN_MAX { block_len(len) } else { len }
+}
+
+/// Allocates nodes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Nodes;
+
+/// A node: a vector of its own.
+pub(crate) type Node<T> = Vec<T, Nodes>;
+
+// SAFETY: a block is the caller's alone until given back, wherever the value of `Nodes` is;
+// the length of a layout alone tells where its block came from.
+unsafe impl Allocator for Nodes {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let len = layout.size();
+        if len == 0 || layout.align() > ALIGN_MAX {
+            return Err(AllocError);
+        }
+        let block = if len <= SLOT_LEN_MAX { HEAP.slot(arena(), len) } else { HEAP.large(len) };
+        Ok(NonNull::slice_from_raw_parts(block, len))
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: by contract the block came from `allocate` with this layout.
+        unsafe {
+            if layout.size() <= SLOT_LEN_MAX {
+                HEAP.free_slot(block);
+            } else {
+                HEAP.free_large(block);
+            }
+        }
+    }
+}
+
+/// A node without anything in it: no memory.
+pub(crate) const fn empty<T>() -> Node<T> {
+    Vec::new_in(Nodes)
+}
+
+/// A node with a copy of some bytes.
+pub(crate) fn copy_of(bytes: &[u8]) -> Node<u8> {
+    let mut node = Vec::with_capacity_in(bytes.len(), Nodes);
+    append(&mut node, bytes);
+    node
+}
+
+/// Puts bytes behind those that are there.
+pub(crate) fn append(node: &mut Node<u8>, bytes: &[u8]) {
+    let at = node.len();
+    node.resize(at + bytes.len(), 0);
+    node[at..].copy_from_slice(bytes);
+}
+
+/// Bytes that a node takes.
+pub(crate) fn bytes<T>(node: &Node<T>) -> usize {
+    node_len(node.capacity() * size_of::<T>())
+}
+
+/// Moves a node, if it lies on a page that is to become empty; whether it was
+/// moved.
+pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
+    let len = node.capacity() * size_of::<T>();
+    if len == 0 || len > SLOT_LEN_MAX {
+        return false;
+    }
+    // SAFETY: a node of this length is a live slot of the heap.
+    let is_sparse = unsafe { HEAP.is_sparse(NonNull::from(&**node).cast()) };
+    if is_sparse {
+        let mut moved = Vec::with_capacity_in(node.capacity(), Nodes);
+        moved.append(node);
+        *node = moved;
+    }
+    is_sparse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_keeps_what_is_in_it_when_it_grows_shrinks_and_moves() {
+        let mut node: Node<u64> = empty();
+        for value in 0..40_000 {
+            node.push(value);
+            if value % 5 == 0 {
+                relocate(&mut node);
+            }
+        }
+        node.truncate(300);
+        node.shrink_to_fit();
+        assert!(bytes(&node) >= 2400 && bytes(&node) <= 2700, "{}", bytes(&node));
+        relocate(&mut node);
+        assert!(node.iter().copied().eq(0..300));
+    }
+}
