@@ -9,7 +9,8 @@ use keyway_memcache::{
     parse_request, relay,
 };
 use keyway_testkit::{
-    Process, TempDir, free_address, skipped_for_want_of, tool_is_installed, wait_for, watchdog,
+    Process, Random, TempDir, free_address, skipped_for_want_of, tool_is_installed, wait_for,
+    watchdog,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -543,4 +544,98 @@ fn binary_clients_are_told_the_same_through_any_server() {
         [odd(1), odd(2), packet(0x0c, &[], b"a b\r\nflush_all", &[])].concat(),
     ];
     compare_proxied(&full, &[Dialect::Meta, Dialect::Binary]);
+}
+
+/// Lines of words that commands are made of, in any order.
+fn any_lines(random: &mut Random) -> Vec<u8> {
+    const VERBS: &[&str] = &[
+        "get",
+        "set",
+        "add",
+        "replace",
+        "append",
+        "prepend",
+        "delete",
+        "incr",
+        "decr",
+        "touch",
+        "mg",
+        "ms",
+        "md",
+        "ma",
+        "mn",
+        "me",
+        "flush_all",
+        "verbosity",
+        "version",
+        "gat",
+        "ge",
+        "s",
+    ];
+    // Without flags that came after the memcached of Debian 12: x, E, and s of ms.
+    const WORDS: &[&str] = &[
+        "k",
+        "a2V5",
+        "key",
+        "0",
+        "0",
+        "0",
+        "1",
+        "1",
+        "2",
+        "2",
+        "3",
+        "-1",
+        "+1",
+        "01",
+        "1x",
+        "noreply",
+        "q",
+        "v",
+        "b",
+        "k",
+        "f",
+        "O7",
+        "F5",
+        "ME",
+        "MA",
+        "MP",
+        "MR",
+        "MD",
+        "M+",
+        "MZ",
+        "M",
+        "D3",
+        "J9",
+        "Dx",
+        "u",
+        "!",
+        "\0",
+        "\r",
+        "\t1",
+        "4294967298",
+        "18446744073709551615",
+        "99999999999999999999",
+    ];
+    const ENDS: &[&str] = &["\r\n", "\r\n", "\r\n", "\n", "\r\r\n", " \r\n"];
+    const VALUES: &[&str] = &["", "a\r\n", "ab\r\n", "abc\r\n", "7\r\n", "12\r\n", "\r\n", "a\n"];
+    let mut stream = Vec::new();
+    for _ in 0..12 {
+        stream.extend_from_slice(random.pick(VERBS).as_bytes());
+        for _ in 0..random.below(7) {
+            stream.push(b' ');
+            stream.extend_from_slice(random.pick(WORDS).as_bytes());
+        }
+        stream.extend_from_slice(random.pick(ENDS).as_bytes());
+        stream.extend_from_slice(random.pick(VALUES).as_bytes());
+    }
+    // Enough for any value that is still waited for.
+    [stream, b"\r\n".repeat(8)].concat()
+}
+
+#[test]
+fn any_lines_are_taken_and_refused_alike() {
+    let mut random = Random::new(5);
+    let streams: Vec<_> = (0..1000).map(|_| any_lines(&mut random)).collect();
+    compare(&streams);
 }
