@@ -62,10 +62,16 @@ fn result(outcome: &Outcome<'_>) -> Option<(u64, Option<u64>)> {
 
 /// The item's key where it names one, else the request's, as the server knows it.
 fn plain_key(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
+    let start = out.len();
     if item.key.is_empty() {
         out.extend_from_slice(asker.key);
     } else if !item.key_base64 || !base64::decode(item.key, out) {
         out.extend_from_slice(item.key);
+    }
+    if item.key_base64 {
+        // No key that a text client can ask for, and nothing to break its framing.
+        let breaks = |byte: &&mut u8| matches!(**byte, b' ' | b'\r' | b'\n');
+        out[start..].iter_mut().filter(breaks).for_each(|byte| *byte = b'?');
     }
 }
 
@@ -94,6 +100,7 @@ fn text(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
         ),
         // What a list does not name is not there.
         Outcome::NotFound if head.verb.reads() => {}
+        Outcome::NotFound if head.verb == Verb::Stats => line(out, "ERROR"),
         Outcome::NotFound => line(out, "NOT_FOUND"),
         Outcome::NotStored => line(out, "NOT_STORED"),
         Outcome::Exists => line(out, "EXISTS"),

@@ -532,3 +532,52 @@ fn lines_longer_than_the_bound_end_the_connection() {
         }
     }
 }
+
+#[test]
+fn a_request_says_the_same_in_whichever_protocol_it_comes() {
+    let extras = [0, 0, 0, 7, 0, 0, 0, 9];
+    let mut cas = packet(1, &extras, b"key", b"ab");
+    cas[23] = 5;
+    for bytes in [
+        b"cas key 7 9 2 5\r\nab\r\n".to_vec(),
+        b"ms key 2 F7 T9 C5\r\nab\r\n".to_vec(),
+        b"ms a2V5 2 b C5 F7 T9 MR\r\nab\r\n".to_vec(),
+        cas,
+    ] {
+        let request = parse(&bytes, Wire::of(bytes[0]));
+        let Head { verb, flags, expiry, cas, quiet, .. } = request.head;
+        assert_eq!((verb, flags, expiry, cas, quiet), (Verb::Cas, 7, 9, Some(5), false));
+        assert_eq!((request.key(&bytes, 0), request.value.of(&bytes)), (&b"key"[..], &b"ab"[..]));
+    }
+    for bytes in [
+        b"gat 9 a b\r\n".to_vec(),
+        b"mg a v f T9\r\n".to_vec(),
+        packet(0x1d, &extras[4..], b"a", &[]),
+    ] {
+        let request = parse(&bytes, Wire::of(bytes[0]));
+        assert_eq!((request.head.verb, request.head.expiry), (Verb::GetTouch, 9));
+        assert!(request.head.asked.has(Asked::VALUE | Asked::FLAGS | Asked::EXPIRY));
+        assert_eq!(request.key(&bytes, 0), b"a");
+    }
+    let mut step = [0; 20];
+    (step[7], step[15], step[19]) = (3, 5, 9);
+    for bytes in [b"ma n MD D3 J5 N9 q\r\n".to_vec(), packet(0x16, &step, b"n", &[])] {
+        let Head { verb, delta, initial, vivify, quiet, .. } =
+            parse(&bytes, Wire::of(bytes[0])).head;
+        assert_eq!((verb, delta, initial, vivify, quiet), (Verb::Decr, 3, 5, Some(9), true));
+    }
+}
+
+#[test]
+fn who_a_client_is_comes_as_key_and_value() {
+    let bytes = packet(0x21, &[], b"PLAIN", b"\0me\0secret");
+    let request = parse(&bytes, Wire::Binary);
+    assert_eq!((request.head.verb, request.key(&bytes, 0)), (Verb::SaslStart, &b"PLAIN"[..]));
+    let plain = keyway_memcache::sasl_plain(request.value.of(&bytes)).unwrap();
+    assert_eq!((plain.user, plain.password), (&b"me"[..], &b"secret"[..]));
+    let head = request.head;
+    let asker = Asker { head: &head, key: b"", meta: b"" };
+    assert!(through(&asker, &Outcome::Continue(b"more")).starts_with("Continue"));
+    let refused = Outcome::Error { kind: ErrorKind::Auth, text: b"" };
+    assert!(through(&asker, &refused).contains("Auth"));
+}

@@ -564,8 +564,6 @@ fn any_lines(random: &mut Random) -> Vec<u8> {
         "md",
         "ma",
         "mn",
-        "me",
-        "flush_all",
         "verbosity",
         "version",
         "gat",

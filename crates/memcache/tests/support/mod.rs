@@ -98,12 +98,20 @@ impl Model {
                 let hit = self.items.contains_key(key);
                 let outcome = if hit { Outcome::Hit(item) } else { Outcome::NotFound };
                 write_reply(out, &Asker { head, key, meta }, &outcome);
+                if head.expiry < 0 {
+                    self.items.remove(key);
+                }
             }
             return write_end(out, head);
         }
         let key = if request.keys.is_empty() { &[] } else { request.key(buf, 0) };
         let outcome = self.change(request, key, request.value.of(buf));
+        let done = matches!(outcome, Outcome::Done(_));
         write_reply(out, &Asker { head, key, meta }, &outcome);
+        let joins = matches!(head.verb, Verb::Append | Verb::Prepend);
+        if done && head.expiry < 0 && !joins {
+            self.items.remove(key);
+        }
     }
 
     fn change(&mut self, request: &Request, key: &[u8], value: &[u8]) -> Outcome<'_> {
