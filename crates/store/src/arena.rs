@@ -15,11 +15,11 @@
 //! [`SLOT_LEN_MAX`] are runs (`runs.rs`), and the longest come from the global
 //! allocator, which maps them on their own.
 
-use crate::collections::discarded::Discarded;
+use crate::collections::discarded::{Block, Discarded};
 use crate::lock::Lock;
 use crate::mapping::{ALIGN, Region};
 use crate::runs::{RUN_LEN_MAX, Runs, run_len};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::alloc::{Layout, alloc, handle_alloc_error, realloc};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -608,7 +608,7 @@ impl Heap {
                 let held = self.runs.lock().give(start, len);
                 self.note_idle(held + len as i64);
             } else {
-                dealloc(start.as_ptr(), large_layout(len));
+                self.discard_block(Block::new(start, large_layout(len)));
             }
             len
         }

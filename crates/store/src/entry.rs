@@ -3,7 +3,8 @@ mod fields;
 
 pub(crate) use edit::{Editor, View};
 
-use crate::collections::WrongType;
+use crate::collections::hash::Hash;
+use crate::collections::{Means, WrongType};
 use crate::evict::is_expired;
 use crate::item::{Encoding, Item, Kind, Meta, Owned, Times};
 use crate::shard::Shard;
@@ -56,7 +57,7 @@ struct Place<'a> {
     hash: u32,
 }
 
-/// The two requests that a cache mostly gets, in fewer instructions than an
+/// The requests that a cache mostly gets, in fewer instructions than an
 /// [`Entry`] takes.
 impl Store {
     /// Lets `work` read the string of `key`; counts as [`Entry::read`] does.
@@ -93,6 +94,42 @@ impl Store {
         let mut entry = Entry::at(self, place, turn, key, found);
         work(entry.read_text()?.map(|item| item.value()));
         Ok(())
+    }
+
+    /// Lets `work` read the hash of `key`; counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read_hash<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<Hash<'_>>) -> R,
+    ) -> Result<R, WrongType> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.place_for(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile {
+                turn.note_use(self, &mut slot);
+                let item = slot.item();
+                let result = match item.encoding().kind() {
+                    Kind::Hash => {
+                        let (arena, now_millis) = (self.arena_of(index), turn.now_millis);
+                        let means = Means { store: self, arena, now_millis };
+                        Ok(work(Some(Hash::of(item, means))))
+                    }
+                    _ => Err(WrongType),
+                };
+                shard.counts.hits += 1;
+                return result;
+            }
+        }
+        let place = Place { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, place, turn, key, found);
+        Ok(work(entry.read_as()?))
     }
 
     /// Sets `key` to a string without expiry.

@@ -234,6 +234,7 @@ impl Space {
         for _ in 0..count {
             match self.table.pop(memory) {
                 Some(item) => freed += item.release(memory.heap),
+                None if self.table.pop_overflow(memory) => {}
                 None => return (freed, true),
             }
         }

@@ -348,7 +348,10 @@ impl Store {
         let mut steps = TICK_STEPS;
         self.measure(now_millis);
         let more = self.heap.release_pages(TICK_PAGES) | nodes::heap().release_pages(TICK_PAGES);
-        if self.heap.free_discarded(&mut steps) && steps == 0 {
+        // Long nodes are discarded in the heap of all nodes.
+        let discarded_left =
+            self.heap.free_discarded(&mut steps) | nodes::heap().free_discarded(&mut steps);
+        if discarded_left && steps == 0 {
             return true;
         }
         let count = self.shards.len().div_ceil(TICKS_PER_ROUND);

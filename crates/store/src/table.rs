@@ -373,7 +373,7 @@ impl Table {
     }
 
     /// Takes out any item, from the last bucket on; `None` when empty, and then
-    /// all memory is given back.
+    /// all memory is given back but for that of [`Table::pop_overflow`].
     pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<Owned> {
         while let Some(last) = self.buckets.len().checked_sub(1) {
             let occupied = self.positions(last).next();
@@ -385,9 +385,36 @@ impl Table {
             }
             self.buckets.pop(memory);
         }
-        self.overflow.clear(memory);
-        self.overflow_free = 0;
         None
+    }
+
+    /// Drops an overflow bucket of a table that [`Table::pop`] has emptied;
+    /// whether there was one.
+    pub(crate) fn pop_overflow(&mut self, memory: Memory<'_>) -> bool {
+        assert!(self.buckets.len() == 0, "a table in use");
+        self.overflow_free = 0;
+        self.overflow.pop(memory).is_some()
+    }
+
+    /// Visits all items, in no order that means anything.
+    #[inline]
+    pub(crate) fn visit<'s>(&'s self, mut visit: impl FnMut(Item<'s>)) {
+        let mut left = self.len;
+        for head in 0..self.buckets.len() as u32 {
+            let mut next = Some(BucketId(head));
+            while let Some(id) = next {
+                for word in &self.bucket(id).slots {
+                    if left == 0 {
+                        return;
+                    }
+                    if *word != 0 && *word & LINK == 0 {
+                        visit(item_of(*word, self));
+                        left -= 1;
+                    }
+                }
+                next = self.next(id);
+            }
+        }
     }
 
     /// Where the items of a bucket and its overflow buckets are.

@@ -14,6 +14,8 @@ use std::ops::Range;
 /// Bytes of a run before the next one begins, as Redis has it. Larger makes
 /// changes in the middle copy more, smaller takes more memory.
 pub(crate) const RUN_LEN_MAX: usize = 8 << 10;
+/// To free a run takes as long as to free so many elements of a table.
+const STEPS_PER_RUN: u32 = 16;
 
 /// Runs of a list that are looked at at a time when nodes are moved.
 const COMPACTED_RUNS: usize = 64;
@@ -353,7 +355,7 @@ impl Chunks {
             let Some(run) = self.runs.pop_back() else { return true };
             self.room -= run.room();
             self.len -= run.count;
-            *steps -= 1;
+            *steps = steps.saturating_sub(STEPS_PER_RUN);
         }
         false
     }

@@ -2,23 +2,81 @@ use super::Boxed;
 use crate::arena::Heap;
 use crate::lines::Memory;
 use crate::lock::Lock;
+use crate::mapping::Region;
+use std::alloc::{Layout, dealloc};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Elements up to which a collection is freed at once: some microseconds. The
 /// longest run of elements is a list's chunk, or a leaf of a tree.
 const AT_ONCE_MAX: usize = 128;
 
-/// Large collections nobody has a use for, freed in steps so that no request
-/// waits for millions of elements.
+/// Bytes of a block that are given back to the system at a time, a multiple of
+/// any system's page: some hundred microseconds.
+const PIECE_LEN: usize = 1 << 20;
+/// To give a piece back takes as long as to free so many elements.
+const STEPS_PER_PIECE: u32 = 256;
+/// No system's pages are longer.
+const PIECE_ALIGN: usize = 64 << 10;
+
+/// A block of the global allocator that nobody has a use for.
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+    /// Bytes at its start whose memory was not given back.
+    left: usize,
+}
+
+// SAFETY: a block is plain memory owned by whoever holds it.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// Takes a block of that layout from its owner.
+    ///
+    /// # Safety
+    /// The block came from the global allocator and is not used again.
+    pub(crate) unsafe fn new(start: NonNull<u8>, layout: Layout) -> Self {
+        Self { start, layout, left: layout.size() }
+    }
+
+    /// Gives the memory of its last piece back, the block itself with the first;
+    /// the bytes, and whether it is gone.
+    fn free_some(&mut self) -> (usize, bool) {
+        if self.left <= PIECE_LEN {
+            // SAFETY: by the contract of `new`; it is freed once, as nothing is
+            // left of it then.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+            return (std::mem::take(&mut self.left), true);
+        }
+        // Whole pages, wherever the block begins.
+        let end = self.start.addr().get() + self.left;
+        let from = (end - 1) / PIECE_LEN * PIECE_LEN;
+        let len = (end - from) / PIECE_ALIGN * PIECE_ALIGN;
+        self.left = from - self.start.addr().get();
+        if len > 0 {
+            // SAFETY: the part lies in the block, which nobody uses.
+            unsafe { Region::release(self.start.add(self.left), len) };
+        }
+        (end - from, false)
+    }
+}
+
+/// Large collections and blocks nobody has a use for, freed in steps so that no
+/// request waits for millions of elements or gigabytes.
 pub(crate) struct Discarded {
     waiting: Lock<Vec<Boxed>>,
+    blocks: Lock<Vec<Block>>,
     /// Bytes that those waiting take.
     bytes: AtomicI64,
 }
 
 impl Discarded {
     pub(crate) fn new() -> Self {
-        Self { waiting: Lock::new(Vec::new()), bytes: AtomicI64::new(0) }
+        Self {
+            waiting: Lock::new(Vec::new()),
+            blocks: Lock::new(Vec::new()),
+            bytes: AtomicI64::new(0),
+        }
     }
 
     /// Bytes that are still to be freed.
@@ -43,11 +101,31 @@ impl Heap {
         bytes
     }
 
+    /// Frees a block, in steps if it is long.
+    pub(crate) fn discard_block(&self, mut block: Block) {
+        if block.left <= PIECE_LEN {
+            block.free_some();
+            return;
+        }
+        self.discarded.bytes.fetch_add(block.left as i64, Ordering::Relaxed);
+        self.discarded.blocks.lock().push(block);
+    }
+
     /// Frees up to `steps` elements of discarded collections; whether some are
     /// left.
     pub(crate) fn free_discarded(&self, steps: &mut u32) -> bool {
         if self.discarded.bytes() == 0 {
             return false;
+        }
+        while *steps > 0 {
+            let taken = self.discarded.blocks.lock().pop();
+            let Some(mut block) = taken else { break };
+            *steps = steps.saturating_sub(STEPS_PER_PIECE);
+            let (freed, done) = block.free_some();
+            self.discarded.bytes.fetch_sub(freed as i64, Ordering::Relaxed);
+            if !done {
+                self.discarded.blocks.lock().push(block);
+            }
         }
         while *steps > 0 {
             // Taken out, so that nobody waits for the lock meanwhile.

@@ -109,11 +109,12 @@ impl Fields {
         self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
     }
 
-    /// Removes a field of this hash that has expired; whether there was one.
-    pub(super) fn remove_expired(&mut self, means: Means<'_>, hash: u32, now_millis: u64) -> bool {
+    /// Removes a field of this hash that expires at `time`; whether there was
+    /// one.
+    pub(super) fn remove_expired(&mut self, means: Means<'_>, hash: u32, time: u64) -> bool {
         let found = self
             .table
-            .find(hash, |item, _| item.expiry().is_some_and(|expiry| expiry <= now_millis));
+            .find(hash, |item, _| item.expiry() == Some(time) && means.hash(item.key()) == hash);
         let Some(position) = found else { return false };
         let item = self.table.remove(means.memory(), position);
         self.item_bytes -= item.release(means.memory().heap);
@@ -133,6 +134,13 @@ impl Fields {
         let item = self.table.remove(means.memory(), position);
         self.item_bytes -= item.release(means.memory().heap);
         true
+    }
+
+    /// Visits all items, in no order that means anything: faster than
+    /// [`Fields::iter`], which can be stopped.
+    #[inline]
+    pub(crate) fn visit<'s>(&'s self, visit: impl FnMut(Item<'s>)) {
+        self.table.visit(visit);
     }
 
     /// All items, in no order that means anything.
@@ -223,8 +231,11 @@ impl Fields {
     /// Frees up to `steps` items; whether none is left.
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         while *steps > 0 {
-            let Some(item) = self.table.pop(memory) else { return true };
-            self.item_bytes -= item.release(memory.heap);
+            match self.table.pop(memory) {
+                Some(item) => self.item_bytes -= item.release(memory.heap),
+                None if self.table.pop_overflow(memory) => {}
+                None => return true,
+            }
             *steps -= 1;
         }
         false

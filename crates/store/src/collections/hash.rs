@@ -12,6 +12,11 @@ use std::ops::Range;
 
 /// Most fields of a hash in a blob, Redis's `hash-max-listpack-entries`.
 const BLOB_FIELDS_MAX: usize = 512;
+/// Fields that have expired and are still there which the number of fields
+/// leaves out: to count these takes some tenths of a millisecond.
+const HIDDEN_COUNTED_MAX: usize = 1 << 13;
+/// Random fields drawn from a hash that hides some, before all are looked at.
+const DRAWN_MAX: usize = 64;
 
 /// A hash to read.
 #[derive(Clone, Copy)]
@@ -19,8 +24,10 @@ pub(crate) enum Hash<'a> {
     Blob(&'a [u8]),
     /// A blob with times.
     Timed(&'a [u8]),
-    /// Fields whose items know when they expire, if they do.
+    /// Fields whose items know when they expire, if they do. None has.
     Boxed(&'a Fields, Means<'a>),
+    /// Fields some of which have expired, and are hidden.
+    Hiding(&'a Timed, Means<'a>),
 }
 
 impl<'a> View<'a> for Hash<'a> {
@@ -30,6 +37,9 @@ impl<'a> View<'a> for Hash<'a> {
     fn of(item: Item<'a>, means: Means<'a>) -> Self {
         match item.boxed() {
             Some(Boxed::Fields(fields)) => Self::Boxed(fields, means),
+            Some(Boxed::Timed(timed)) if timed.hides(means.now_millis) => {
+                Self::Hiding(timed, means)
+            }
             Some(Boxed::Timed(timed)) => Self::Boxed(timed.fields(), means),
             _ if item.encoding().is_timed() => Self::Timed(item.value()),
             _ => Self::Blob(item.value()),
@@ -43,7 +53,35 @@ impl<'a> Hash<'a> {
         match self {
             Self::Blob(bytes) | Self::Timed(bytes) => blob::count(bytes),
             Self::Boxed(fields, _) => fields.len(),
+            Self::Hiding(timed, means) => timed.len_at(means.now_millis, usize::MAX),
         }
+    }
+
+    /// As [`Hash::len`], which takes time for every field that has expired and
+    /// was not removed yet: of very many some are counted as if they were there.
+    #[inline]
+    pub(crate) fn len_or_more(&self) -> usize {
+        match self {
+            Self::Hiding(timed, means) => timed.len_at(means.now_millis, HIDDEN_COUNTED_MAX),
+            _ => self.len(),
+        }
+    }
+
+    /// Whether it has fields that have expired and were not removed yet.
+    pub(crate) fn hides(&self) -> bool {
+        matches!(self, Self::Hiding(..))
+    }
+
+    /// All fields with their values.
+    pub(crate) fn pairs(&self) -> Vec<(&'a [u8], &'a [u8])> {
+        let mut pairs = Vec::new();
+        self.visit(|field, value| pairs.push((field, value)));
+        pairs
+    }
+
+    /// The fields of a hash that hides some, with their values.
+    fn shown(timed: &'a Timed, means: Means<'a>) -> impl Iterator<Item = Item<'a>> {
+        timed.fields().iter().filter(move |item| !means.has_passed(item.expiry()))
     }
 
     /// The value of a field.
@@ -51,11 +89,8 @@ impl<'a> Hash<'a> {
     pub(crate) fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
         match self {
             Self::Blob(bytes) => find(bytes, field).map(|found| &bytes[found.value]),
-            Self::Boxed(fields, means) => {
-                let item = fields.get(*means, field);
-                item.filter(|item| !means.has_passed(item.expiry())).map(|item| item.value())
-            }
-            Self::Timed(_) => self.get_timed(field).map(|(value, _)| value),
+            Self::Boxed(fields, means) => fields.get(*means, field).map(|item| item.value()),
+            Self::Timed(_) | Self::Hiding(..) => self.get_timed(field).map(|(value, _)| value),
         }
     }
 
@@ -70,7 +105,10 @@ impl<'a> Hash<'a> {
                 Some((&bytes[found.value], time))
             }
             Self::Boxed(fields, means) => {
-                let item = fields.get(*means, field);
+                fields.get(*means, field).map(|item| (item.value(), item.expiry()))
+            }
+            Self::Hiding(timed, means) => {
+                let item = timed.fields().get(*means, field);
                 let item = item.filter(|item| !means.has_passed(item.expiry()));
                 item.map(|item| (item.value(), item.expiry()))
             }
@@ -96,7 +134,10 @@ impl<'a> Hash<'a> {
             }
             Self::Timed(bytes) => timed::visit(bytes, &mut visit),
             Self::Boxed(fields, _) => {
-                fields.iter().for_each(|item| visit(item.key(), item.value()));
+                fields.visit(|item| visit(item.key(), item.value()));
+            }
+            Self::Hiding(timed, means) => {
+                Self::shown(timed, *means).for_each(|item| visit(item.key(), item.value()));
             }
         }
     }
@@ -112,8 +153,10 @@ impl<'a> Hash<'a> {
                 }
             }
             Self::Boxed(fields, _) => {
-                fields.iter().for_each(|item| visit(item.key(), item.value(), item.expiry()));
+                fields.visit(|item| visit(item.key(), item.value(), item.expiry()));
             }
+            Self::Hiding(timed, means) => Self::shown(timed, *means)
+                .for_each(|item| visit(item.key(), item.value(), item.expiry())),
         }
     }
 
@@ -131,6 +174,15 @@ impl<'a> Hash<'a> {
                 Some((&bytes[place.field], &bytes[place.value]))
             }
             Self::Boxed(fields, _) => fields.random(random).map(|item| (item.key(), item.value())),
+            Self::Hiding(timed, means) => {
+                let is_shown = |item: &Item<'_>| !means.has_passed(item.expiry());
+                let drawn = (0..DRAWN_MAX).filter_map(|_| timed.fields().random(&mut random));
+                let item = drawn.into_iter().find(is_shown).or_else(|| {
+                    let nth = random() as usize % self.len().max(1);
+                    Self::shown(timed, *means).nth(nth)
+                })?;
+                Some((item.key(), item.value()))
+            }
         }
     }
 
@@ -146,7 +198,10 @@ impl<'a> Hash<'a> {
                 self.visit(visit);
                 0
             }
-            Self::Boxed(fields, means) => fields.scan(cursor, count, |item| {
+            Self::Boxed(fields, _) => {
+                fields.scan(cursor, count, |item| visit(item.key(), item.value()))
+            }
+            Self::Hiding(timed, means) => timed.fields().scan(cursor, count, |item| {
                 if !means.has_passed(item.expiry()) {
                     visit(item.key(), item.value());
                 }
@@ -196,19 +251,15 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until
     if matches!(until, Until::Time(_)) {
         make_timed(editor);
     }
+    if let Some(is_new) = set_boxed(editor, field, value) {
+        return is_new;
+    }
     if editor.is_timed() {
         return editor.with_times(|editor| set_timed(editor, field, value, until));
     }
     if field.len().max(value.len()) > BLOB_STRING_LEN_MAX {
         box_up(editor);
-    }
-    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => Some(fields.set(means, field, value)),
-        _ => None,
-    };
-    if let Some(is_new) = editor.boxed(set).flatten() {
-        editor.touch();
-        return is_new;
+        return set_boxed(editor, field, value).unwrap_or(false);
     }
     let (field_prefix, value_prefix) = (Prefix::of(field.len()), Prefix::of(value.len()));
     if !editor.exists() {
@@ -237,6 +288,18 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until
         }
     }
     false
+}
+
+/// Sets a field of a table of fields that do not expire; whether it is new.
+#[inline]
+fn set_boxed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> Option<bool> {
+    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+        Boxed::Fields(fields) => Some(fields.set(means, field, value)),
+        _ => None,
+    };
+    let is_new = editor.boxed(set).flatten()?;
+    editor.touch();
+    Some(is_new)
 }
 
 fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Until) -> bool {

@@ -4,16 +4,14 @@
 //! ```text
 //!  small: count u16 │ earliest u48 │ field value time u48 ...    a blob; time 0: never
 //!  large: Timed: Fields, whose items carry an expiry as those of the key space do,
-//!                and a heap of hints, the earliest first
+//!                and a tree of their times, the earliest first
 //! ```
 //! Times are milliseconds since the Unix epoch. The item counts as one that
 //! expires, so that the wheel of its space comes by at the earliest time
 //! ([`crate::space`]) and upkeep removes the fields whose time has come. Until
 //! then they are hidden: whoever locates the key removes a few of them, whoever
-//! reads or changes single fields passes over the others
-//! ([`Means::now_millis`]), and whoever looks at the hash as a whole removes all
-//! first (`Entry::drop_hidden`). Readers that cannot change anything ask
-//! [`super::hash::Hash::get_at`].
+//! reads or changes fields passes over the others ([`Means::now_millis`]). Readers
+//! that cannot change anything ask [`super::hash::Hash::get_at`].
 
 use super::blob::{self, HEADER_LEN, Prefix, string_at};
 use super::fields::Fields;
@@ -21,8 +19,7 @@ use super::{Boxed, Means};
 use crate::item::Item;
 use crate::lines::Memory;
 use crate::malloc::allocated;
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes of a time: enough for the year 10889.
@@ -31,9 +28,12 @@ const TIME_LEN: usize = 6;
 const HEAD_LEN: usize = HEADER_LEN + TIME_LEN;
 /// The last time there is, that of Redis.
 pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
-/// Hints beyond as many as there are fields with a time, all of them stale,
-/// before they are made anew. Fewer does so often, more wastes memory.
-const STALE_MAX: usize = 256;
+/// Bytes that a field's time takes in the tree: nodes are two thirds full.
+const HINT_BYTES: usize = 20;
+/// Times in the tree that are freed as one element of the hash.
+const HINTS_PER_STEP: usize = 4;
+/// To remove a field that has expired takes as long as to free so many.
+const STEPS_PER_FIELD: u32 = 3;
 
 /// When the first field of a timed hash expires, or somewhat before.
 #[inline]
@@ -57,12 +57,10 @@ pub(crate) fn is_spent(item: &Item<'_>, now_millis: u64) -> bool {
 }
 
 /// Whether a timed hash has a field that has not expired, as far as that is
-/// known without a look at all of them.
+/// known without a look at the fields.
 pub(crate) fn is_sure_to_last(item: &Item<'_>, now_millis: u64) -> bool {
     match item.boxed() {
-        Some(Boxed::Timed(timed)) => {
-            timed.timed < timed.fields.len() || timed.latest > now_millis && timed.lasting > 0
-        }
+        Some(Boxed::Timed(timed)) => !timed.is_spent(now_millis),
         _ => false,
     }
 }
@@ -189,7 +187,7 @@ pub(super) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) 
     (kept.finish(), removed)
 }
 
-/// That a field may expire at a time. Ordered by the time.
+/// That a field expires at a time. Ordered by the time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Hint {
     /// Bits of the time from 32 on.
@@ -197,11 +195,13 @@ struct Hint {
     low: u32,
     /// The field's hash.
     hash: u32,
+    /// Tells fields of the same time and hash apart.
+    twin: u16,
 }
 
 impl Hint {
     fn new(time: u64, hash: u32) -> Self {
-        Self { high: (time >> 32) as u16, low: time as u32, hash }
+        Self { high: (time >> 32) as u16, low: time as u32, hash, twin: 0 }
     }
 
     fn time(self) -> u64 {
@@ -212,19 +212,14 @@ impl Hint {
 /// The fields of a large hash, some of which expire.
 pub(crate) struct Timed {
     fields: Fields,
-    /// One for each field with a time, and stale ones.
-    hints: BinaryHeap<Reverse<Hint>>,
-    /// Fields with a time.
-    timed: usize,
-    /// No field expires later.
-    latest: u64,
-    /// Fields that expire then, or fewer.
-    lasting: usize,
+    /// One for each field with a time. A tree, not a heap: it is never moved as
+    /// a whole, loses the hint of a field that changes, and knows the last time.
+    hints: BTreeSet<Hint>,
 }
 
 impl Timed {
     pub(super) fn new(fields: Fields) -> Self {
-        Self { fields, hints: BinaryHeap::new(), timed: 0, latest: 0, lasting: 0 }
+        Self { fields, hints: BTreeSet::new() }
     }
 
     pub(crate) fn fields(&self) -> &Fields {
@@ -237,16 +232,29 @@ impl Timed {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let hints = allocated(self.hints.capacity() * size_of::<Reverse<Hint>>());
-        allocated(size_of::<Self>()) + self.fields.bytes() + hints
+        allocated(size_of::<Self>()) + self.fields.bytes() + self.hints.len() * HINT_BYTES
     }
 
     fn earliest(&self) -> Option<u64> {
-        self.hints.peek().map(|hint| hint.0.time())
+        self.hints.first().map(|hint| hint.time())
     }
 
     fn is_spent(&self, now_millis: u64) -> bool {
-        self.timed == self.fields.len() && self.latest <= now_millis && self.timed > 0
+        self.hints.len() == self.fields.len()
+            && self.hints.last().is_some_and(|hint| hint.time() <= now_millis)
+    }
+
+    /// Whether it has fields that have expired.
+    #[inline]
+    pub(super) fn hides(&self, now_millis: u64) -> bool {
+        self.earliest().is_some_and(|earliest| earliest <= now_millis)
+    }
+
+    /// Fields that have not expired; of those that have, at most `counted_max`
+    /// are left out.
+    pub(super) fn len_at(&self, now_millis: u64, counted_max: usize) -> usize {
+        let hidden = self.hints.iter().take_while(|hint| hint.time() <= now_millis);
+        self.fields.len() - hidden.take(counted_max).count()
     }
 
     /// Sets a field and its time; whether it is new.
@@ -281,31 +289,22 @@ impl Timed {
     }
 
     fn note(&mut self, means: Means<'_>, field: &[u8], old: Option<u64>, new: Option<u64>) {
-        self.timed = self.timed + usize::from(new.is_some()) - usize::from(old.is_some());
-        if old == Some(self.latest) && new != old {
-            self.lasting = self.lasting.saturating_sub(1);
+        if old == new {
+            return;
         }
-        if let Some(time) = new.filter(|_| new != old) {
-            match time.cmp(&self.latest) {
-                Ordering::Greater => (self.latest, self.lasting) = (time, 1),
-                Ordering::Equal => self.lasting += 1,
-                Ordering::Less => {}
-            }
-            self.hints.push(Reverse(Hint::new(time, means.hash(field))));
+        let hash = means.hash(field);
+        if let Some(last) = old.and_then(|time| self.last_twin(time, hash)) {
+            self.hints.remove(&last);
         }
-        self.tidy(means);
+        if let Some(time) = new {
+            let twin = self.last_twin(time, hash).map_or(0, |last| last.twin.saturating_add(1));
+            self.hints.insert(Hint { twin, ..Hint::new(time, hash) });
+        }
     }
 
-    /// Drops the hints that are stale, if they are many or all.
-    fn tidy(&mut self, means: Means<'_>) {
-        if self.timed == 0 {
-            (self.hints, self.latest, self.lasting) = (BinaryHeap::new(), 0, 0);
-        } else if self.hints.len() > 2 * self.timed + STALE_MAX {
-            let hint = |item: Item<'_>| {
-                item.expiry().map(|time| Reverse(Hint::new(time, means.hash(item.key()))))
-            };
-            self.hints = self.fields.iter().filter_map(hint).collect();
-        }
+    fn last_twin(&self, time: u64, hash: u32) -> Option<Hint> {
+        let first = Hint::new(time, hash);
+        self.hints.range(first..=Hint { twin: u16::MAX, ..first }).next_back().copied()
     }
 
     /// Removes fields that have expired, while `steps` are left; how many.
@@ -317,31 +316,28 @@ impl Timed {
     ) -> usize {
         let mut removed = 0;
         while *steps > 0
-            && let Some(Reverse(hint)) = self.hints.peek().copied()
+            && let Some(hint) = self.hints.first().copied()
             && hint.time() <= now_millis
         {
-            self.hints.pop();
-            *steps -= 1;
-            removed += usize::from(self.fields.remove_expired(means, hint.hash, now_millis));
-        }
-        self.timed -= removed;
-        if self.latest <= now_millis {
-            self.lasting = 0;
-        }
-        self.tidy(means);
-        if self.hints.len() < self.hints.capacity() / 4 {
-            self.hints.shrink_to(2 * self.hints.len());
+            self.hints.pop_first();
+            *steps = steps.saturating_sub(STEPS_PER_FIELD);
+            removed += usize::from(self.fields.remove_expired(means, hint.hash, hint.time()));
         }
         removed
     }
 
     pub(super) fn duplicate(&self, means: Means<'_>) -> Self {
         let fields = self.fields.duplicate(means);
-        Self { fields, hints: self.hints.clone(), ..*self }
+        Self { fields, hints: self.hints.clone() }
     }
 
     pub(super) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
-        self.hints = BinaryHeap::new();
-        self.fields.free_some(memory, steps)
+        while *steps > 0 && !self.hints.is_empty() {
+            for _ in 0..HINTS_PER_STEP {
+                self.hints.pop_first();
+            }
+            *steps -= 1;
+        }
+        self.hints.is_empty() && self.fields.free_some(memory, steps)
     }
 }

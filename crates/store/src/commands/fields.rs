@@ -42,7 +42,7 @@ fn fields_at(call: &Call<'_>, index: usize, no_count: Fault) -> Result<usize, Fa
 
 /// The key must be a hash or missing, before anything else is looked at.
 fn check_kind(call: &Call<'_>) -> Outcome {
-    call.with_key(|mut entry| Ok(entry.look_at_fields().map(drop)?))
+    call.with_key(|mut entry| Ok(entry.look_at::<Hash<'_>>().map(drop)?))
 }
 
 /// A time as an argument tells it, in milliseconds since the epoch.
@@ -131,7 +131,7 @@ pub(super) fn hexpire(call: &Call<'_>, base: Base, unit: Unit, out: &mut Vec<u8>
 pub(super) fn httl(call: &Call<'_>, base: Base, unit: Unit, out: &mut Vec<u8>) -> Outcome {
     call.with_key(|mut entry| {
         entry.read_only();
-        let hash = entry.look_at_fields()?;
+        let hash = entry.look_at::<Hash<'_>>()?;
         let first = fields_at(call, 2, NO_COUNT)?;
         reply::array(out, call.args.len() - first);
         for field in call.args_from(first, 1) {
@@ -315,7 +315,7 @@ pub(super) fn hsetex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let has_passed = matches!(until, Until::Time(time) if time <= call.turn.now_millis);
     let done = call.with_key(|mut entry| {
         if let Some(wanted) = only_if {
-            let hash = entry.look_at_fields()?;
+            let hash = entry.look_at::<Hash<'_>>()?;
             let is_there = |field: &[u8]| hash.is_some_and(|hash| hash.get(field).is_some());
             if fields().any(|field| is_there(field) != wanted) {
                 return Ok::<_, Fault>(false);

@@ -47,13 +47,7 @@ pub(super) fn hsetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// Reads the hash of argument 1.
 #[inline]
 fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Hash<'_>>) -> R) -> Result<R, Fault> {
-    call.with_key(|mut entry| Ok(work(entry.read_as()?)))
-}
-
-/// As [`read`], of single fields.
-#[inline]
-fn read_fields<R>(call: &Call<'_>, work: impl FnOnce(Option<Hash<'_>>) -> R) -> Result<R, Fault> {
-    call.with_key(|mut entry| Ok(work(entry.read_fields()?)))
+    Ok(call.store.read_hash(call.turn, call.arg(1), work)?)
 }
 
 fn write_value(call: &Call<'_>, hash: Option<&Hash<'_>>, field: &[u8], out: &mut Vec<u8>) {
@@ -65,12 +59,12 @@ fn write_value(call: &Call<'_>, hash: Option<&Hash<'_>>, field: &[u8], out: &mut
 
 /// HGET.
 pub(super) fn hget(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    read_fields(call, |hash| write_value(call, hash.as_ref(), call.arg(2), out))
+    read(call, |hash| write_value(call, hash.as_ref(), call.arg(2), out))
 }
 
 /// HMGET.
 pub(super) fn hmget(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    read_fields(call, |hash| {
+    read(call, |hash| {
         reply::array(out, call.args.len() - 2);
         call.args_from(2, 1).for_each(|field| write_value(call, hash.as_ref(), field, out));
     })
@@ -102,23 +96,22 @@ pub(super) fn hkeys(call: &Call<'_>, values: bool, out: &mut Vec<u8>) -> Outcome
 
 /// HLEN.
 pub(super) fn hlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let len = read(call, |hash| hash.map_or(0, |hash| hash.len()))?;
+    let len = read(call, |hash| hash.map_or(0, |hash| hash.len_or_more()))?;
     reply::integer(out, len as i64);
     Ok(())
 }
 
 /// HSTRLEN.
 pub(super) fn hstrlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let len = read_fields(call, |hash| {
-        hash.and_then(|hash| hash.get(call.arg(2))).map_or(0, <[u8]>::len)
-    })?;
+    let len =
+        read(call, |hash| hash.and_then(|hash| hash.get(call.arg(2))).map_or(0, <[u8]>::len))?;
     reply::integer(out, len as i64);
     Ok(())
 }
 
 /// HEXISTS.
 pub(super) fn hexists(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let there = read_fields(call, |hash| hash.is_some_and(|hash| hash.get(call.arg(2)).is_some()))?;
+    let there = read(call, |hash| hash.is_some_and(|hash| hash.get(call.arg(2)).is_some()))?;
     reply::integer(out, i64::from(there));
     Ok(())
 }
@@ -203,7 +196,13 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         let len = sample_len(wanted, hash.len());
         reply::array(out, if with_values && !nests { 2 * len } else { len });
         let visit = |each: &mut dyn FnMut((_, _))| hash.visit(|field, value| each((field, value)));
-        let pick = || hash.random(random);
+        // To look for one among many that are hidden, time and again, takes longer
+        // than to look at all once.
+        let shown = hash.hides().then(|| hash.pairs());
+        let pick = || match &shown {
+            Some(shown) => shown.get(random() as usize % shown.len().max(1)).copied(),
+            None => hash.random(random),
+        };
         sample(call, (wanted, hash.len()), pick, visit, out, |(field, value), out| {
             if nests {
                 reply::array(out, 2);
@@ -219,7 +218,7 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// HSCAN.
 pub(super) fn hscan(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let cursor = scan::parse_cursor(call.arg(2))?;
-    read_fields(call, |hash| {
+    read(call, |hash| {
         let Some(hash) = hash else {
             walk_reply(out, 0, 0, b"");
             return Ok(());

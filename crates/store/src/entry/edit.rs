@@ -1,5 +1,4 @@
 use super::{Entry, Facts};
-use crate::collections::hash::Hash;
 use crate::collections::{Boxed, Means, WrongType, blob};
 use crate::item::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
@@ -49,31 +48,9 @@ impl<'a> Entry<'a> {
         self.look_at()
     }
 
-    /// As [`Entry::read_as`], of a hash of which only single fields are read.
-    #[inline]
-    pub(crate) fn read_fields(&mut self) -> Result<Option<Hash<'_>>, WrongType> {
-        self.read();
-        self.look_at_fields()
-    }
-
     /// The collection, without counting anything.
     #[inline]
     pub(crate) fn look_at<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
-        if matches!(V::KIND, Kind::Hash) {
-            self.drop_hidden();
-        }
-        self.view()
-    }
-
-    /// The hash, of which only single fields are read: those that have expired
-    /// may be there still, hidden.
-    #[inline]
-    pub(crate) fn look_at_fields(&mut self) -> Result<Option<Hash<'_>>, WrongType> {
-        self.view()
-    }
-
-    #[inline]
-    fn view<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
         let means = self.means();
         match self.any_item() {
             None => Ok(None),

@@ -7,28 +7,19 @@ use crate::shard::Shard;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
 
-/// Fields that have expired which a request removes that could do without: some
-/// ten microseconds. The rest is left to upkeep.
+/// Fields that have expired which a request removes: some ten microseconds. The rest is left to upkeep.
 const READ_STEPS: u32 = 16;
 
 impl Entry<'_> {
     /// Removes a few of the fields that have expired; the others are hidden from
-    /// whoever looks at single fields. All of them when there may be no other,
-    /// for then the key is not there either.
+    /// whoever looks. All of them when there is no other, for then the key is
+    /// not there either: that frees it as any deleted hash.
     #[inline]
     pub(super) fn drop_some_hidden(&mut self) {
         let now_millis = self.turn.now_millis;
         if let Some(item) = self.timed_item() {
             let lasts = timed::is_sure_to_last(&item, now_millis);
             self.drop_fields(&mut { if lasts { READ_STEPS } else { u32::MAX } });
-        }
-    }
-
-    /// Removes all fields that have expired.
-    #[inline]
-    pub(super) fn drop_hidden(&mut self) {
-        if self.timed_item().is_some() {
-            self.drop_fields(&mut { u32::MAX });
         }
     }
 

@@ -14,6 +14,13 @@ use std::sync::atomic::Ordering;
 
 /// Elements of discarded collections freed at a time when memory is short.
 const DISCARDED_STEPS: u32 = 128;
+/// Bytes that a write frees before it goes ahead even if memory is not below its
+/// bound yet, and how many more for each byte of its own. What is freed bit by
+/// bit leaves pages half empty for long, so that one write would free megabytes
+/// and stand still meanwhile; the next ones free the rest. Smaller passes the
+/// bound by more.
+const FREED_LEN_MAX: i64 = 32 << 10;
+const FREED_PER_BYTE: i64 = 16;
 
 /// A look at shard after shard for something to evict.
 #[derive(Default)]
@@ -84,7 +91,7 @@ impl Store {
             return true;
         }
         self.compact_if_worth(compaction::WRITE_VISITS);
-        self.evict_down_to(bound, turn)
+        self.evict_down_to(bound, FREED_LEN_MAX + FREED_PER_BYTE * extra as i64, turn)
     }
 
     /// Bytes used as far as shards told, with what is still to be freed and what
@@ -95,16 +102,18 @@ impl Store {
     }
 
     #[cold]
-    fn evict_down_to(&self, bound: i64, turn: Turn) -> bool {
+    fn evict_down_to(&self, bound: i64, mut freed_max: i64, turn: Turn) -> bool {
         let mut search = Search::default();
         self.resident.look();
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
-            if wanted <= 0 {
+            if wanted <= 0 || freed_max <= 0 {
                 return true;
             }
             // What nobody needs goes first.
+            let discarded = self.heap.discarded.bytes();
             if self.heap.free_discarded(&mut { DISCARDED_STEPS }) {
+                freed_max -= discarded - self.heap.discarded.bytes();
                 continue;
             }
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
@@ -123,6 +132,7 @@ impl Store {
             };
             let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);
+            freed_max -= freed;
             search.note(freed as u64);
         }
         false
