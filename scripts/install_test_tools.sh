@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs the servers and clients the tests start, from Debian, where they
-# are missing: redis-server, redis-tools, nutcracker, python3-venv.
+# are missing: redis-server, redis-tools, memcached, nutcracker,
+# python3-venv.
 set -euo pipefail
 
 wanted=()
 command -v redis-server >/dev/null || wanted+=(redis-server)
 command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || wanted+=(redis-tools)
+command -v memcached >/dev/null || wanted+=(memcached)
 PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
 [ ${#wanted[@]} -gt 0 ] || exit 0

@@ -12,6 +12,8 @@ pub mod hello;
 mod laws;
 pub mod link_ops;
 pub mod lua_limits;
+pub mod memcache_reply;
+pub mod memcache_request;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
@@ -26,12 +28,16 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 16] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
     ("link_ops", link_ops::run),
     ("lua_limits", lua_limits::run),
+    ("memcache_binary", memcache_request::run_binary),
+    ("memcache_meta", memcache_request::run_meta),
+    ("memcache_reply", memcache_reply::run),
+    ("memcache_text", memcache_request::run_text),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("restore", restore::run),

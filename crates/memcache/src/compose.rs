@@ -1,0 +1,66 @@
+//! Requests to servers, in the protocol the server speaks.
+//!
+//! A request is always sent so that it is answered, quiet or not: a proxy has
+//! to know which replies are whose. Whoever asked for silence gets it from
+//! [`crate::write_reply`].
+
+mod binary;
+mod meta;
+mod text;
+
+use crate::{Dialect, Expect, Head, Verb};
+
+/// Why a request cannot be put to a server of another protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untranslatable {
+    /// The protocol has no way to say it.
+    Request,
+    /// A key holds bytes that the protocol cannot carry, or too many for it.
+    Key,
+    /// The line would be longer than a server takes: ask for fewer keys.
+    Line,
+}
+
+/// Appends a request to a server that speaks `to`, and tells how its reply
+/// ends. `keys` are those of [`crate::Request::keys`] or some of them, as the
+/// server knows them; `value` is the value. On an error `out` is as it was.
+///
+/// Administrative commands go to meta servers as to classic ones: as the words they came in.
+#[inline]
+pub fn compose_request<'a>(
+    out: &mut Vec<u8>,
+    to: Dialect,
+    head: &Head,
+    keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    value: &[u8],
+) -> Result<Expect, Untranslatable> {
+    let before = out.len();
+    let item = head.verb.reads()
+        || head.verb.stores()
+        || matches!(head.verb, Verb::Delete | Verb::Incr | Verb::Decr | Verb::Touch | Verb::Debug);
+    let outcome = match to {
+        Dialect::Binary => binary::compose(out, head, keys, value),
+        Dialect::Meta if item => meta::compose(out, head, keys, value),
+        Dialect::Text | Dialect::Meta => text::compose(out, head, keys, value),
+    };
+    if outcome.is_err() {
+        out.truncate(before);
+    }
+    outcome
+}
+
+fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Whether a line can carry `key` as it is.
+fn fits_line(key: &[u8]) -> bool {
+    !key.is_empty() && !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r' | 0))
+}
+
+/// An expiry for the text protocols, which read 32 bits: one beyond is in the
+/// year 2038 there.
+fn expiry_32(expiry: i64) -> i32 {
+    expiry.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+}

@@ -1,0 +1,180 @@
+//! Meta commands.
+
+use super::{Untranslatable, expiry_32, fits_line};
+use crate::{Asked, Expect, Head, KEY_LEN_MAX, Verb, base64};
+
+pub(super) fn compose<'a>(
+    out: &mut Vec<u8>,
+    head: &Head,
+    keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    value: &[u8],
+) -> Result<Expect, Untranslatable> {
+    if head.verb.reads() && keys.len() != 1 {
+        // Misses stay away, so that each item has to name its key.
+        let asked = head.asked | Asked::KEY;
+        for each in keys {
+            get(out, head, asked, each)?;
+            out.extend_from_slice(b" q\r\n");
+        }
+        out.extend_from_slice(b"mn\r\n");
+        return Ok(Expect::UntilNoop);
+    }
+    let key = keys.clone().next().unwrap_or_default();
+    match head.verb {
+        Verb::Get | Verb::GetTouch => get(out, head, head.asked.without(Asked::KEY), key)?,
+        Verb::Delete => delete(out, head, key)?,
+        Verb::Incr | Verb::Decr => arithmetic(out, head, key)?,
+        Verb::Touch => {
+            begin(out, b"mg", key, None)?;
+            flag(out, b'T', expiry_32(head.expiry));
+            out.extend_from_slice(b" f c");
+        }
+        Verb::Debug => begin(out, b"me", key, None)?,
+        _ => return set(out, head, key, value),
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(Expect::One)
+}
+
+/// The verb and the key, the length behind it where one belongs there, and the flag of a key
+/// that had to be encoded.
+fn begin(
+    out: &mut Vec<u8>,
+    verb: &[u8],
+    key: &[u8],
+    len: Option<usize>,
+) -> Result<(), Untranslatable> {
+    out.extend_from_slice(verb);
+    out.push(b' ');
+    let plain = fits_line(key);
+    if plain {
+        out.extend_from_slice(key);
+    } else if key.is_empty() || base64::encoded_len(key.len()) > KEY_LEN_MAX {
+        return Err(Untranslatable::Key);
+    } else {
+        base64::encode(key, out);
+    }
+    if let Some(len) = len {
+        super::number(out, len);
+    }
+    out.extend_from_slice(if plain { b"" } else { b" b" });
+    Ok(())
+}
+
+fn flag(out: &mut Vec<u8>, letter: u8, value: impl itoa::Integer) {
+    out.extend_from_slice(&[b' ', letter]);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn wishes(out: &mut Vec<u8>, asked: Asked, letters: &[(Asked, u8)]) {
+    for &(wish, letter) in letters {
+        if asked.has(wish) {
+            out.extend_from_slice(&[b' ', letter]);
+        }
+    }
+}
+
+fn get(out: &mut Vec<u8>, head: &Head, asked: Asked, key: &[u8]) -> Result<(), Untranslatable> {
+    begin(out, b"mg", key, None)?;
+    wishes(
+        out,
+        asked,
+        &[
+            (Asked::VALUE, b'v'),
+            (Asked::FLAGS, b'f'),
+            (Asked::CAS, b'c'),
+            (Asked::KEY, b'k'),
+            (Asked::TTL_BEFORE, b't'),
+            (Asked::SIZE, b's'),
+            (Asked::HIT, b'h'),
+            (Asked::LAST_ACCESS, b'l'),
+            (Asked::NO_BUMP, b'u'),
+        ],
+    );
+    if head.verb == Verb::GetTouch {
+        flag(out, b'T', expiry_32(head.expiry));
+    }
+    common(out, head);
+    ttl_after(out, asked);
+    Ok(())
+}
+
+/// The seconds left, as they are with the new expiry.
+fn ttl_after(out: &mut Vec<u8>, asked: Asked) {
+    if asked.has(Asked::TTL) && !asked.has(Asked::TTL_BEFORE) {
+        out.extend_from_slice(b" t");
+    }
+}
+
+/// Flags with numbers that several commands have.
+fn common(out: &mut Vec<u8>, head: &Head) {
+    if let Some(expiry) = head.vivify {
+        flag(out, b'N', expiry_32(expiry));
+    }
+    if let Some(seconds) = head.recache {
+        flag(out, b'R', expiry_32(seconds));
+    }
+    if let Some(cas) = head.cas_new {
+        flag(out, b'E', cas);
+    }
+    if let (Some(cas), false) = (head.cas, head.verb.reads()) {
+        flag(out, b'C', cas);
+    }
+}
+
+fn set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Result<Expect, Untranslatable> {
+    begin(out, b"ms", key, Some(value.len()))?;
+    if head.flags != 0 {
+        flag(out, b'F', head.flags);
+    }
+    if head.expiry != 0 {
+        flag(out, b'T', expiry_32(head.expiry));
+    }
+    common(out, head);
+    let letters = [(Asked::CAS, b'c'), (Asked::SIZE, b's'), (Asked::INVALIDATE, b'I')];
+    wishes(out, head.asked, &letters);
+    out.extend_from_slice(match head.verb {
+        Verb::Add => b" ME",
+        Verb::Replace => b" MR",
+        Verb::Append => b" MA",
+        Verb::Prepend => b" MP",
+        _ => b"",
+    });
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    Ok(Expect::One)
+}
+
+fn delete(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untranslatable> {
+    begin(out, b"md", key, None)?;
+    common(out, head);
+    if head.asked.has(Asked::EXPIRY) {
+        flag(out, b'T', expiry_32(head.expiry));
+    }
+    if head.flags != 0 {
+        flag(out, b'F', head.flags);
+    }
+    wishes(out, head.asked, &[(Asked::INVALIDATE, b'I'), (Asked::REMOVE_VALUE, b'x')]);
+    Ok(())
+}
+
+/// Always asks for the value: it is the reply to all but meta clients.
+fn arithmetic(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untranslatable> {
+    begin(out, b"ma", key, None)?;
+    out.extend_from_slice(if head.verb == Verb::Decr { b" MD v" } else { b" v" });
+    if head.delta != 1 {
+        flag(out, b'D', head.delta);
+    }
+    if head.initial != 0 {
+        flag(out, b'J', head.initial);
+    }
+    wishes(out, head.asked, &[(Asked::TTL_BEFORE, b't')]);
+    if head.asked.has(Asked::EXPIRY) {
+        flag(out, b'T', expiry_32(head.expiry));
+    }
+    common(out, head);
+    ttl_after(out, head.asked);
+    wishes(out, head.asked, &[(Asked::CAS, b'c')]);
+    Ok(())
+}

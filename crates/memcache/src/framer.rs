@@ -1,0 +1,84 @@
+//! Finding where a whole reply ends, across the reads it comes in.
+
+use crate::{Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply};
+
+/// How the reply to a request ends: [`crate::compose_request`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// One element.
+    One,
+    /// Elements up to an end mark, or one that is no item and no statistic.
+    List,
+    /// Elements up to that of a no-operation, whatever they say.
+    UntilNoop,
+    /// None: the server closes.
+    Nothing,
+}
+
+/// Outcome of [`Framer::frame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// The reply is the first `len` bytes.
+    Ready {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// Not whole: no use looking again before the buffer holds `at_least`.
+    NeedMore {
+        /// Total buffer length worth framing again, in bytes.
+        at_least: usize,
+    },
+}
+
+/// Frames one reply. It remembers how far it came, so that no element is read
+/// twice: each call gets the reply's bytes so far, from its first.
+#[derive(Clone, Copy, Debug)]
+pub struct Framer {
+    wire: Wire,
+    expect: Expect,
+    at: usize,
+}
+
+impl Framer {
+    /// For a reply that ends as `expect` says.
+    pub fn new(wire: Wire, expect: Expect) -> Self {
+        Self { wire, expect, at: 0 }
+    }
+
+    /// Looks for the end of the reply that `buf` starts with.
+    #[inline]
+    pub fn frame(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
+        if self.expect == Expect::Nothing {
+            return Ok(Framing::Ready { len: 0 });
+        }
+        loop {
+            match parse_reply(buf.get(self.at..).unwrap_or_default(), self.wire, limits)? {
+                ReplyParsed::NeedMore { at_least } => {
+                    let at_least = self.at + at_least;
+                    self.check(at_least, limits)?;
+                    return Ok(Framing::NeedMore { at_least });
+                }
+                ReplyParsed::Ready { len, reply } => {
+                    let end = self.at + len;
+                    self.check(end, limits)?;
+                    if self.ends(&reply.outcome) {
+                        return Ok(Framing::Ready { len: end });
+                    }
+                    self.at = end;
+                }
+            }
+        }
+    }
+
+    fn check(&self, len: usize, limits: &ReplyLimits) -> Result<(), ReplyFault> {
+        if len > limits.reply_len_max as usize { Err(ReplyFault::TooLong) } else { Ok(()) }
+    }
+
+    fn ends(&self, outcome: &Outcome<'_>) -> bool {
+        match self.expect {
+            Expect::One | Expect::Nothing => true,
+            Expect::List => !matches!(outcome, Outcome::Hit(_) | Outcome::Stat { .. }),
+            Expect::UntilNoop => matches!(outcome, Outcome::Noop),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Handing a server's whole reply on to a client, whichever protocols the two speak.
+
+use crate::{
+    Asker, Dialect, Expect, Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply,
+    write_end, write_reply,
+};
+
+/// A server's whole reply, as [`crate::Framer`] cut it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// What the server speaks.
+    pub wire: Wire,
+    /// How it ends, as [`crate::compose_request`] told.
+    pub expect: Expect,
+}
+
+/// How [`relay_elements`] went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relayed {
+    /// Items or statistics, maybe none: more may follow, and [`write_end`] ends them.
+    Open,
+    /// The reply is complete.
+    Complete,
+}
+
+/// Appends to `out` what the client is told, its end included.
+///
+/// # Errors
+/// When the bytes are no reply; `out` is as it was then.
+#[inline]
+pub fn relay(out: &mut Vec<u8>, asker: &Asker<'_>, answer: &Answer<'_>) -> Result<(), ReplyFault> {
+    if relay_elements(out, asker, answer)? == Relayed::Open {
+        write_end(out, asker.head);
+    }
+    Ok(())
+}
+
+/// The same without the end, for a reply that is put together from those of
+/// several servers. An error takes the place of what this reply had before it.
+///
+/// # Errors
+/// When the bytes are no reply; `out` is as it was then.
+pub fn relay_elements(
+    out: &mut Vec<u8>,
+    asker: &Asker<'_>,
+    answer: &Answer<'_>,
+) -> Result<Relayed, ReplyFault> {
+    let limits = ReplyLimits { reply_len_max: u32::MAX };
+    let before = out.len();
+    let mut rest = answer.bytes;
+    let mut items = 0;
+    while !rest.is_empty() {
+        let Ok(ReplyParsed::Ready { len, reply }) = parse_reply(rest, answer.wire, &limits) else {
+            out.truncate(before);
+            return Err(ReplyFault::Protocol);
+        };
+        rest = &rest[len..];
+        match reply.outcome {
+            Outcome::Error { .. } => {
+                out.truncate(before);
+                write_reply(out, asker, &reply.outcome);
+                return Ok(Relayed::Complete);
+            }
+            Outcome::End => {}
+            Outcome::Noop if answer.expect == Expect::UntilNoop => {}
+            // Misses are told of by a server that was asked for each key.
+            Outcome::NotFound if answer.expect == Expect::UntilNoop => {}
+            outcome => {
+                items += 1;
+                write_reply(out, asker, &outcome);
+                let is_listed = matches!(outcome, Outcome::Hit(_) | Outcome::Stat { .. });
+                if answer.expect == Expect::List && !is_listed {
+                    return Ok(Relayed::Complete);
+                }
+            }
+        }
+    }
+    // A list without items, to a client that asked for one and whose protocol has
+    // a word for a miss.
+    if items == 0 && asker.head.verb.reads() && asker.head.dialect != Dialect::Text {
+        write_reply(out, asker, &Outcome::NotFound);
+    }
+    Ok(Relayed::Open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Asked, Head, Verb};
+
+    fn told(head: &Head, bytes: &[u8], expect: Expect) -> String {
+        let asker = Asker { head, key: b"k", meta: b"" };
+        let mut out = b">".to_vec();
+        let answer = Answer { bytes, wire: Wire::Text, expect };
+        if relay(&mut out, &asker, &answer).is_err() {
+            out.extend_from_slice(b"fault");
+        }
+        out.escape_ascii().to_string()
+    }
+
+    #[test]
+    fn an_error_takes_the_place_of_the_list_it_ends() {
+        let get = Head { asked: Asked::VALUE, ..Head::default() };
+        let bytes = b"VALUE k 0 1\r\na\r\nSERVER_ERROR x\r\n";
+        assert_eq!(told(&get, bytes, Expect::List), r">SERVER_ERROR x\r\n");
+        let bytes = b"VA 1 kk\r\na\r\nSERVER_ERROR x\r\nMN\r\n";
+        assert_eq!(told(&get, bytes, Expect::UntilNoop), r">SERVER_ERROR x\r\n");
+        let stats = Head { verb: Verb::Stats, ..Head::default() };
+        assert_eq!(told(&stats, b"STAT a 1\r\nEND\r\n", Expect::List), r">STAT a 1\r\nEND\r\n");
+        assert_eq!(told(&stats, b"RESET\r\n", Expect::List), r">RESET\r\n");
+    }
+
+    #[test]
+    fn an_empty_list_is_a_miss_where_there_is_a_word_for_it() {
+        let get = Head::default();
+        assert_eq!(told(&get, b"END\r\n", Expect::List), r">END\r\n");
+        assert_eq!(told(&get, b"EN\r\n", Expect::One), r">END\r\n");
+        let meta = Head { dialect: Dialect::Meta, ..get };
+        assert_eq!(told(&meta, b"END\r\n", Expect::List), r">EN\r\n");
+        assert_eq!(told(&meta, b"EN\r\n", Expect::One), r">EN\r\n");
+        let noop = Head { verb: Verb::Noop, ..meta };
+        assert_eq!(told(&noop, b"MN\r\n", Expect::One), r">MN\r\n");
+    }
+
+    #[test]
+    fn what_is_no_reply_leaves_nothing() {
+        assert_eq!(
+            told(&Head::default(), b"VALUE k 0 1\r\na\r\nHTTP/1.1\r\n", Expect::List),
+            ">fault"
+        );
+    }
+}
