@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use keyway_base::{BackendFault, Time};
 
-use crate::{BackendId, Ejection, Rejoin, Topology};
+use crate::{BackendId, Ejection, GenerationCell, Rejoin, Topology};
 
 /// How long a claim to probe a backend lasts before another worker may take
 /// over, in milliseconds. It covers a worker that stops in the middle of a
@@ -291,6 +291,7 @@ struct Cell {
     rejoins: AtomicU64,
     ejection: Option<Ejection>,
     pool_index: u32,
+    generation: GenerationCell,
 }
 
 /// The health of every backend of one topology, shared by the workers.
@@ -320,6 +321,7 @@ impl HealthBoard {
                     rejoins: AtomicU64::new(0),
                     ejection: pool.ejection(),
                     pool_index,
+                    generation: GenerationCell::default(),
                 })
             })
             .collect();
@@ -374,6 +376,11 @@ impl HealthBoard {
     /// When its state is due to end, as in [`StateChange::until`].
     pub fn until(&self, backend: BackendId) -> Option<Time> {
         self.word(backend).until()
+    }
+
+    /// What is known of the generation of its data.
+    pub fn generation(&self, backend: BackendId) -> &GenerationCell {
+        &self.cells[backend.index()].generation
     }
 
     /// How often it was ejected.

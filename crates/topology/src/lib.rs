@@ -4,13 +4,16 @@
 //!
 //! Never does I/O, never reads a clock, never draws a random number: time and
 //! randomness are arguments. Key placement is bit-exact with twemproxy 0.5.0 on
-//! x86-64, so a pool can change hands without moving a key. Read first:
+//! x86-64, and with libmemcached and PHP's memcache where their distributions are
+//! chosen, so a pool can change hands without moving a key. Read first:
 //! [`Topology`] (everything configured, immutable), [`Ring`] (from a key's hash
 //! to a server) and [`HealthBoard`] (who is out of use, shared by all workers).
 
 #![forbid(unsafe_code)]
 
+mod distribution;
 mod endpoint;
+mod generation;
 mod hash;
 mod hash_tag;
 mod health;
@@ -18,12 +21,15 @@ mod pool;
 mod ring;
 mod server;
 
+pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
+pub use generation::{Generation, GenerationCell, Remembered, Seen};
 pub use hash::Hash;
 pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use pool::{
-    Backend, BackendId, Ejection, Epoch, Password, Pool, PoolKind, Rejoin, ShardedPool, Topology,
+    Backend, BackendId, Ejection, Epoch, Password, Pool, PoolKind, Rejoin, ServerProtocol,
+    ShardedPool, Topology, WarmUp,
 };
-pub use ring::{Distribution, Ring};
+pub use ring::Ring;
 pub use server::{Server, ServerError};

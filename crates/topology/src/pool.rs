@@ -72,17 +72,51 @@ pub struct Ejection {
     pub rejoin: Rejoin,
 }
 
+/// What the servers of a pool speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerProtocol {
+    /// RESP.
+    #[default]
+    Redis,
+    /// memcached's text protocol without meta commands.
+    MemcachedText,
+    /// memcached's text protocol with meta commands, of 1.6 and later.
+    MemcachedMeta,
+    /// memcached's binary protocol.
+    MemcachedBinary,
+}
+
+impl ServerProtocol {
+    /// Whether it is one of memcached's.
+    pub fn is_memcached(self) -> bool {
+        self != ServerProtocol::Redis
+    }
+}
+
+/// Where a pool of memcached gets the items that it does not have yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmUp {
+    /// The name of the pool that has them.
+    pub from: String,
+    /// Expiry of items of which the old servers cannot tell the time left.
+    pub ttl_max: Duration,
+    /// How long after the start it goes on; without end when `None`.
+    pub lasts: Option<Duration>,
+}
+
 /// A pool that spreads keys over servers by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardedPool {
+    /// What the servers speak.
+    pub protocol: ServerProtocol,
     /// Hash of the key.
     pub hash: Hash,
     /// From the hash to a server.
     pub distribution: Distribution,
     /// Which part of the key is hashed; the whole key when `None`.
     pub hash_tag: Option<HashTag>,
-    /// The servers, 1 to 65,535, in the order configured, which does not affect
-    /// placement.
+    /// The servers, 1 to 65,535, in the order configured, which affects
+    /// placement with the distributions of libmemcached and PHP's memcache only.
     pub servers: Vec<Server>,
     /// How long a request may wait for its reply once sent; `Duration::MAX`
     /// for ever.
@@ -94,7 +128,9 @@ pub struct ShardedPool {
     pub server_connections: u16,
     /// Connect to every server at start rather than at the first request.
     pub preconnect: bool,
-    /// Sent to servers with `AUTH`, and expected from clients.
+    /// The name sent with the password, where servers of memcached want one.
+    pub user: Option<String>,
+    /// Sent to servers with `AUTH`, or with SASL PLAIN.
     pub password: Option<Password>,
     /// Database selected on every server connection, from 0.
     pub database: u32,
@@ -120,6 +156,8 @@ pub struct ShardedPool {
     /// Unsent bytes on one connection before clients that need it are left
     /// unread.
     pub link_output_len_max: u32,
+    /// Where missing items come from.
+    pub warm_up: Option<WarmUp>,
 }
 
 impl ShardedPool {
@@ -129,6 +167,7 @@ impl ShardedPool {
     pub fn with_servers(servers: Vec<Server>) -> ShardedPool {
         let limits = Limits::default();
         ShardedPool {
+            protocol: ServerProtocol::Redis,
             hash: Hash::Fnv1a64,
             distribution: Distribution::Ketama,
             hash_tag: None,
@@ -137,6 +176,7 @@ impl ShardedPool {
             connect_timeout: Duration::from_millis(500),
             server_connections: 1,
             preconnect: false,
+            user: None,
             password: None,
             database: 0,
             databases_allowed: 1,
@@ -148,6 +188,7 @@ impl ShardedPool {
             reconnect_max: Duration::from_secs(5),
             link_in_flight_max: limits.link_in_flight_max,
             link_output_len_max: limits.link_output_len_max,
+            warm_up: None,
         }
     }
 
@@ -168,11 +209,12 @@ impl ShardedPool {
 
     /// The ring over the servers for which `live` holds, by index.
     pub fn ring(&self, live: impl Fn(usize) -> bool) -> Ring {
-        Ring::build(self.distribution, &self.servers, live)
+        Ring::build(self.distribution, self.hash, &self.servers, live)
     }
 }
 
 /// What kind of pool, with what that kind needs.
+#[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolKind {
     /// The embedded store of this process.

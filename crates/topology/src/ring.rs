@@ -1,47 +1,27 @@
-use crate::Server;
+mod libmemcached;
+mod maglev;
+mod mix;
+mod pecl;
+mod points;
+mod rendezvous;
+
 use crate::hash::md5_digest_words;
-
-/// How the hash of a key leads to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Distribution {
-    /// Consistent hashing: a server that comes or goes moves only its own
-    /// share of the keys.
-    Ketama,
-    /// The hash modulo the sum of the weights: a server that comes or goes
-    /// moves nearly every key.
-    Modula,
-    /// Any server, whatever the key and whatever the weights.
-    Random,
-}
-
-impl Distribution {
-    /// Every distribution.
-    pub const ALL: [Distribution; 3] =
-        [Distribution::Ketama, Distribution::Modula, Distribution::Random];
-
-    /// The name in configuration files, ours and twemproxy's.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Distribution::Ketama => "ketama",
-            Distribution::Modula => "modula",
-            Distribution::Random => "random",
-        }
-    }
-
-    /// The distribution called `name`.
-    pub fn from_name(name: &str) -> Option<Distribution> {
-        Distribution::ALL.into_iter().find(|distribution| distribution.name() == name)
-    }
-}
+use crate::{Distribution, Hash, Server};
+use maglev::Table;
+use pecl::Buckets;
+use points::{Point, Points};
+use rendezvous::Rendezvous;
 
 /// The servers of a pool that take requests, arranged for lookup by hash.
 /// Built anew whenever a server is ejected or rejoins.
 ///
 /// Servers are named by their index in the slice the ring was built from, live
-/// or not, but the order of that slice does not decide where a key goes: as
-/// twemproxy does, the ring arranges servers by [`Server::ring_name`], shorter
-/// ones first. With no live server nothing is picked: as in twemproxy, requests are
-/// then refused rather than sent to an ejected server.
+/// or not. The order of that slice decides where a key goes for the
+/// distributions of libmemcached and PHP's memcache, whose clients keep theirs;
+/// otherwise, as twemproxy does, the ring arranges servers by
+/// [`Server::ring_name`], shorter ones first. With no live server nothing is
+/// picked: as in twemproxy, requests are then refused rather than sent to an
+/// ejected server.
 #[derive(Clone, Debug)]
 pub struct Ring {
     kind: Kind,
@@ -52,29 +32,52 @@ enum Kind {
     Empty,
     Ketama(Points),
     Modula(Shares),
+    /// Of the libmemcached kind: one remainder to a server.
+    Evenly(Vec<u16>),
+    PhpStandard(Shares),
+    PhpConsistent(Buckets),
+    Rendezvous(Rendezvous),
+    Maglev(Table),
     Random(Vec<u16>),
 }
 
 impl Ring {
-    /// Arranges those of `servers` for which `live` holds.
+    /// Arranges those of `servers` for which `live` holds. `hash` is the one
+    /// whose results will be looked up; some distributions hash servers with it.
     ///
     /// # Panics
-    /// With more than 65,535 servers: the configuration bounds them.
+    /// With more than 65,535 servers: the configuration bounds them, and the
+    /// sum of weights too ([`Distribution::weight_sum_max`]).
     pub fn build(
         distribution: Distribution,
+        hash: Hash,
         servers: &[Server],
         live: impl Fn(usize) -> bool,
     ) -> Ring {
         assert!(servers.len() <= usize::from(u16::MAX), "more servers than an index can name");
         let mut members: Vec<u16> = (0..servers.len() as u16).filter(|&i| live(i.into())).collect();
-        members.sort_by_cached_key(|&member| {
-            let name = servers[usize::from(member)].ring_name();
-            (name.len(), name)
-        });
+        if !distribution.keeps_the_order_listed() {
+            members.sort_by_cached_key(|&member| {
+                let name = servers[usize::from(member)].ring_name();
+                (name.len(), name)
+            });
+        }
         let kind = match distribution {
             _ if members.is_empty() => Kind::Empty,
-            Distribution::Ketama => Kind::Ketama(Points::build(servers, &members)),
+            Distribution::Ketama => Kind::Ketama(Points::new(place_points(servers, &members))),
+            Distribution::KetamaLibmemcached | Distribution::KetamaWeightedLibmemcached => {
+                Kind::Ketama(libmemcached::continuum(distribution, hash, servers, &members))
+            }
             Distribution::Modula => Kind::Modula(Shares::build(servers, &members)),
+            Distribution::ModulaLibmemcached => Kind::Evenly(members),
+            Distribution::PhpMemcacheStandard => {
+                Kind::PhpStandard(Shares::build(servers, &members))
+            }
+            Distribution::PhpMemcacheConsistent => {
+                Kind::PhpConsistent(Buckets::build(hash, servers, &members))
+            }
+            Distribution::Rendezvous => Kind::Rendezvous(Rendezvous::build(servers, &members)),
+            Distribution::Maglev => Kind::Maglev(Table::build(servers, &members)),
             Distribution::Random => Kind::Random(members),
         };
         Ring { kind }
@@ -89,6 +92,11 @@ impl Ring {
             Kind::Empty => None,
             Kind::Ketama(points) => Some(points.pick(hash)),
             Kind::Modula(shares) => Some(shares.pick(hash)),
+            Kind::Evenly(members) => Some(members[hash as usize % members.len()]),
+            Kind::PhpStandard(shares) => Some(shares.pick(pecl::standard_hash(hash))),
+            Kind::PhpConsistent(buckets) => Some(buckets.pick(hash)),
+            Kind::Rendezvous(rendezvous) => Some(rendezvous.pick(hash)),
+            Kind::Maglev(table) => Some(table.pick(hash)),
             Kind::Random(members) => {
                 let chosen = (u64::from(random) * members.len() as u64) >> 32;
                 Some(members[chosen as usize])
@@ -109,61 +117,7 @@ const POINTS_PER_DIGEST: u32 = 4;
 /// twemproxy formats the text of a point into 273 bytes, the last one a NUL.
 const POINT_NAME_LEN_MAX: usize = 272;
 
-/// One server's claim to the hashes up to and including `value`, from the point
-/// before.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    value: u32,
-    server: u16,
-}
-
-/// A ketama continuum. Points are looked up from a table that knows, for each
-/// value of a hash's top bits, the first point that can matter; MD5 spreads the
-/// points so evenly that the answer is rarely more than two steps on. A binary
-/// search over 640 points takes ten mispredicted ones.
-#[derive(Clone, Debug)]
-struct Points {
-    /// By value, no value twice, then one at `u32::MAX` that leads back to the
-    /// first.
-    points: Vec<Point>,
-    /// For each bucket of hashes, the first point not below all of them.
-    starts: Vec<u32>,
-    /// From a hash to its bucket.
-    shift: u32,
-}
-
-impl Points {
-    fn build(servers: &[Server], members: &[u16]) -> Points {
-        let mut points = place_points(servers, members);
-        // Stable: of two equal points the one placed first counts.
-        points.sort_by_key(|point| point.value);
-        points.dedup_by_key(|point| point.value);
-        points.push(Point { value: u32::MAX, server: points[0].server });
-        let bits = (points.len() * 2).next_power_of_two().ilog2();
-        let shift = u32::BITS - bits;
-        let starts = (0..1u64 << bits)
-            .map(|bucket| {
-                let lowest = (bucket << shift) as u32;
-                points.partition_point(|point| point.value < lowest) as u32
-            })
-            .collect();
-        Points { points, starts, shift }
-    }
-
-    #[inline]
-    fn pick(&self, hash: u32) -> u16 {
-        let start = self.starts[(hash >> self.shift) as usize] as usize;
-        for point in &self.points[start..] {
-            if point.value >= hash {
-                return point.server;
-            }
-        }
-        // No hash is above the last point, `u32::MAX`.
-        self.points[0].server
-    }
-}
-
-/// The points of every member, in the order of the members.
+/// The points of every member on twemproxy's continuum, in the order of the members.
 fn place_points(servers: &[Server], members: &[u16]) -> Vec<Point> {
     let weight = |&member: &u16| servers[usize::from(member)].weight;
     let total_weight = members.iter().map(|member| u64::from(weight(member))).sum();
@@ -225,6 +179,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// With the hash that goes with the distribution.
+    fn build(distribution: Distribution, servers: &[Server], live: impl Fn(usize) -> bool) -> Ring {
+        Ring::build(distribution, distribution.default_hash(), servers, live)
+    }
 
     fn servers(texts: &[&str]) -> Vec<Server> {
         texts.iter().map(|text| Server::parse(text).unwrap()).collect()
@@ -292,13 +251,13 @@ mod tests {
             (servers, live) in pools(),
             hashes in prop::collection::vec(any::<u32>(), 20),
         ) {
-            let ketama = Ring::build(Distribution::Ketama, &servers, |index| live[index]);
-            let modula = Ring::build(Distribution::Modula, &servers, |index| live[index]);
+            let ketama = build(Distribution::Ketama, &servers, |index| live[index]);
+            let modula = build(Distribution::Modula, &servers, |index| live[index]);
             let mut hashes = hashes;
             hashes.extend([0, 1, u32::MAX - 1, u32::MAX]);
             if let Kind::Ketama(points) = &ketama.kind {
                 // On a point, and next to it.
-                for point in points.points.iter().step_by(37) {
+                for point in points.all().iter().step_by(37) {
                     let value = point.value;
                     hashes.extend([value.wrapping_sub(1), value, value.wrapping_add(1)]);
                 }
@@ -317,7 +276,7 @@ mod tests {
             random in any::<u32>(),
         ) {
             for distribution in Distribution::ALL {
-                let ring = Ring::build(distribution, &servers, |index| live[index]);
+                let ring = build(distribution, &servers, |index| live[index]);
                 prop_assert_eq!(ring.is_empty(), !live.contains(&true));
                 match ring.pick(hash, random) {
                     Some(index) => prop_assert!(live[usize::from(index)]),
@@ -332,15 +291,15 @@ mod tests {
         let one = servers(&["a:1:2 beta", "b:1:3 d", "c:1:1 alpha"]);
         let other = servers(&["b:1:3 d", "c:1:1 alpha", "a:1:2 beta"]);
         for distribution in [Distribution::Ketama, Distribution::Modula] {
-            let one_ring = Ring::build(distribution, &one, |_| true);
-            let other_ring = Ring::build(distribution, &other, |_| true);
+            let one_ring = build(distribution, &one, |_| true);
+            let other_ring = build(distribution, &other, |_| true);
             for hash in (0..u32::MAX).step_by(65_537) {
                 let one_server = &one[usize::from(one_ring.pick(hash, 0).unwrap())];
                 let other_server = &other[usize::from(other_ring.pick(hash, 0).unwrap())];
                 assert_eq!(one_server, other_server);
             }
         }
-        let modula = Ring::build(Distribution::Modula, &one, |_| true);
+        let modula = build(Distribution::Modula, &one, |_| true);
         let picks: Vec<_> = (0..6).map(|hash| modula.pick(hash, 0).unwrap()).collect();
         assert_eq!(picks, [1, 1, 1, 0, 0, 2]);
     }
@@ -349,19 +308,19 @@ mod tests {
     fn pool_of_one_server_always_picks_it_or_nothing() {
         let one = servers(&["10.0.0.1:6379:5"]);
         for distribution in Distribution::ALL {
-            let ring = Ring::build(distribution, &one, |_| true);
+            let ring = build(distribution, &one, |_| true);
             for hash in [0, 1, 12345, u32::MAX] {
                 assert_eq!(ring.pick(hash, hash), Some(0));
             }
-            assert_eq!(Ring::build(distribution, &one, |_| false).pick(0, 0), None);
+            assert_eq!(build(distribution, &one, |_| false).pick(0, 0), None);
         }
     }
 
     #[test]
     fn ketama_moves_only_the_keys_of_the_server_that_left() {
         let five = servers(&["a:1", "b:1", "c:1", "d:1", "e:1"]);
-        let all = Ring::build(Distribution::Ketama, &five, |_| true);
-        let without = Ring::build(Distribution::Ketama, &five, |index| index != 2);
+        let all = build(Distribution::Ketama, &five, |_| true);
+        let without = build(Distribution::Ketama, &five, |index| index != 2);
         for hash in (0..u32::MAX).step_by(65_537) {
             let before = all.pick(hash, 0).unwrap();
             if before != 2 {
@@ -373,7 +332,7 @@ mod tests {
     #[test]
     fn equal_points_belong_to_the_server_listed_first() {
         let twins = servers(&["a:1:1 same", "b:1:1 same"]);
-        let ring = Ring::build(Distribution::Ketama, &twins, |_| true);
+        let ring = build(Distribution::Ketama, &twins, |_| true);
         for hash in (0..u32::MAX).step_by(65_537) {
             assert_eq!(ring.pick(hash, 0), Some(0));
         }
@@ -382,7 +341,7 @@ mod tests {
     #[test]
     fn random_spreads_evenly_and_ignores_weights() {
         let four = servers(&["a:1:1", "b:1:50", "c:1:1", "d:1:1"]);
-        let ring = Ring::build(Distribution::Random, &four, |index| index != 3);
+        let ring = build(Distribution::Random, &four, |index| index != 3);
         let mut counts = [0u32; 4];
         let mut state = 1u64;
         for _ in 0..30_000 {
@@ -399,23 +358,18 @@ mod tests {
     fn huge_weights_cost_neither_time_nor_memory() {
         let huge = servers(&["a:1:2147483647", "b:1:2147483647", "c:1:2147483647", "d:1:1"]);
         for distribution in Distribution::ALL {
-            let ring = Ring::build(distribution, &huge, |_| true);
+            if distribution.weight_sum_max().is_some() {
+                continue;
+            }
+            let ring = build(distribution, &huge, |_| true);
             if let Kind::Ketama(points) = &ring.kind {
-                assert!(points.points.len() <= 4 * 160 + 1);
+                assert!(points.all().len() <= 4 * 160 + 1);
             }
             assert!(ring.pick(u32::MAX, 0).is_some());
         }
-        let modula = Ring::build(Distribution::Modula, &huge, |_| true);
+        let modula = build(Distribution::Modula, &huge, |_| true);
         assert_eq!(modula.pick(2_147_483_646, 0), Some(0));
         assert_eq!(modula.pick(2_147_483_647, 0), Some(1));
         assert_eq!(modula.pick(u32::MAX, 0), Some(2));
-    }
-
-    #[test]
-    fn names_lead_back_to_their_distributions() {
-        for distribution in Distribution::ALL {
-            assert_eq!(Distribution::from_name(distribution.name()), Some(distribution));
-        }
-        assert_eq!(Distribution::from_name("modulo"), None);
     }
 }

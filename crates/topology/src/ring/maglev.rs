@@ -1,0 +1,151 @@
+//! Maglev hashing (Eisenbud and others, NSDI 2016).
+//!
+//! A server prefers the places of the table in the order `offset + n * skip`,
+//! modulo the table's length: `offset` is the first half of the MD5 of its ring
+//! name (little-endian) modulo the length, `skip` the second half modulo the
+//! length less one, plus one. Servers take turns by ring name, shorter ones
+//! first, each taking the first place it prefers that is free, until it has its
+//! share. A share is the length times the weight over the sum of the weights,
+//! rounded down; the places that leaves go one each to those with the largest
+//! remainders, and of equals to those whose turn is first. A key's place is the
+//! upper half of `mix(hash * 0x9e3779b97f4a7c15)` times the length, divided by
+//! 2^32. None of this ever changes: keys would move.
+
+use super::mix::{GOLDEN, mix, seeds};
+use crate::Server;
+
+/// Places in the table: a prime, so that every `skip` visits them all. The
+/// paper's small table; more would spread no better up to hundreds of servers
+/// and take longer to fill.
+pub(super) const PLACES: u32 = 65_537;
+
+/// Which server has each place.
+#[derive(Clone, Debug)]
+pub(super) struct Table(Box<[u16]>);
+
+/// A server that has not all its places yet.
+struct Taker {
+    server: u16,
+    /// The place it looks at next.
+    next: u32,
+    skip: u32,
+    /// Places it is yet to take.
+    left: u32,
+}
+
+impl Table {
+    /// Of one member or more, by ring name.
+    pub(super) fn build(servers: &[Server], members: &[u16]) -> Table {
+        let shares = shares(servers, members);
+        let mut takers: Vec<Taker> = members
+            .iter()
+            .zip(shares)
+            .map(|(&server, left)| {
+                let (first, second) = seeds(&servers[usize::from(server)].ring_name());
+                let next = (first % u64::from(PLACES)) as u32;
+                let skip = (second % u64::from(PLACES - 1)) as u32 + 1;
+                Taker { server, next, skip, left }
+            })
+            .filter(|taker| taker.left > 0)
+            .collect();
+        let mut places: Vec<Option<u16>> = vec![None; PLACES as usize];
+        while !takers.is_empty() {
+            let mut is_anyone_done = false;
+            for taker in &mut takers {
+                while places[taker.next as usize].is_some() {
+                    taker.next = (taker.next + taker.skip) % PLACES;
+                }
+                places[taker.next as usize] = Some(taker.server);
+                taker.left -= 1;
+                is_anyone_done |= taker.left == 0;
+            }
+            if is_anyone_done {
+                takers.retain(|taker| taker.left > 0);
+            }
+        }
+        // The shares add up to the table's length, so no place is left over.
+        Table(places.into_iter().map(|place| place.unwrap_or(members[0])).collect())
+    }
+
+    #[inline]
+    pub(super) fn pick(&self, hash: u32) -> u16 {
+        let number = mix(u64::from(hash).wrapping_mul(GOLDEN)) >> 32;
+        self.0[((number * u64::from(PLACES)) >> 32) as usize]
+    }
+}
+
+/// How many places each member gets; all of them together.
+fn shares(servers: &[Server], members: &[u16]) -> Vec<u32> {
+    let weight = |&member: &u16| u64::from(servers[usize::from(member)].weight);
+    let total: u64 = members.iter().map(weight).sum();
+    let exact = |member: &u16| u64::from(PLACES) * weight(member);
+    let mut shares: Vec<u32> =
+        members.iter().map(|member| (exact(member) / total) as u32).collect();
+    let left = PLACES - shares.iter().sum::<u32>();
+    let mut by_remainder: Vec<usize> = (0..members.len()).collect();
+    // Stable: of equals the one whose turn is first.
+    by_remainder.sort_by_key(|&index| std::cmp::Reverse(exact(&members[index]) % total));
+    for &index in by_remainder.iter().take(left as usize) {
+        shares[index] += 1;
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(lines: &[&str]) -> Vec<Server> {
+        lines.iter().map(|line| Server::parse(line).unwrap()).collect()
+    }
+
+    /// The table of the paper: turns without end until every place is taken.
+    fn as_published(servers: &[Server], members: &[u16]) -> Vec<u16> {
+        let permutation = |member: u16| {
+            let (first, second) = seeds(&servers[usize::from(member)].ring_name());
+            let places = u64::from(PLACES);
+            let (offset, skip) = (first % places, second % (places - 1) + 1);
+            (0..places).map(move |nth| ((offset + nth * skip) % places) as usize)
+        };
+        let mut preferences: Vec<_> = members.iter().map(|&member| permutation(member)).collect();
+        let mut table = vec![None; PLACES as usize];
+        let mut free = PLACES;
+        loop {
+            for (preference, &member) in preferences.iter_mut().zip(members) {
+                let place = preference.find(|&place| table[place].is_none()).unwrap();
+                table[place] = Some(member);
+                free -= 1;
+                if free == 0 {
+                    return table.into_iter().flatten().collect();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weights_fill_the_table_as_published() {
+        let five = servers(&["a:1", "b:1", "c:1", "d:1", "e:1"]);
+        for members in [&[0u16, 1, 2, 3, 4][..], &[0, 1, 3, 4], &[2], &[1, 2]] {
+            assert_eq!(*Table::build(&five, members).0, as_published(&five, members));
+        }
+    }
+
+    #[test]
+    fn shares_are_exact_to_one_place() {
+        let weights = [1u32, 1, 7, 2_147_483_647, 500_000_000, 3];
+        let lines: Vec<String> =
+            weights.iter().enumerate().map(|(nth, w)| format!("h{nth}:1:{w}")).collect();
+        let all: Vec<Server> = lines.iter().map(|line| Server::parse(line).unwrap()).collect();
+        for count in 1..=all.len() {
+            let members: Vec<u16> = (0..count as u16).collect();
+            let total: u64 = weights[..count].iter().map(|&weight| u64::from(weight)).sum();
+            let table = Table::build(&all, &members);
+            for &member in &members {
+                let has = table.0.iter().filter(|&&server| server == member).count() as f64;
+                let due =
+                    f64::from(PLACES) * f64::from(weights[usize::from(member)]) / total as f64;
+                assert!((has - due).abs() < 1.0, "{count} servers, {member}: {has} for {due}");
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How many keys move when a server is added or removed: about its share, and
+//! no others but where a distribution says so.
+
+use keyway_topology::{Distribution, Server, ShardedPool};
+
+const KEYS: usize = 20_000;
+const SIZES: [usize; 5] = [3, 5, 8, 10, 16];
+
+const CONSISTENT: [Distribution; 6] = [
+    Distribution::Ketama,
+    Distribution::KetamaLibmemcached,
+    Distribution::KetamaWeightedLibmemcached,
+    Distribution::PhpMemcacheConsistent,
+    Distribution::Rendezvous,
+    Distribution::Maglev,
+];
+
+fn server(nth: usize) -> Server {
+    Server::parse(&format!("10.0.{}.{}:11211", nth / 200, nth % 200 + 1)).unwrap()
+}
+
+/// The name of each key's server.
+fn places(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
+    let list = servers.iter().map(|&nth| server(nth)).collect();
+    let mut pool = ShardedPool::with_servers(list);
+    pool.distribution = distribution;
+    pool.hash = distribution.default_hash();
+    let ring = pool.ring(|_| true);
+    let place = |nth: usize| {
+        let key = format!("session:{:08x}:{nth}", nth.wrapping_mul(0x9e37_79b9));
+        servers[usize::from(ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap())]
+    };
+    (0..KEYS).map(place).collect()
+}
+
+/// Of all keys, the share that moved, and the share that moved between servers
+/// that were there before and after.
+fn moved(before: &[usize], after: &[usize], changed: usize) -> (f64, f64) {
+    let pairs = || before.iter().zip(after).filter(|(before, after)| before != after);
+    let needless = pairs().filter(|&(&before, &after)| before != changed && after != changed);
+    (pairs().count() as f64 / KEYS as f64, needless.count() as f64 / KEYS as f64)
+}
+
+/// The means over several changes of a pool of `size`: of removing each of its
+/// servers, and of adding each of as many others.
+fn means(distribution: Distribution, size: usize) -> [(f64, f64); 2] {
+    let all: Vec<usize> = (0..size).collect();
+    let before = places(distribution, &all);
+    let mean = |results: Vec<(f64, f64)>| {
+        let sum = results.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (sum.0 / results.len() as f64, sum.1 / results.len() as f64)
+    };
+    let removed = (0..size).map(|gone| {
+        let rest: Vec<usize> = all.iter().copied().filter(|&nth| nth != gone).collect();
+        moved(&before, &places(distribution, &rest), gone)
+    });
+    let added = (0..size).map(|nth| {
+        let new = 1000 + nth;
+        let more: Vec<usize> = all.iter().copied().chain([new]).collect();
+        moved(&before, &places(distribution, &more), new)
+    });
+    [mean(removed.collect()), mean(added.collect())]
+}
+
+#[test]
+fn adding_or_removing_one_of_n_servers_moves_one_nth_of_the_keys() {
+    for distribution in CONSISTENT {
+        for size in SIZES {
+            let [removed, added] = means(distribution, size);
+            for (what, (moved, _), due) in
+                [("removed", removed, 1.0 / size as f64), ("added", added, 1.0 / (size + 1) as f64)]
+            {
+                println!("{} {what} of {size}: {moved:.4} for {due:.4}", distribution.name());
+                assert!(
+                    (moved - due).abs() <= 0.2 * due,
+                    "{distribution:?}, {what}, {size} servers: {moved} for {due}"
+                );
+            }
+        }
+    }
+}
+
+/// Maglev fills one table for all, so a change disturbs others a little: here up
+/// to a tenth of what has to move.
+#[test]
+fn no_key_moves_between_servers_that_stay_but_with_maglev() {
+    for distribution in CONSISTENT {
+        for size in SIZES {
+            for (moved, needless) in means(distribution, size) {
+                if distribution == Distribution::Maglev {
+                    println!("maglev, {size}: {needless:.4} of {moved:.4} needlessly");
+                    assert!(needless <= 0.1 * moved, "{size} servers: {needless} of {moved}");
+                } else {
+                    assert_eq!(needless, 0.0, "{distribution:?}, {size} servers");
+                }
+            }
+        }
+    }
+}
+
+/// Spread of shares over ten equal servers, in hundredths of the share due.
+#[test]
+fn rendezvous_and_maglev_share_out_evenly() {
+    for (distribution, tolerance) in [(Distribution::Rendezvous, 0.1), (Distribution::Maglev, 0.1)]
+    {
+        let places = places(distribution, &(0..10).collect::<Vec<_>>());
+        for server in 0..10 {
+            let share = places.iter().filter(|&&place| place == server).count() as f64;
+            let due = KEYS as f64 / 10.0;
+            assert!((share - due).abs() < tolerance * due, "{distribution:?}: {share} of {due}");
+        }
+    }
+}
+
+/// A weight is a share: over keys, within 5 % of it.
+#[test]
+fn weights_are_shares_with_rendezvous_and_maglev() {
+    let weights = [1u32, 2, 3, 4];
+    for distribution in [Distribution::Rendezvous, Distribution::Maglev] {
+        let lines = weights.map(|weight| format!("h{weight}:1:{weight}"));
+        let servers = lines.iter().map(|line| Server::parse(line).unwrap()).collect();
+        let mut pool = ShardedPool::with_servers(servers);
+        pool.distribution = distribution;
+        let ring = pool.ring(|_| true);
+        let mut counts = [0u32; 4];
+        for nth in 0..100_000 {
+            let key = format!("key:{nth}");
+            counts[usize::from(ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap())] += 1;
+        }
+        for (count, weight) in counts.into_iter().zip(weights) {
+            let due = f64::from(weight) * 10_000.0;
+            assert!((f64::from(count) - due).abs() < 0.05 * due, "{distribution:?} {counts:?}");
+        }
+    }
+}
