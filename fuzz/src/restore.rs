@@ -8,6 +8,9 @@ use keyway_command::{Args, Request};
 use keyway_resp::{Kind, Protocol};
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
 
+/// The kinds of payload of hashes whose fields expire: all of them may have.
+const FIELDS_EXPIRE: std::ops::RangeInclusive<u8> = 22..=25;
+
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
@@ -25,6 +28,11 @@ pub fn run(data: &[u8]) {
     if restored == Kind::Error {
         let (_, kept) = execute(&store, &[b"GET", b"value"]);
         assert_eq!(kept, b"$4\r\nkept\r\n");
+        return;
+    }
+    let (_, exists) = execute(&store, &[b"EXISTS", b"value"]);
+    if exists == b":0\r\n" {
+        assert!(FIELDS_EXPIRE.contains(&payload[0]), "restored, and not there");
         return;
     }
     let first = dump(&store, b"value");

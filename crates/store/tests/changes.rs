@@ -290,3 +290,27 @@ fn only_what_is_published_is_noted_again_once_nobody_watches() {
         assert!(store.notifies() && store.published() == notify);
     }
 }
+
+#[test]
+fn a_hash_restored_whose_fields_have_expired_takes_the_key_away() {
+    let notify = KeyspaceEvents::parse("KA").unwrap();
+    let store = Store::new(StoreConfig { notify, ..StoreConfig::default() });
+    // Count, then time, field and value.
+    let mut payload = b"\x16\x01\x05\x01a\x011".to_vec();
+    keyway_base::rdb::seal(&mut payload);
+    let named = || {
+        let mut events = Vec::new();
+        store.take_events(0, &mut events);
+        events.iter().map(|event| event.name.to_owned()).collect::<Vec<_>>()
+    };
+    let restore = |key: &[u8]| {
+        let words: [&[u8]; 5] = [b"RESTORE", key, b"0", &payload, b"REPLACE"];
+        assert_eq!(common::run_words(&store, START, &words), Reply::Simple("OK".into()));
+        named()
+    };
+    assert_eq!(restore(b"new"), Vec::<String>::new());
+    run(&store, START, "SET old v");
+    assert_eq!(named(), ["set"]);
+    assert_eq!(restore(b"old"), ["del"]);
+    assert_eq!(run(&store, START, "EXISTS old").integer(), 0);
+}

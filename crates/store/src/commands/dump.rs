@@ -123,15 +123,18 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         if is_taken(&entry) {
             return Err(BUSY_KEY);
         }
+        let replaces = entry.exists();
         match expiry {
-            Expiry::Past => {
-                if entry.remove() {
-                    entry.notify(KeyspaceEvents::GENERIC, "del");
-                }
-                return Ok(());
-            }
+            Expiry::Past => _ = entry.remove(),
             Expiry::Never => put(&mut entry, value, None, now),
             Expiry::At(millis) => put(&mut entry, value, Some(millis), now),
+        }
+        // What has expired, or all whose fields have, is not there.
+        if !entry.exists() {
+            if replaces {
+                entry.notify(KeyspaceEvents::GENERIC, "del");
+            }
+            return Ok(());
         }
         note_use(call, &mut entry, &options);
         entry.notify(KeyspaceEvents::GENERIC, "restore");
