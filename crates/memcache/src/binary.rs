@@ -43,7 +43,12 @@ pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> 
     let carries_value = verb.stores() || matches!(verb, Verb::SaslStart | Verb::SaslStep);
     let value_len = header.body_len - header.extras_len - header.key_len;
     if carries_value && value_len > limits.value_len_max as usize {
-        return refused(HEADER_LEN, header.body_len, RequestFault::ValueTooLarge);
+        // The key is what to forget.
+        if buf.len() < value_at {
+            return Parsed::NeedMore { at_least: value_at };
+        }
+        request.keys.push(ByteRange::new(key_at, value_at));
+        return refused(value_at, value_len, RequestFault::ValueTooLarge);
     }
     // What follows the key of any other operation does not belong to it: it is
     // read as the next packet, which ends the connection.

@@ -8,41 +8,27 @@ use keyway_memcache::{
     Answer, Asker, Dialect, Framer, Framing, Parsed, ReplyLimits, Request, Wire, compose_request,
     parse_request, relay,
 };
-use keyway_testkit::{
-    Process, Random, TempDir, free_address, skipped_for_want_of, tool_is_installed, wait_for,
-    watchdog,
-};
+use keyway_testkit::{MemcachedServer, Random, has_memcached, watchdog};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 use support::{Model, Said, packet};
 
 struct Memcached {
     address: SocketAddr,
     version: String,
-    _process: Process,
-    _directory: TempDir,
+    _server: MemcachedServer,
 }
 
 impl Memcached {
     /// `None` where there is none installed.
     fn start() -> Option<Memcached> {
-        if !tool_is_installed("memcached") {
-            skipped_for_want_of("memcached", "the comparison with a real memcached");
+        if !has_memcached("the comparison with a real memcached") {
             return None;
         }
-        let directory = TempDir::new();
-        let address = free_address();
-        let mut command = Command::new("memcached");
-        let port = address.port().to_string();
-        command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-u", "nobody"]);
-        let process = Process::spawn("memcached", &mut command, directory.path());
-        wait_for("memcached listens", Duration::from_secs(20), || {
-            TcpStream::connect(address).ok().map(drop)
-        });
-        let mut memcached =
-            Memcached { address, version: String::new(), _process: process, _directory: directory };
+        let server = MemcachedServer::start();
+        let address = server.address();
+        let mut memcached = Memcached { address, version: String::new(), _server: server };
         let said = memcached.ask(b"version\r\n");
         let said = String::from_utf8(said.bytes).unwrap();
         memcached.version = said.trim().strip_prefix("VERSION ").unwrap().to_owned();

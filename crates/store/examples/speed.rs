@@ -7,8 +7,9 @@
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Command, Request, lookup};
+use keyway_memcache::{ParseLimits, Parsed, Wire, parse_request};
 use keyway_resp::Protocol;
-use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
+use keyway_store::{Context, EvictionPolicy, MemcachedContext, Store, StoreConfig};
 
 const KEY_LEN: usize = 16;
 const CLOCK: Clock = Clock { now: Time(0), unix_micros: 1_700_000_000_000_000 };
@@ -62,6 +63,56 @@ impl Template {
     }
 }
 
+/// The same of a memcached client.
+struct Memcached {
+    bytes: Vec<u8>,
+    key_at: usize,
+    request: keyway_memcache::Request,
+}
+
+impl Memcached {
+    fn new(text: &str) -> Self {
+        let bytes = text.replace("KEY", &"0".repeat(KEY_LEN)).into_bytes();
+        let key_at = text.find("KEY").expect("a key");
+        let mut request = keyway_memcache::Request::default();
+        let limits =
+            ParseLimits { value_len_max: 1 << 20, keys_max: 1000, keys_line_len_max: 1 << 20 };
+        let parsed = parse_request(&bytes, Wire::Text, &limits, &mut request);
+        assert_eq!(parsed, Parsed::Ready { consumed: bytes.len() });
+        Self { bytes, key_at, request }
+    }
+
+    fn run(&mut self, store: &Store, key: u64, out: &mut Vec<u8>) {
+        let mut rest = key;
+        for digit in self.bytes[self.key_at..self.key_at + KEY_LEN].iter_mut().rev() {
+            *digit = b'a' + (rest & 15) as u8;
+            rest >>= 4;
+        }
+        out.clear();
+        let context =
+            MemcachedContext { database: 0, clock: CLOCK, worker: 0, item_len_max: 1 << 20 };
+        assert!(store.execute_memcached(&self.request, &self.bytes, context, out));
+    }
+}
+
+fn measure_memcached(store: &Store, requests: u64, out: &mut Vec<u8>) {
+    let value = "v".repeat(64);
+    for (label, text) in [
+        ("get, 1,000 keys", "get KEY\r\n".to_owned()),
+        ("set in place, 1,000 keys", format!("set KEY 0 0 64\r\n{value}\r\n")),
+        ("set with flags, 1,000 keys", format!("set KEY 7 0 64\r\n{value}\r\n")),
+        ("gets, 1,000 keys", "gets KEY\r\n".to_owned()),
+        ("mg v, 1,000 keys", "mg KEY v\r\n".to_owned()),
+        ("mg v f t c, 1,000 keys", "mg KEY v f t c\r\n".to_owned()),
+    ] {
+        let mut request = Memcached::new(&text);
+        measure(label, requests, |random| request.run(store, random % 1000, out));
+    }
+    let hundred = |word: &str| format!("{word} KEY{}\r\n", " aaaaaaaaaaaaaaab".repeat(99));
+    let mut request = Memcached::new(&hundred("get"));
+    measure("get of 100 keys", requests / 100, |random| request.run(store, random % 1000, out));
+}
+
 fn measure(label: &str, count: u64, mut work: impl FnMut(u64)) {
     let mut random = 88_172_645_463_325_252u64;
     let start = thread_nanos();
@@ -99,12 +150,16 @@ fn main() {
         set.run(&store, key, &mut out);
     }
     measure("GET, 1,000 keys", requests, |random| get.run(&store, random % 1000, &mut out));
+    let others = [&b"aaaaaaaaaaaaaaab"[..]; 99];
+    let mut mget = Template::new("mget", &others);
+    measure("MGET of 100 keys", requests / 100, |random| mget.run(&store, random % 1000, &mut out));
     measure("STRLEN, 1,000 keys", requests, |random| {
         ping_like.run(&store, random % 1000, &mut out)
     });
     measure("SET in place, 1,000 keys", requests, |random| {
         set.run(&store, random % 1000, &mut out)
     });
+    measure_memcached(&store, requests, &mut out);
     measure("GET of missing keys", requests, |random| get.run(&store, random | 1 << 62, &mut out));
     drop(store);
 

@@ -17,10 +17,13 @@
 use crate::evict::EvictionPolicy;
 use crate::nodes;
 use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Items looked at by a write: some microseconds.
-pub(crate) const WRITE_VISITS: u32 = 64;
+/// Items looked at by a write: some microseconds, and as much for each so many bytes
+/// of it, which have the more items evicted, up to a few hundred microseconds.
+const WRITE_VISITS: u32 = 64;
+const BYTES_PER_WRITE: u64 = 2 << 10;
+const WRITES_MAX: u64 = 16;
 /// Empty pages a write returns to the system before that.
 const WRITE_PAGES: usize = 1;
 /// Items looked at by a round of upkeep: a few hundred microseconds.
@@ -28,11 +31,14 @@ const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
-/// Part of the bound up to which idle memory makes the store evict, less a fixed
-/// number of bytes: a small store has much of it in pages that are just begun,
-/// and evicts for an eighth at most.
-const COUNTED_MAX: i64 = 4;
-const COUNTED_LESS: i64 = 4 << 20;
+/// Idle memory makes the store evict up to five sixteenths of the bound less a
+/// fixed number of bytes: a small store has much of it in pages that are just
+/// begun, and evicts for an eighth at most. Less lets values that grow to many
+/// kilobytes pass the bound by some percent; more would evict a third of the
+/// items where nothing can be moved.
+const COUNTED_SIXTEENTHS: i64 = 5;
+const COUNTED_LESS: i64 = 8 << 20;
+const COUNTED_SMALL: i64 = 8;
 /// Without a bound, or below it, the part of all pages that may be idle.
 const IDLE_SHARE: u64 = 8;
 /// Part of the bound from which idle memory is looked for with more zeal, and
@@ -60,6 +66,11 @@ pub(crate) fn arena_count(memory_max: u64, shard_count: usize, cores: usize) -> 
     }
 }
 
+/// Items to look at with a write of so many bytes.
+pub(crate) fn visits_of(bytes: u64) -> u32 {
+    WRITE_VISITS * (1 + bytes / BYTES_PER_WRITE).min(WRITES_MAX) as u32
+}
+
 /// Where the walk over the tables is.
 #[derive(Default)]
 pub(crate) struct Compaction {
@@ -67,6 +78,10 @@ pub(crate) struct Compaction {
     turn: AtomicUsize,
     visited: AtomicU64,
     moved: AtomicU64,
+    /// Idle bytes when the last walk ended.
+    idle_before: AtomicI64,
+    /// That walk left as much idle as the one before.
+    is_idling: AtomicBool,
     /// Idle bytes up to which another walk would find nothing to move.
     futile_up_to: AtomicI64,
     /// Rounds of upkeep.
@@ -82,8 +97,8 @@ impl Store {
         let (counted_max, surplus) = match self.policy() {
             EvictionPolicy::NoEviction => (bound / RESERVED, 0),
             _ => {
-                let counted_max = bound / COUNTED_MAX - COUNTED_LESS;
-                (counted_max.max(bound / COUNTED_MAX / 2), self.resident.surplus())
+                let counted_max = bound / 16 * COUNTED_SIXTEENTHS - COUNTED_LESS;
+                (counted_max.max(bound / COUNTED_SMALL), self.resident.surplus())
             }
         };
         let idle = self.heap.idle_bytes() + self.resident.idle();
@@ -100,25 +115,33 @@ impl Store {
         };
         // Small stores have their share in pages that are just begun.
         let allowed = if bound == 0 { allowed.max(IDLE_MIN) } else { allowed };
-        if idle <= allowed || idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
+        if idle <= allowed {
             return false;
         }
         // The more is idle, the more would be evicted for it.
         let haste = if bound != 0 && idle > bound as i64 / HASTE_FROM { HASTE } else { 1 };
         let pages = WRITE_PAGES * haste;
-        if !self.heap.release_pages(pages) && !nodes::heap().release_pages(pages) {
-            self.compact(visits * haste as u32);
+        // Pages that are empty already are to be had whatever there is to move.
+        if self.heap.release_pages(pages) | nodes::heap().release_pages(pages) {
+            return true;
         }
+        if idle <= self.compaction.futile_up_to.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.compact(visits * haste as u32);
         true
     }
 
-    /// A round of upkeep's share; whether there is more to do at once.
+    /// A round of upkeep's share; whether there is more to do at once. After a
+    /// walk over all tables that left as much idle as the one before, since what
+    /// is moved may leave as much behind elsewhere, the next time is soon enough.
     pub(crate) fn compact_in_upkeep(&self) -> bool {
         let rounds = self.compaction.rounds.fetch_add(1, Ordering::Relaxed);
         if rounds.is_multiple_of(TRY_AGAIN_AFTER) {
             self.compaction.futile_up_to.store(0, Ordering::Relaxed);
         }
         self.compact_if_worth(TICK_VISITS)
+            && !self.compaction.is_idling.swap(false, Ordering::Relaxed)
     }
 
     #[cold]
@@ -153,6 +176,9 @@ impl Store {
         let visited = walk.visited.swap(0, Ordering::Relaxed);
         let moved = walk.moved.swap(0, Ordering::Relaxed);
         let idle = self.heap.idle_bytes() + self.resident.idle();
+        let before = walk.idle_before.swap(idle, Ordering::Relaxed);
+        let is_idling = before - idle < idle / FRUITFUL as i64;
+        walk.is_idling.store(is_idling, Ordering::Relaxed);
         let is_futile = moved * FRUITFUL < visited;
         let futile_up_to = if is_futile { idle + idle / 8 } else { 0 };
         walk.futile_up_to.store(futile_up_to, Ordering::Relaxed);

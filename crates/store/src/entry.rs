@@ -1,5 +1,6 @@
 mod edit;
 mod fields;
+mod version;
 
 pub(crate) use edit::{Editor, View};
 
@@ -36,7 +37,7 @@ impl Turn {
     }
 
     /// The second, as noted in items.
-    fn access(self) -> u32 {
+    pub(crate) fn access(self) -> u32 {
         (self.now_millis / 1000) as u32
     }
 
@@ -46,6 +47,15 @@ impl Turn {
             slot.count_use();
         }
         slot.with_item(|item| item.set_access(self.access()));
+    }
+
+    /// The same of one that reads the value.
+    #[inline]
+    fn note_read(self, store: &Store, slot: &mut SlotMut<'_>) {
+        if store.counts_uses() {
+            slot.count_use();
+        }
+        slot.with_item(|item| item.set_read(self.access()));
     }
 }
 
@@ -66,7 +76,7 @@ impl Store {
         &self,
         turn: Turn,
         key: &[u8],
-        work: impl FnOnce(Option<&[u8]>),
+        work: impl FnOnce(Option<Item<'_>>),
     ) -> Result<(), WrongType> {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
@@ -77,11 +87,11 @@ impl Store {
         if let Some(position) = found {
             let mut slot = table.slot_mut(position);
             if !slot.marks().volatile {
-                turn.note_use(self, &mut slot);
+                turn.note_read(self, &mut slot);
                 let item = slot.item();
                 let result = match item.encoding().is_text() {
                     true => {
-                        work(Some(item.value()));
+                        work(Some(item));
                         Ok(())
                     }
                     false => Err(WrongType),
@@ -92,7 +102,7 @@ impl Store {
         }
         let place = Place { shard: (shard, index), database, hash };
         let mut entry = Entry::at(self, place, turn, key, found);
-        work(entry.read_text()?.map(|item| item.value()));
+        work(entry.read_text()?);
         Ok(())
     }
 
@@ -132,9 +142,10 @@ impl Store {
         Ok(work(entry.read_as()?))
     }
 
-    /// Sets `key` to a string without expiry.
+    /// Sets `key` to a string without expiry, with a memcached client's flags.
     #[inline]
-    pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8]) {
+    pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
+        let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
@@ -143,7 +154,6 @@ impl Store {
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
             let mut slot = table.slot_mut(position);
-            let meta = Meta::new(Encoding::Text, None);
             if !slot.marks().volatile
                 && slot.with_item(|item| item.overwrite(&meta, turn.access(), value))
             {
@@ -152,7 +162,7 @@ impl Store {
             }
         }
         let place = Place { shard: (shard, index), database, hash };
-        Entry::at(self, place, turn, key, found).set(value, Encoding::Text, None);
+        Entry::at(self, place, turn, key, found).set_with(value, &meta);
         self.note_event(turn, KeyspaceEvents::STRING, "set", key);
     }
 }
@@ -295,7 +305,7 @@ impl<'a> Entry<'a> {
         match self.position {
             Some(position) => {
                 self.shard.counts.hits += 1;
-                self.note_use(position);
+                self.note_read(position);
             }
             None => self.shard.counts.misses += 1,
         }
@@ -345,6 +355,12 @@ impl<'a> Entry<'a> {
     fn note_use(&mut self, position: Position) {
         let (store, turn) = (self.store, self.turn);
         turn.note_use(store, &mut self.space().table.slot_mut(position));
+    }
+
+    #[inline]
+    fn note_read(&mut self, position: Position) {
+        let (store, turn) = (self.store, self.turn);
+        turn.note_read(store, &mut self.space().table.slot_mut(position));
     }
 
     /// Bytes of the item, and its share of what the items of its space take
@@ -529,8 +545,8 @@ impl<'a> Entry<'a> {
                 self.adopt(item);
             }
             Some(item) => {
-                let meta = Meta { encoding: Encoding::Raw, ..item.meta() };
-                if item.value().len() == value_len {
+                let meta = Meta { encoding: Encoding::Raw, cas: 0, marks: 0, ..item.meta() };
+                if item.value().len() == value_len && item.meta().cas == 0 {
                     if let Some(position) = self.position {
                         self.space()
                             .table

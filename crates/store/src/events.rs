@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::store::Store;
 use crate::waiters::Lane;
 use keyway_base::KeyspaceEvents;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 /// Something that became of a key.
@@ -84,6 +84,9 @@ struct ReadyKeys {
     queue: VecDeque<Ready>,
     /// Bytes of them.
     keys_len: usize,
+    /// Keys, with their databases, for which nobody could be served, as a script
+    /// holds something that is needed for that.
+    put_off: BTreeSet<(u32, Box<[u8]>)>,
 }
 
 impl Events {
@@ -157,6 +160,25 @@ impl Events {
         ready.keys_len -= key.len();
         self.kept.fetch_sub(1 << KEPT_BITS, Ordering::Relaxed);
         Some((database, key))
+    }
+
+    /// Keeps a ready key until [`Events::resume`].
+    pub(crate) fn put_off(&self, database: u32, key: Box<[u8]>) {
+        self.ready.lock().put_off.insert((database, key));
+    }
+
+    /// Makes the keys that were put off ready again, for any worker.
+    pub(crate) fn resume(&self) {
+        if self.waiting() == 0 {
+            return;
+        }
+        let mut ready = self.ready.lock();
+        let put_off = std::mem::take(&mut ready.put_off);
+        self.kept.fetch_add((put_off.len() as u64) << KEPT_BITS, Ordering::Relaxed);
+        for (database, key) in put_off {
+            ready.keys_len += key.len();
+            ready.queue.push_back((NO_WORKER, database, key));
+        }
     }
 
     /// Whether any key is watched.

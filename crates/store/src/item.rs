@@ -1,9 +1,9 @@
 //! One key with its value in one block of memory.
 //!
 //! ```text
-//!  word u32 │ lengths            │ expiry u64 │ flags u32 │ cas u64 │ key │ value
-//!           │ u8 u8 or u32 u32   └──── each only when the word says so ──┘
-//!  word: encoding 4 bits, WIDE, EXPIRY, FLAGS, CAS, seconds of last access 24 bits
+//!  word u32 │ lengths            │ expiry u64 │ flags u32 │ cas u64, marks u8 │ key │ value
+//!           │ u8 u8 or u32 u32   └───────── each only when the word says so ───┘
+//!  word: encoding 4 bits, WIDE, EXPIRY, FLAGS, CAS, FRESH, seconds of last access 23 bits
 //! ```
 //! Lengths are wide when key or value is longer than 255 bytes. A block of its
 //! own is marked in the key length; it always has the expiry field (0: none),
@@ -22,9 +22,14 @@ const WIDE: u32 = 1 << 4;
 const EXPIRY: u32 = 1 << 5;
 const FLAGS: u32 = 1 << 6;
 const CAS: u32 = 1 << 7;
-const ACCESS_SHIFT: u32 = 8;
-/// Seconds of last access wrap after 194 days.
-pub(crate) const ACCESS_MASK: u32 = 0x00ff_ffff;
+/// Nobody has read the value since it was set.
+const FRESH: u32 = 1 << 8;
+const ACCESS_SHIFT: u32 = 9;
+/// Seconds of last access wrap after 97 days.
+pub(crate) const ACCESS_MASK: u32 = 0x007f_ffff;
+
+/// Bytes of a version with its marks.
+const CAS_LEN: usize = 9;
 
 /// In the wide key length: the block is one of its own.
 const LARGE: u32 = 1 << 31;
@@ -155,13 +160,26 @@ pub(crate) struct Meta {
     pub(crate) expiry: Option<u64>,
     /// A memcached client's own word; takes no memory when 0.
     pub(crate) flags: u32,
-    /// Version for compare-and-swap; takes no memory when 0.
+    /// Number of the value for compare-and-swap; takes no memory when 0, which
+    /// stands for one that nobody has asked for yet. Whoever changes the value
+    /// gives it another, or 0.
     pub(crate) cas: u64,
+    /// What memcached clients were told of the item: [`Meta::STALE`] and
+    /// [`Meta::SENT`]. Kept only with a number.
+    pub(crate) marks: u8,
+    /// Nobody has read the value since it was set.
+    pub(crate) fresh: bool,
 }
 
 impl Meta {
+    /// A memcached client said that the value is out of date.
+    pub(crate) const STALE: u8 = 1;
+    /// A memcached client was told to fill it again.
+    pub(crate) const SENT: u8 = 2;
+
+    #[inline]
     pub(crate) fn new(encoding: Encoding, expiry: Option<u64>) -> Self {
-        Self { encoding, expiry, flags: 0, cas: 0 }
+        Self { encoding, expiry, flags: 0, cas: 0, marks: 0, fresh: true }
     }
 }
 
@@ -225,7 +243,8 @@ impl Head {
         let mut word = meta.encoding as u32
             | optional(EXPIRY, meta.expiry.is_some())
             | optional(FLAGS, meta.flags != 0)
-            | optional(CAS, meta.cas != 0);
+            | optional(CAS, meta.cas != 0)
+            | optional(FRESH, meta.fresh);
         let wide = key_len > NARROW_LEN_MAX || value_len > NARROW_LEN_MAX;
         let mut head = Self { word, large: false, fields_at: 6, key_len, value_len };
         if wide {
@@ -250,7 +269,7 @@ impl Head {
         if self.word & (EXPIRY | FLAGS | CAS) != 0 {
             at += if self.word & EXPIRY != 0 { 8 } else { 0 };
             at += if self.word & FLAGS != 0 { 4 } else { 0 };
-            at += if self.word & CAS != 0 { 8 } else { 0 };
+            at += if self.word & CAS != 0 { CAS_LEN } else { 0 };
         }
         at
     }
@@ -293,6 +312,7 @@ impl Head {
             }
             if word & CAS != 0 {
                 at.cast::<u64>().write_unaligned(meta.cas);
+                at.add(CAS_LEN - 1).write(meta.marks);
             }
         }
     }
@@ -403,16 +423,33 @@ impl<'a> Item<'a> {
         Times { expiry: self.expiry(), fields }
     }
 
-    /// The low 24 bits of the second it was last accessed in.
+    /// The low bits of the second it was last accessed in: see [`ACCESS_MASK`].
     #[inline]
     pub(crate) fn access(&self) -> u32 {
         self.head.word >> ACCESS_SHIFT
+    }
+
+    /// A memcached client's own word.
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        if self.head.word & FLAGS == 0 { 0 } else { self.meta().flags }
+    }
+
+    /// The value's number, 0 for none, and its marks.
+    #[inline]
+    pub(crate) fn cas_and_marks(&self) -> (u64, u8) {
+        if self.head.word & CAS == 0 {
+            return (0, 0);
+        }
+        let meta = self.meta();
+        (meta.cas, meta.marks)
     }
 
     pub(crate) fn meta(&self) -> Meta {
         let mut at = self.head.fields_at;
         at += if self.head.word & EXPIRY != 0 { 8 } else { 0 };
         let mut meta = Meta::new(self.encoding(), self.expiry());
+        meta.fresh = self.head.word & FRESH != 0;
         // SAFETY: the word says which fields are there.
         unsafe {
             if self.head.word & FLAGS != 0 {
@@ -421,6 +458,7 @@ impl<'a> Item<'a> {
             }
             if self.head.word & CAS != 0 {
                 meta.cas = self.start.add(at).cast::<u64>().read_unaligned();
+                meta.marks = self.start.add(at + CAS_LEN - 1).read();
             }
         }
         meta
@@ -724,12 +762,22 @@ impl Owned {
     /// Notes the second of the last access.
     #[inline]
     pub(crate) fn set_access(&mut self, access: u32) {
+        self.note_access(access, ACCESS_MASK << ACCESS_SHIFT);
+    }
+
+    /// The same, of one that read the value.
+    #[inline]
+    pub(crate) fn set_read(&mut self, access: u32) {
+        self.note_access(access, ACCESS_MASK << ACCESS_SHIFT | FRESH);
+    }
+
+    #[inline]
+    fn note_access(&mut self, access: u32, replaced: u32) {
         // SAFETY: the header is there. Written only when it changes, lest
         // every read dirty a cache line.
         unsafe {
             let word = self.start.cast::<u32>();
-            let new = word.read() & !(ACCESS_MASK << ACCESS_SHIFT)
-                | (access & ACCESS_MASK) << ACCESS_SHIFT;
+            let new = word.read() & !replaced | (access & ACCESS_MASK) << ACCESS_SHIFT;
             if word.read() != new {
                 word.write(new);
             }
@@ -753,9 +801,17 @@ mod tests {
     fn any_meta() -> impl Strategy<Value = Meta> {
         let encoding =
             prop_oneof![Just(Encoding::Text), Just(Encoding::Plain), Just(Encoding::Raw)];
-        let cas = prop_oneof![Just(0), Just(u64::MAX)];
-        (encoding, proptest::option::of(1..u64::MAX), 0..2u32, cas)
-            .prop_map(|(encoding, expiry, flags, cas)| Meta { encoding, expiry, flags, cas })
+        let cas = prop_oneof![Just((0, 0)), (Just(u64::MAX), 0..4u8)];
+        (encoding, proptest::option::of(1..u64::MAX), 0..2u32, cas, any::<bool>()).prop_map(
+            |(encoding, expiry, flags, (cas, marks), fresh)| Meta {
+                encoding,
+                expiry,
+                flags,
+                cas,
+                marks,
+                fresh,
+            },
+        )
     }
 
     fn any_value() -> impl Strategy<Value = Vec<u8>> {

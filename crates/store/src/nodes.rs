@@ -84,6 +84,9 @@ unsafe impl Allocator for Nodes {
         Ok(NonNull::slice_from_raw_parts(block, len))
     }
 
+    /// # Safety
+    /// That of the trait: `block` came from `allocate` of any `Nodes` with this layout,
+    /// and is not used again.
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: by contract the block came from `allocate` with this layout.
         unsafe {

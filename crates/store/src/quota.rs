@@ -232,6 +232,11 @@ impl Store {
         }
     }
 
+    /// Makes room in a quota for a write of one key of its; whether there is.
+    pub(crate) fn admit_one(&self, index: usize, key: &[u8], bytes: u64, turn: Turn) -> bool {
+        self.admit(index, std::iter::once(key), bytes, turn).is_ok()
+    }
+
     /// Makes room in a quota for a request with these keys of its; if there is
     /// none, says so.
     fn admit<'k>(

@@ -18,13 +18,20 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Milliseconds between two measurements of a store.
 const PERIOD_MILLIS: u64 = 100;
+/// Part of the bound after which, evicted, the next measurement is made without
+/// waiting for its time: what is let go of and written anew moves the surplus. More
+/// often takes time, some ten microseconds each; less often lets large values
+/// pass the bound by some percent before it is seen.
+const EVICTED_SHARE: u64 = 64;
+/// Bytes that are evicted between two such measurements at least.
+const EVICTED_MIN: u64 = 1 << 20;
 /// Bytes that the process may take for itself: stacks, pools of buffers, clients
 /// at rest.
 pub(crate) const ALLOWANCE: i64 = 4 << 20;
 /// Part of the bound up to which the surplus makes a store evict.
 const SURPLUS_MAX: i64 = 4;
-/// Part of a change of the surplus that a measurement makes count: to evict
-/// takes a while to show.
+/// Part by which a smaller surplus counts at each measurement; a larger one counts
+/// at once.
 const STEP: i64 = 2;
 /// What a share is told in parts of.
 const WHOLE: i64 = 1 << 10;
@@ -66,6 +73,8 @@ pub(crate) struct Resident {
     idle: AtomicI64,
     /// The store's part of the surplus, in bytes.
     surplus: AtomicI64,
+    /// Bytes that were evicted since the last measurement.
+    evicted: AtomicU64,
     /// The most that the store counted, with its part of what is idle.
     peak: AtomicI64,
 }
@@ -79,6 +88,7 @@ impl Resident {
             share: AtomicI64::new(WHOLE),
             idle: AtomicI64::new(0),
             surplus: AtomicI64::new(0),
+            evicted: AtomicU64::new(0),
             peak: AtomicI64::new(0),
         }
     }
@@ -124,9 +134,23 @@ impl Store {
             return;
         }
         let free = (Ordering::Relaxed, Ordering::Relaxed);
-        if resident.measured.compare_exchange(last, now_millis, free.0, free.1).is_err() {
-            return;
+        if resident.measured.compare_exchange(last, now_millis, free.0, free.1).is_ok() {
+            self.measure_now();
         }
+    }
+
+    /// Notes that bytes were evicted, and measures if they are many.
+    pub(crate) fn note_evicted(&self, bytes: u64) {
+        let evicted = &self.resident.evicted;
+        let due = EVICTED_MIN.max(self.config().memory_max / EVICTED_SHARE);
+        if evicted.fetch_add(bytes, Ordering::Relaxed) + bytes >= due {
+            self.measure_now();
+        }
+    }
+
+    fn measure_now(&self) {
+        let resident = &self.resident;
+        resident.evicted.store(0, Ordering::Relaxed);
         let own = self.counted().max(0);
         let told = resident.told.swap(own, Ordering::Relaxed);
         let all = COUNTED.fetch_add(own - told, Ordering::Relaxed) + own - told;
@@ -143,7 +167,8 @@ impl Store {
         let most = self.config().memory_max as i64 / SURPLUS_MAX;
         let target = (beyond.max(0) / WHOLE * share).min(most);
         let surplus = resident.surplus();
-        resident.surplus.store(surplus + (target - surplus) / STEP, Ordering::Relaxed);
+        let step = if target > surplus { 1 } else { STEP };
+        resident.surplus.store(surplus + (target - surplus) / step, Ordering::Relaxed);
     }
 
     /// Bytes that the store counts by itself.
@@ -156,6 +181,20 @@ impl Store {
 mod tests {
     use super::*;
     use crate::store::StoreConfig;
+
+    #[test]
+    fn what_is_evicted_is_followed_by_a_measurement_before_its_time() {
+        let bound = 64 << 20;
+        let config =
+            StoreConfig { memory_max: bound, heeds_resident: true, ..StoreConfig::default() };
+        let store = Store::new(config);
+        let ballast = vec![1u8; 2 * bound as usize];
+        store.note_evicted(EVICTED_MIN - 1);
+        assert_eq!(store.resident.surplus(), 0, "nothing is measured yet");
+        store.note_evicted(1);
+        assert_eq!(store.resident.surplus() > 0, anonymous().is_some());
+        drop(ballast);
+    }
 
     #[test]
     fn what_the_process_holds_is_measured_and_bounds_what_a_store_takes() {

@@ -127,10 +127,9 @@ impl Drop for ScriptHold {
             return;
         }
         self.holder.set_holding(false);
-        for index in self.shards.get_mut() {
-            self.store.lock_of(*index as usize).release(self.holder);
-        }
+        self.store.release(self.shards.get_mut(), self.holder);
         self.store.scripting.release(self.holder);
+        self.store.events.resume();
         if let Some(turn) = self.grows.get() {
             // What the estimates missed, such as a table that grew.
             self.store.make_room(0, turn);

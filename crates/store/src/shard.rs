@@ -37,6 +37,8 @@ pub(crate) struct Shard {
     pub(crate) used: i64,
     /// Of `used`, what the store's sum does not know yet.
     pub(crate) unreported: i64,
+    /// Numbers of values given so far.
+    pub(crate) numbers: u64,
     /// State of a xorshift generator, never 0.
     random: u64,
     first: Space,
@@ -53,6 +55,7 @@ impl Shard {
             counts: Counts::default(),
             used: 0,
             unreported: 0,
+            numbers: 0,
             random: seed | 1,
             first: Space::new(),
             others: Vec::new(),

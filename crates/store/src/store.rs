@@ -13,6 +13,7 @@ use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
+use crate::memcached::Flushes;
 use crate::nodes;
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
@@ -212,6 +213,8 @@ pub struct Store {
     pub(crate) resident: Resident,
     /// Held by the script that runs: there is one at a time.
     pub(crate) scripting: Scripting,
+    /// What memcached clients want flushed at a time to come.
+    pub(crate) flushes: Flushes,
 }
 
 impl Store {
@@ -264,6 +267,7 @@ impl Store {
             random_turn: AtomicUsize::new(config.seed as usize),
             resident: Resident::new(),
             scripting: Scripting::new(),
+            flushes: Flushes::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
@@ -344,6 +348,12 @@ impl Store {
         let now_millis = clock.unix_millis();
         let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
         self.check_mortal(turn);
+        if !self.has_script() {
+            self.events.resume();
+            if self.flush_is_due(turn) {
+                self.flush_due(turn);
+            }
+        }
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         self.measure(now_millis);

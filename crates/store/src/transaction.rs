@@ -62,8 +62,7 @@ impl Footprint {
     /// Adds what `request`, of which the store serves the command, needs.
     pub fn add(&mut self, store: &Store, request: &Request<'_>) {
         if request.command.flags.contains(Flags::DENYOOM) {
-            let len = args_len(request);
-            self.room = Some(self.room.unwrap_or_default().saturating_add(len));
+            self.add_room(args_len(request));
         }
         let mut keys = std::mem::take(&mut self.keys);
         let args = &request.args;
@@ -82,6 +81,11 @@ impl Footprint {
     pub fn add_key(&mut self, store: &Store, key: &[u8]) {
         let (_, shard) = store.locate(key);
         self.shards.push(shard as u32);
+    }
+
+    /// Adds a request that may make the store larger by so many bytes.
+    pub(crate) fn add_room(&mut self, bytes: u64) {
+        self.room = Some(self.room.unwrap_or_default().saturating_add(bytes));
     }
 
     /// Adds everything.
@@ -157,6 +161,37 @@ impl Store {
         Ok(Held { store: self, shards, holder, grows, turn, scripting })
     }
 
+    /// Holds what `footprint` says, unless that would have to wait for a script;
+    /// makes no room.
+    pub(crate) fn hold_unless_script(&self, footprint: Footprint, turn: Turn) -> Option<Held<'_>> {
+        assert!(!Holder::is_holding(), "one transaction at a time");
+        let shards = footprint.settle(self);
+        let holder = Holder::of_thread();
+        let mut count = 0;
+        while let Some(index) = shards.get(count) {
+            let lock = self.lock_of(*index as usize);
+            if lock.hold_unless_held(holder) {
+                count += 1;
+                continue;
+            }
+            self.release(&shards[..count], holder);
+            let mut spins = 0;
+            while lock.holder().is_some() {
+                if self.has_script() {
+                    return None;
+                }
+                crate::lock::pause(&mut spins);
+            }
+            count = 0;
+        }
+        holder.set_holding(true);
+        Some(Held { store: self, shards, holder, grows: false, turn, scripting: None })
+    }
+
+    pub(crate) fn release(&self, shards: &[u32], holder: Holder) {
+        shards.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
+    }
+
     /// Holds shards that are in ascending order, as `Store::lock_keys` locks
     /// them.
     fn hold_shards<'a>(
@@ -172,8 +207,7 @@ impl Store {
                 count += 1;
                 continue;
             }
-            let held = &shards[..count];
-            held.iter().for_each(|index| self.lock_of(*index as usize).release(holder));
+            self.release(&shards[..count], holder);
             // Who had none yet only waits for that one.
             if count > 0 && scripting.is_none() {
                 *scripting = Some(self.lock_scripting()?);
@@ -203,6 +237,11 @@ impl Held<'_> {
         self.store
     }
 
+    /// Whether every shard is held.
+    pub(crate) fn has_everything(&self) -> bool {
+        self.shards.len() == self.store.shard_count()
+    }
+
     /// Executes a request that was added to the footprint, and appends its
     /// reply to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
@@ -220,10 +259,11 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.holder.set_holding(false);
-        for index in &self.shards {
-            self.store.lock_of(*index as usize).release(self.holder);
+        self.store.release(&self.shards, self.holder);
+        if self.scripting.take().is_some() {
+            // A script may have run inside.
+            self.store.events.resume();
         }
-        drop(self.scripting.take());
         if self.grows {
             // What the estimate missed, such as a table that grew.
             self.store.make_room(0, self.turn);

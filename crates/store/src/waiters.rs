@@ -12,6 +12,9 @@
 //! taken, as with Redis. Who comes while others wait for a key stands behind
 //! them, whether or not the key has something by now.
 //!
+//! Whoever serves does not wait for a script that holds what a waiting command needs:
+//! the key is put off until the script has ended, and its worker then serves.
+//!
 //! A waiter is over once: it is served, or it is cancelled by its own worker.
 //!
 //! Who takes elements waits in one lane, who reads streams in another, and who
@@ -95,6 +98,9 @@ pub enum Waited {
 
 /// Whom of those who wait for a key: the database, the lane and the ticket.
 type Place = (u32, Lane, u64);
+
+/// A script holds what a command needs that is to be served.
+struct HeldByScript;
 
 /// By key: who waits.
 type Stripe = BTreeMap<Box<[u8]>, BTreeMap<Place, Arc<Waiter>>>;
@@ -339,20 +345,30 @@ impl Store {
         mut served: impl FnMut(&Arc<Waiter>, Vec<u8>),
     ) {
         while let Some((database, key)) = self.events.take_ready(worker) {
-            self.serve_key((database, &key), (worker, clock), &mut served);
+            if self.serve_key((database, &key), (worker, clock), &mut served).is_err() {
+                self.events.put_off(database, key);
+                // Who ends a script looks for what was put off after that.
+                if !self.has_script() {
+                    self.events.resume();
+                }
+            }
         }
     }
 
+    /// Serves who waits for a key, as far as it goes round.
+    ///
+    /// # Errors
+    /// When a script holds what the next of them needs.
     fn serve_key(
         &self,
         (database, key): (u32, &[u8]),
         (worker, clock): (u16, Clock),
         served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
-    ) {
+    ) -> Result<(), HeldByScript> {
         for lane in Lane::ALL {
             let mut from = 0;
             while let Some(waiter) = self.waiters.next((database, lane, from), key) {
-                match self.serve((&waiter, key), (worker, clock), served) {
+                match self.serve((&waiter, key), (worker, clock), served)? {
                     // It is not there any more.
                     None | Some(Found::Answered) => {}
                     Some(Found::Nothing) => break,
@@ -360,6 +376,7 @@ impl Store {
                 }
             }
         }
+        Ok(())
     }
 
     /// Makes an attempt at the command of a waiter for which a key is ready;
@@ -370,19 +387,23 @@ impl Store {
         (waiter, key): (&Arc<Waiter>, &[u8]),
         (worker, clock): (u16, Clock),
         served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
-    ) -> Option<Found> {
+    ) -> Result<Option<Found>, HeldByScript> {
         let mut is_over = waiter.is_over.lock();
         if *is_over {
-            return None;
+            return Ok(None);
         }
         let (database, protocol) = (waiter.database, waiter.protocol);
         let turn = Turn::of(Context { database, clock, protocol, worker });
         let mut out = Vec::new();
         let (found, _) = waiter.with_request(|request| {
+            let mut footprint = Footprint::default();
+            footprint.add(self, request);
+            let held = self.hold_unless_script(footprint, turn).ok_or(HeldByScript)?;
             let attempted = commands::attempt(self, request, turn, How::Ready(key), &mut out);
+            drop(held);
             self.settle_quotas(request, turn);
-            attempted
-        });
+            Ok(attempted)
+        })?;
         if found == Found::Answered {
             *is_over = true;
             // Until here, who comes stands behind it.
@@ -391,11 +412,129 @@ impl Store {
             self.events.count_waiting(-1);
             served(waiter, out);
         }
-        Some(found)
+        Ok(Some(found))
     }
 
     /// Commands that wait now, for tests.
     pub fn waiting_len(&self) -> usize {
         self.events.waiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreConfig;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const WATCHDOG: Duration = Duration::from_secs(20);
+
+    fn context(worker: u16) -> Context {
+        Context { database: 0, clock: Clock::default(), protocol: Protocol::default(), worker }
+    }
+
+    fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        for word in line.split(' ') {
+            ranges.push(ByteRange::new(start, start + word.len()));
+            start += word.len() + 1;
+        }
+        work(&Request::resolve(Args::new(line.as_bytes(), &ranges)).expect("a request"))
+    }
+
+    fn wait(store: &Store, client: u64, line: &str) -> Arc<Waiter> {
+        let who = Who { client, worker: 0, is_noloop: false };
+        with_request(line, |request| {
+            match store.attempt_or_wait(request, context(0), who, &mut Vec::new()) {
+                Waited::Waits(waiter, _) => waiter,
+                Waited::Answered => panic!("{line} does not wait"),
+            }
+        })
+    }
+
+    /// Who is served after a worker's request.
+    fn served(store: &Store, worker: u16, line: &str) -> Vec<u64> {
+        with_request(line, |it| store.execute(it, context(worker), &mut Vec::new()));
+        ready(store, worker)
+    }
+
+    /// Who can be served by a worker.
+    fn ready(store: &Store, worker: u16) -> Vec<u64> {
+        let mut told = Vec::new();
+        store.serve_ready(worker, Clock::default(), |waiter, _| told.push(waiter.who.client));
+        told
+    }
+
+    /// What `work` returns on a thread of its own, which is to wait for nothing.
+    fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+        std::thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel();
+            scope.spawn(move || done.send(work()));
+            is_done.recv_timeout(WATCHDOG).expect("it stands still")
+        })
+    }
+
+    #[test]
+    fn who_serves_does_not_wait_for_a_script_after_which_its_worker_serves() {
+        let store = Arc::new(Store::new(StoreConfig { shards: Some(8), ..Default::default() }));
+        let shard_of = |key: &str| store.locate(key.as_bytes()).1;
+        let free = |name: &str| {
+            let keys = (0..).map(|nth| format!("{name}{nth}"));
+            keys.into_iter().find(|key| shard_of(key) != shard_of("held")).expect("a key")
+        };
+        let (from, other) = (free("from"), free("other"));
+        wait(&store, 1, &format!("BLMOVE {from} held LEFT LEFT 0"));
+        wait(&store, 2, &format!("BLPOP {from} 0"));
+        let late = wait(&store, 3, &format!("BLMOVE {other} held LEFT LEFT 0"));
+        assert_eq!(ready(&store, 0), [], "nothing is there yet");
+        let script = store.begin_script().expect("none is busy");
+        with_request("GET held", |it| script.execute(it, context(9), false, &mut Vec::new()));
+        elsewhere(|| {
+            for line in [format!("RPUSH {from} a"), format!("RPUSH {from} b")] {
+                assert_eq!(served(&store, 1, &line), [], "it needs what the script holds");
+            }
+            assert_eq!(served(&store, 1, &format!("RPUSH {other} a")), []);
+            assert!(store.cancel(&late), "its time is up meanwhile");
+            assert!(!store.notifies(), "nobody looks again before the script ends");
+            // Pages of nodes are those of all stores, and other tests leave some.
+            while store.tick(Clock::default()) {}
+            assert!(!store.notifies(), "upkeep does not look again either");
+            let alone = free("alone");
+            wait(&store, 4, &format!("BLPOP {alone} 0"));
+            assert_eq!(served(&store, 1, &format!("RPUSH {alone} a")), [4]);
+        });
+        drop(script);
+        assert!(store.notifies());
+        assert_eq!(ready(&store, 9), [1, 2], "in the order of coming");
+        assert_eq!((store.waiting_len(), store.notifies()), (0, false));
+    }
+
+    #[test]
+    fn who_serves_does_not_wait_for_a_script_within_a_transaction() {
+        let store = Arc::new(Store::new(StoreConfig { shards: Some(8), ..Default::default() }));
+        wait(&store, 1, "BLPOP k 0");
+        with_request("RPUSH k a", |it| store.execute(it, context(1), &mut Vec::new()));
+        let mut footprint = Footprint::default();
+        footprint.add_all();
+        let held = store.hold(footprint, context(9)).expect("room");
+        let script = store.begin_script().expect("none is busy");
+        elsewhere(|| assert_eq!(ready(&store, 1), []));
+        drop(script);
+        drop(held);
+        assert_eq!(ready(&store, 9), [1]);
+    }
+
+    #[test]
+    fn what_was_put_off_as_its_script_ended_is_seen_to_in_upkeep() {
+        let store = Arc::new(Store::new(StoreConfig { shards: Some(8), ..Default::default() }));
+        wait(&store, 1, "BLPOP k 0");
+        with_request("RPUSH k a", |it| store.execute(it, context(1), &mut Vec::new()));
+        let (database, key) = store.events.take_ready(1).expect("it is ready");
+        store.events.put_off(database, key);
+        assert!(!store.notifies());
+        let _ = store.tick(Clock::default());
+        assert_eq!(ready(&store, 7), [1]);
     }
 }

@@ -7,7 +7,7 @@ use common::{Random, Reply, clock_at, execute_in, run, run_words};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::Protocol;
 use keyway_store::{Context, EvictionPolicy, KeyEvent, NO_WORKER, Store, StoreConfig};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const START: u64 = 1_700_000_000_000;
 
@@ -596,6 +596,40 @@ fn fields_that_have_expired_are_hidden_while_they_are_there_and_go_bit_by_bit() 
         let mut left = run(&store, now, "hkeys h").strings();
         left.sort();
         assert_eq!(left.concat(), b"f2990f2991f2992stays");
+    }
+}
+
+#[test]
+fn random_fields_are_those_that_are_shown_however_many_are_hidden() {
+    let many: Vec<String> = (0..6000).map(|nth| format!("s{nth} value")).collect();
+    let many: Vec<String> =
+        many.chunks(500).map(|part| format!("hset h {}", part.join(" "))).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let cases = [
+        (20_000, &["hset h s0 value s1 value s2 value"][..], 3),
+        (20_000, &["hsetex h px 9000 fields 2 s0 value s1 value"], 2),
+        (20_000, &many, 6000),
+        (500, &many, 6000),
+    ];
+    for (hidden, others, shown) in cases {
+        let store = Store::new(StoreConfig::default());
+        expiring(&store, hidden, others);
+        let now = START + 1000;
+        let fields = |line: &str| run(&store, now, line).strings();
+        let mut seen = BTreeSet::new();
+        for count in [1, 2, 40, 1500, 7000, 100_000] {
+            let all = fields(&format!("hrandfield h {count}"));
+            let distinct = BTreeSet::from_iter(all.iter().cloned());
+            assert_eq!((all.len(), distinct.len()), (count.min(shown), count.min(shown)));
+            let again = fields(&format!("hrandfield h -{count} withvalues"));
+            assert_eq!(again.len(), 2 * count);
+            assert!(again.chunks(2).all(|pair| pair[1] == *b"value"));
+            seen.extend(distinct);
+            seen.extend(again.into_iter().step_by(2));
+            seen.insert(show(&run(&store, now, "hrandfield h")).into_bytes());
+        }
+        assert!(seen.iter().all(|field| field.starts_with(b"s")), "{hidden} are hidden");
+        assert_eq!(seen.len(), shown);
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Random, clock_at, execute};
+use common::{Random, clock_at, execute, resident};
 use keyway_store::{Store, StoreConfig, give_back_freed_memory};
 
 const START: u64 = 1_700_000_000_000;
@@ -12,13 +12,6 @@ const BOUND: u64 = 128 << 20;
 const OVER_MAX: f64 = 2.0;
 /// The process may take so many bytes for itself.
 const ALLOWANCE: u64 = 4 << 20;
-
-/// Resident memory of this process, in bytes.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.expect("a number of pages") * 4096
-}
 
 struct Bench {
     store: Store,

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::memcached::say;
 use common::{Random, Reply, clock_at, run};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 
@@ -115,4 +116,34 @@ fn sorting_by_other_keys_sees_all_of_them_at_one_moment() {
             });
         }
     });
+}
+
+#[test]
+fn compare_and_swap_loses_no_update_of_either_protocol() {
+    const UPDATES: usize = 1000;
+    let store = Store::new(StoreConfig { shards: Some(2), ..StoreConfig::default() });
+    say(&store, START, "set k 0 0 1\r\n0\r\n");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut updates = 0;
+                while updates < UPDATES {
+                    if thread == 0 {
+                        run(store, START, "INCR k");
+                        updates += 1;
+                        continue;
+                    }
+                    let said = say(store, START, "gets k\r\n");
+                    let words: Vec<&str> = said.split_ascii_whitespace().collect();
+                    let (cas, value) = (words[4], words[5].parse::<u64>().unwrap() + 1);
+                    let value = value.to_string();
+                    let cas = format!("cas k 0 0 {} {cas}\r\n{value}\r\n", value.len());
+                    updates += usize::from(say(store, START, &cas) == "STORED\r\n");
+                }
+            });
+        }
+    });
+    let expected = (THREADS * UPDATES).to_string();
+    assert_eq!(run(&store, START, "GET k"), Reply::Bulk(Some(expected.into_bytes())));
 }

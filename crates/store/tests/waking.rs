@@ -3,13 +3,11 @@
 
 mod common;
 
-use common::{Random, clock_at, run};
-use keyway_base::ByteRange;
-use keyway_command::{Args, Request};
+use common::{Random, at_once, clock_at, run, with_request};
 use keyway_resp::Protocol;
 use keyway_store::{Context, Footprint, Store, StoreConfig, Waited, Waiter, Who};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 
 const START: u64 = 1_700_000_000_000;
 const WORKERS: u16 = 3;
@@ -20,16 +18,6 @@ const QUEUES: [&str; 3] = ["p", "q", "r"];
 
 fn context(worker: u16) -> Context {
     Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
-}
-
-fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
-    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-    for word in line.split(' ') {
-        let start = buf.len();
-        buf.extend_from_slice(word.as_bytes());
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    work(&Request::resolve(Args::new(&buf, &ranges)).expect("a request"))
 }
 
 /// The elements in a reply, each of which begins with `e`.
@@ -169,7 +157,6 @@ impl Worker<'_> {
 #[test]
 fn when_all_is_quiet_nobody_waits_for_what_is_there() {
     let store = Arc::new(Store::new(StoreConfig { shards: Some(4), ..StoreConfig::default() }));
-    let start = Barrier::new(usize::from(WORKERS));
     for round in 0..ROUNDS {
         let work = |index: u16| {
             let mut worker = Worker {
@@ -181,16 +168,10 @@ fn when_all_is_quiet_nobody_waits_for_what_is_there() {
                 taken: Vec::new(),
                 begun: Vec::new(),
             };
-            start.wait();
             (0..STEPS).for_each(|_| worker.step());
             worker
         };
-        let workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
-            let work = &work;
-            let threads: Vec<_> =
-                (0..WORKERS).map(|index| scope.spawn(move || work(index))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a worker")).collect()
-        });
+        let workers: Vec<Worker<'_>> = at_once(WORKERS, work);
         let begun = || workers.iter().flat_map(|worker| &worker.begun);
         let waiting: Vec<&Begun> = begun().filter(|it| store.cancel(&it.waiter)).collect();
         let mut there = Vec::new();

@@ -6,6 +6,7 @@
 //! ```
 
 use super::blob::{Prefix, read_prefix, read_prefix_back};
+use super::discarded::steps_of_block;
 use crate::malloc::allocated;
 use crate::nodes::{self, Node};
 use std::collections::VecDeque;
@@ -355,7 +356,7 @@ impl Chunks {
             let Some(run) = self.runs.pop_back() else { return true };
             self.room -= run.room();
             self.len -= run.count;
-            *steps = steps.saturating_sub(STEPS_PER_RUN);
+            *steps = steps.saturating_sub(STEPS_PER_RUN + steps_of_block(run.room()));
         }
         false
     }

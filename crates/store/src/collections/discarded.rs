@@ -16,6 +16,15 @@ const AT_ONCE_MAX: usize = 128;
 const PIECE_LEN: usize = 1 << 20;
 /// To give a piece back takes as long as to free so many elements.
 const STEPS_PER_PIECE: u32 = 256;
+
+/// Steps that it takes to free a block of so many bytes beside its elements. One
+/// that is longer than a piece is taken apart later, in steps of its own.
+pub(in crate::collections) fn steps_of_block(bytes: usize) -> u32 {
+    match bytes {
+        0..=PIECE_LEN => (bytes * STEPS_PER_PIECE as usize / PIECE_LEN) as u32,
+        _ => 0,
+    }
+}
 /// No system's pages are longer.
 const PIECE_ALIGN: usize = 64 << 10;
 

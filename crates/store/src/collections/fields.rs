@@ -1,4 +1,5 @@
 use super::Means;
+use super::discarded::steps_of_block;
 use crate::item::{Encoding, Item, Meta, Owned};
 use crate::lines::Memory;
 use crate::table::{Marks, Position, Table};
@@ -145,7 +146,15 @@ impl Fields {
 
     /// All items, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> + '_ {
-        (0..self.table.bucket_count())
+        self.iter_from(0)
+    }
+
+    /// The same from some place on; which is up to the number.
+    pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = Item<'_>> + '_ {
+        let count = self.table.bucket_count();
+        let first = (place % count.max(1) as u64) as usize;
+        (first..count)
+            .chain(0..first)
             .flat_map(|bucket| self.table.positions(bucket))
             .map(|position| self.table.item(position))
     }
@@ -231,12 +240,13 @@ impl Fields {
     /// Frees up to `steps` items; whether none is left.
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         while *steps > 0 {
-            match self.table.pop(memory) {
-                Some(item) => self.item_bytes -= item.release(memory.heap),
-                None if self.table.pop_overflow(memory) => {}
+            let freed = match self.table.pop(memory) {
+                Some(item) => item.release(memory.heap),
+                None if self.table.pop_overflow(memory) => 0,
                 None => return true,
-            }
-            *steps -= 1;
+            };
+            self.item_bytes -= freed;
+            *steps = steps.saturating_sub(1 + steps_of_block(freed));
         }
         false
     }

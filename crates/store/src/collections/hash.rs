@@ -15,8 +15,13 @@ const BLOB_FIELDS_MAX: usize = 512;
 /// Fields that have expired and are still there which the number of fields
 /// leaves out: to count these takes some tenths of a millisecond.
 const HIDDEN_COUNTED_MAX: usize = 1 << 13;
-/// Random fields drawn from a hash that hides some, before all are looked at.
+/// Random fields drawn from a hash that hides some, before many are looked at.
 const DRAWN_MAX: usize = 64;
+/// Fields that are looked at for some that are shown, and how many more for each
+/// of those that are wanted: tenths of a millisecond. With fewer, the same ones are
+/// chosen again sooner while nearly all are hidden.
+const LOOKED_AT: usize = 1 << 10;
+const LOOKED_AT_PER_WANTED: usize = 16;
 
 /// A hash to read.
 #[derive(Clone, Copy)]
@@ -72,11 +77,25 @@ impl<'a> Hash<'a> {
         matches!(self, Self::Hiding(..))
     }
 
-    /// All fields with their values.
-    pub(crate) fn pairs(&self) -> Vec<(&'a [u8], &'a [u8])> {
-        let mut pairs = Vec::new();
-        self.visit(|field, value| pairs.push((field, value)));
-        pairs
+    /// Some of the fields that are not hidden, with their values: `wanted` of them,
+    /// or all there are. They are those from a random place on, among all fields when
+    /// these are few. Goes on until it has found as many as are wanted.
+    pub(crate) fn some_shown(&self, wanted: usize, place: u64) -> Vec<(&'a [u8], &'a [u8])> {
+        let mut shown = Vec::new();
+        let Self::Hiding(timed, means) = self else {
+            self.visit(|field, value| shown.push((field, value)));
+            return shown;
+        };
+        let looked_at = wanted.saturating_mul(LOOKED_AT_PER_WANTED).saturating_add(LOOKED_AT);
+        for (count, item) in timed.fields().iter_from(place).enumerate() {
+            if count >= looked_at && shown.len() >= wanted {
+                break;
+            }
+            if !means.has_passed(item.expiry()) {
+                shown.push((item.key(), item.value()));
+            }
+        }
+        shown
     }
 
     /// The fields of a hash that hides some, with their values.
@@ -177,11 +196,13 @@ impl<'a> Hash<'a> {
             Self::Hiding(timed, means) => {
                 let is_shown = |item: &Item<'_>| !means.has_passed(item.expiry());
                 let drawn = (0..DRAWN_MAX).filter_map(|_| timed.fields().random(&mut random));
-                let item = drawn.into_iter().find(is_shown).or_else(|| {
-                    let nth = random() as usize % self.len().max(1);
-                    Self::shown(timed, *means).nth(nth)
-                })?;
-                Some((item.key(), item.value()))
+                match drawn.into_iter().find(is_shown) {
+                    Some(item) => Some((item.key(), item.value())),
+                    None => {
+                        let shown = self.some_shown(1, random());
+                        shown.get(random() as usize % shown.len().max(1)).copied()
+                    }
+                }
             }
         }
     }

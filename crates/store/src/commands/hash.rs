@@ -193,17 +193,12 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             return Ok(());
         };
         let nests = with_values && call.turn.protocol == Protocol::Resp3;
-        let len = sample_len(wanted, hash.len());
+        let source = Source::of(hash, wanted, random());
+        let len = sample_len(wanted, source.len);
         reply::array(out, if with_values && !nests { 2 * len } else { len });
-        let visit = |each: &mut dyn FnMut((_, _))| hash.visit(|field, value| each((field, value)));
-        // To look for one among many that are hidden, time and again, takes longer
-        // than to look at all once.
-        let shown = hash.hides().then(|| hash.pairs());
-        let pick = || match &shown {
-            Some(shown) => shown.get(random() as usize % shown.len().max(1)).copied(),
-            None => hash.random(random),
-        };
-        sample(call, (wanted, hash.len()), pick, visit, out, |(field, value), out| {
+        let pick = || source.pick(random);
+        let visit = |each: &mut dyn FnMut((_, _))| source.visit(each);
+        sample(call, (wanted, source.len), pick, visit, out, |(field, value), out| {
             if nests {
                 reply::array(out, 2);
             }
@@ -213,6 +208,42 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             }
         })
     })?
+}
+
+/// A field with its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// What a sample is drawn from.
+struct Source<'a> {
+    hash: Hash<'a>,
+    /// How many it has.
+    len: usize,
+    /// Some of those of a hash that hides others: to look for one among many that
+    /// are hidden, time and again, takes longer than to look at some once.
+    some: Option<Vec<Pair<'a>>>,
+}
+
+impl<'a> Source<'a> {
+    fn of(hash: Hash<'a>, wanted: Wanted, place: u64) -> Self {
+        let takes_some = hash.hides() && wanted.is_sparse(hash.len_or_more());
+        let some = takes_some.then(|| hash.some_shown(wanted.count(), place));
+        let len = some.as_ref().map_or_else(|| hash.len(), Vec::len);
+        Self { hash, len, some }
+    }
+
+    fn pick(&self, mut random: impl FnMut() -> u64) -> Option<Pair<'a>> {
+        match &self.some {
+            Some(some) => some.get(random() as usize % some.len().max(1)).copied(),
+            None => self.hash.random(random),
+        }
+    }
+
+    fn visit(&self, each: &mut dyn FnMut(Pair<'a>)) {
+        match &self.some {
+            Some(some) => some.iter().for_each(|pair| each(*pair)),
+            None => self.hash.visit(|field, value| each((field, value))),
+        }
+    }
 }
 
 /// HSCAN.

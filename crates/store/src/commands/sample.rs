@@ -34,6 +34,19 @@ impl Wanted {
         let magnitude = count.unsigned_abs() as usize;
         Ok(if count < 0 { Self::Repeated(magnitude) } else { Self::Distinct(magnitude) })
     }
+
+    pub(super) fn count(self) -> usize {
+        let (Self::Distinct(count) | Self::Repeated(count)) = self;
+        count
+    }
+
+    /// Whether of so many elements those that are wanted are drawn one by one.
+    pub(super) fn is_sparse(self, len: usize) -> bool {
+        match self {
+            Self::Distinct(count) => count.saturating_mul(SPARSE) <= len,
+            Self::Repeated(_) => true,
+        }
+    }
 }
 
 /// Calls `write` with elements as wanted: `pick` takes a random one of `len`,
@@ -56,7 +69,7 @@ pub(super) fn sample<T: Ord + Copy>(
                 }
             }
         }
-        Wanted::Distinct(count) if count.saturating_mul(SPARSE) <= len => {
+        Wanted::Distinct(count) if wanted.is_sparse(len) => {
             let mut chosen = std::collections::BTreeSet::new();
             while chosen.len() < count {
                 let Some(element) = pick() else { break };

@@ -12,8 +12,8 @@ pub(super) use super::expire::Unit;
 /// GET.
 #[inline]
 pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    call.store.read(call.turn, call.arg(1), |value| match value {
-        Some(value) => reply::bulk(out, value),
+    call.store.read(call.turn, call.arg(1), |item| match item {
+        Some(item) => reply::bulk(out, item.value()),
         None => call.turn.protocol.null(out),
     })?;
     Ok(())
@@ -101,7 +101,7 @@ impl<'a> SetOptions<'a> {
 #[inline]
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if call.args.len() == 3 {
-        call.store.set(call.turn, call.arg(1), call.arg(2));
+        call.store.set(call.turn, call.arg(1), call.arg(2), 0);
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
     }

@@ -230,7 +230,7 @@ impl<'e, 'a> Editor<'e, 'a> {
 
     fn meta(&mut self, encoding: Encoding) -> Meta {
         match self.item() {
-            Some(item) => Meta { encoding, ..item.meta() },
+            Some(item) => Meta { encoding, cas: 0, marks: 0, ..item.meta() },
             None => Meta::new(encoding, None),
         }
     }

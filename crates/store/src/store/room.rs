@@ -91,7 +91,7 @@ impl Store {
         if self.taken() <= bound {
             return true;
         }
-        self.compact_if_worth(compaction::WRITE_VISITS);
+        self.compact_if_worth(compaction::visits_of(extra));
         self.evict_down_to(bound, FREED_LEN_MAX + FREED_PER_BYTE * extra as i64, turn)
     }
 
@@ -146,6 +146,9 @@ impl Store {
             self.charge(&mut shard, -freed);
             freed_max -= freed;
             search.note(freed as u64);
+            if self.config.heeds_resident {
+                self.note_evicted(freed.max(0) as u64);
+            }
         }
         false
     }
@@ -175,7 +178,7 @@ mod tests {
         let store = Store::new(config);
         for key in 0..40_000 {
             assert!(store.make_room(200, turn()));
-            store.set(turn(), format!("key:{key}").as_bytes(), &[b'v'; 200]);
+            store.set(turn(), format!("key:{key}").as_bytes(), &[b'v'; 200], 0);
         }
         assert!(store.stats().evicted > 1000);
         store
@@ -193,7 +196,7 @@ mod tests {
                 let keys = (0..20_000).map(|key| format!("other:{key}"));
                 for key in keys.filter(|key| !held.contains(&store.locate(key.as_bytes()).1)) {
                     assert!(store.make_room(200, turn()));
-                    store.set(turn(), key.as_bytes(), &[b'v'; 200]);
+                    store.set(turn(), key.as_bytes(), &[b'v'; 200], 0);
                     _ = store.compact_in_upkeep();
                 }
                 _ = done.send(());

@@ -1,12 +1,14 @@
 //! What the store's tests share: requests from words, and replies read back.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod memcached;
 pub mod redis;
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
 use keyway_store::{Context, Store};
+use std::sync::Barrier;
 
 /// A reply as a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,4 +148,36 @@ impl Random {
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
+}
+
+/// A request made of a line's words.
+pub fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
+    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
+    for word in line.split(' ') {
+        let start = buf.len();
+        buf.extend_from_slice(word.as_bytes());
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    work(&Request::resolve(Args::new(&buf, &ranges)).expect("a request"))
+}
+
+/// What so many threads, each given its number, have made at once of what is shared.
+pub fn at_once<R: Send>(threads: u16, work: impl Fn(u16) -> R + Sync) -> Vec<R> {
+    let start = Barrier::new(usize::from(threads));
+    let begin = |index: u16| {
+        start.wait();
+        work(index)
+    };
+    std::thread::scope(|scope| {
+        let begin = &begin;
+        let all: Vec<_> = (0..threads).map(|index| scope.spawn(move || begin(index))).collect();
+        all.into_iter().map(|thread| thread.join().expect("a worker")).collect()
+    })
+}
+
+/// Resident memory of this process, in bytes.
+pub fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("a number of pages") * 4096
 }

@@ -3,6 +3,7 @@
 use super::block::{Block, Entry};
 use super::group::UNKNOWN;
 use super::id::{Id, Wanted};
+use crate::collections::discarded::steps_of_block;
 use crate::malloc::allocated;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -421,7 +422,7 @@ impl Log {
         while *steps > 0 {
             let Some((_, block)) = self.blocks.pop_last() else { return true };
             self.room -= block.room();
-            *steps -= 1;
+            *steps = steps.saturating_sub(1 + steps_of_block(block.room()));
         }
         self.blocks.is_empty()
     }

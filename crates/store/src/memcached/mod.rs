@@ -1,0 +1,319 @@
+//! Requests of memcached clients, on the same keys as those of Redis clients.
+//!
+//! What memcached does is done here with what the store has: a string's item
+//! keeps the client's flags and, once somebody asks for it, the number of its
+//! value (`entry/version.rs`). All else is `crate::entry`, so expiry, memory,
+//! eviction, quotas and what is told of changes are those of Redis requests.
+//! Where replies differ from memcached's is told in `docs/memcached.md`.
+
+mod arithmetic;
+mod delete;
+mod expiry;
+mod flush;
+mod read;
+mod store;
+
+pub(crate) use flush::Flushes;
+
+use crate::entry::{Entry, Turn};
+use crate::item::Kind;
+use crate::store::{Context, Store};
+use crate::transaction::{Footprint, Held, Refused};
+use keyway_base::{Clock, KeyspaceEvents};
+use keyway_memcache::{Asked, Asker, ErrorKind, Head, Outcome, Request, Verb, write_reply};
+use keyway_resp::Protocol;
+
+/// What a request of a memcached client needs besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct MemcachedContext {
+    /// The database that the client's listener is for.
+    pub database: u32,
+    /// Both clocks of the worker's turn.
+    pub clock: Clock,
+    /// Whose [`Store::take_events`] tells what became of keys.
+    pub worker: u16,
+    /// Longest item, in bytes, counted as memcached counts for its `-I`: key,
+    /// value, and some 60 more.
+    pub item_len_max: u32,
+}
+
+impl From<MemcachedContext> for Context {
+    /// As [`Store::hold`] wants it.
+    fn from(context: MemcachedContext) -> Self {
+        let MemcachedContext { database, clock, worker, .. } = context;
+        Self { database, clock, protocol: Protocol::default(), worker }
+    }
+}
+
+/// A request being executed.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    store: &'a Store,
+    turn: Turn,
+    request: &'a Request,
+    bytes: &'a [u8],
+    item_len_max: u32,
+}
+
+/// The outcome of what was done with one key, or the type of value that it was
+/// not to be done with.
+type Done = Result<Outcome<'static>, Kind>;
+
+impl<'a> Call<'a> {
+    #[inline]
+    fn new(
+        store: &'a Store,
+        request: &'a Request,
+        bytes: &'a [u8],
+        context: MemcachedContext,
+    ) -> Self {
+        let item_len_max = context.item_len_max;
+        Self { store, turn: Turn::of(context.into()), request, bytes, item_len_max }
+    }
+
+    #[inline]
+    fn head(&self) -> &'a Head {
+        &self.request.head
+    }
+
+    /// The only key.
+    #[inline]
+    fn key(&self) -> &'a [u8] {
+        self.request.key(self.bytes, 0)
+    }
+
+    #[inline]
+    fn value(&self) -> &'a [u8] {
+        self.request.value.of(self.bytes)
+    }
+
+    /// The words behind a meta command's key.
+    #[inline]
+    fn words(&self) -> &'a [u8] {
+        self.request.meta.of(self.bytes)
+    }
+
+    /// Appends what the client is told of a key.
+    #[inline]
+    fn tell(&self, key: &[u8], outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+        let asker = Asker { head: self.head(), key, meta: self.words() };
+        write_reply(out, &asker, outcome);
+    }
+
+    /// Works on the only key, and tells what came of it.
+    fn change(&self, out: &mut Vec<u8>, work: impl FnOnce(&mut Entry<'_>) -> Done) {
+        let key = self.key();
+        let done = self.store.with_key(self.turn, key, |mut entry| work(&mut entry));
+        self.tell(key, &done.unwrap_or_else(wrong_kind), out);
+    }
+
+    fn fail(&self, kind: ErrorKind, text: &[u8], out: &mut Vec<u8>) {
+        let key = if self.request.keys.is_empty() { &[] } else { self.key() };
+        self.tell(key, &Outcome::Error { kind, text }, out);
+    }
+
+    /// The number that a value gets which is written now: one that the client
+    /// gives, one that it is to be told, or none.
+    fn number(&self, entry: &mut Entry<'_>) -> u64 {
+        let head = self.head();
+        match head.cas_new {
+            Some(cas) if cas != 0 => cas,
+            _ if head.asked.has(Asked::CAS) && !head.quiet => entry.next_cas(),
+            _ => 0,
+        }
+    }
+
+    /// Whether the request may make the store larger.
+    fn grows(&self) -> bool {
+        let head = self.head();
+        let changes = head.verb.stores() || matches!(head.verb, Verb::Incr | Verb::Decr);
+        changes || head.vivify.is_some()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        (self.key().len() + self.value().len()) as u64
+    }
+
+    /// Whether an item with a value of so many bytes is not too long. What
+    /// memcached counts besides is the same in every 64-bit build of it.
+    fn fits(&self, flags: u32, value_len: usize) -> bool {
+        const HEADER_LEN: usize = 48 + 8;
+        let flags_len = if flags != 0 { 4 } else { 0 };
+        let len = HEADER_LEN + self.key().len() + 1 + flags_len + value_len + 2;
+        let value_len_max = crate::commands::STRING_LEN_MAX as usize;
+        len <= self.item_len_max as usize && value_len <= value_len_max
+    }
+}
+
+/// What is told of a value that is no string.
+#[cold]
+fn wrong_kind(kind: Kind) -> Outcome<'static> {
+    let text: &[u8] = match kind {
+        Kind::Text => b"value is a string",
+        Kind::Hash => b"key holds a Redis hash: use Redis commands for it, or set it anew",
+        Kind::List => b"key holds a Redis list: use Redis commands for it, or set it anew",
+        Kind::Set => b"key holds a Redis set: use Redis commands for it, or set it anew",
+        Kind::Sorted => b"key holds a Redis sorted set: use Redis commands for it, or set it anew",
+        Kind::Stream => b"key holds a Redis stream: use Redis commands for it, or set it anew",
+    };
+    Outcome::Error { kind: ErrorKind::Server, text }
+}
+
+/// Whether the store executes requests of `verb`.
+fn serves(verb: Verb) -> bool {
+    use Verb::{Debug, Decr, Delete, FlushAll, Incr, Touch};
+    let changes = verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | FlushAll);
+    verb.reads() || changes || verb == Debug
+}
+
+impl Store {
+    /// Executes a memcached request about items or [`Verb::FlushAll`] and
+    /// appends its whole reply, the end included; `bytes` are what it was
+    /// parsed from. Others it leaves alone: `false`, and nothing is appended.
+    ///
+    /// What it changes is told as for Redis requests: by
+    /// [`Store::take_events`] while [`Store::notifies`]. While
+    /// [`Store::has_script`], what it needs has to be held, see
+    /// [`Held::execute_memcached`].
+    #[inline]
+    pub fn execute_memcached(
+        &self,
+        request: &Request,
+        bytes: &[u8],
+        context: MemcachedContext,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let call = Call::new(self, request, bytes, context);
+        let is_ready = context.database < self.database_count() && !self.flush_is_due(call.turn);
+        if is_ready && read::is_plain(request) && request.keys.len() == 1 {
+            read::get_one(&call, out);
+            return true;
+        }
+        execute(&call, false, is_ready, out)
+    }
+
+    /// Answers a request for which [`Store::hold`] gave nothing.
+    #[cold]
+    pub fn refuse_memcached(
+        &self,
+        request: &Request,
+        bytes: &[u8],
+        context: MemcachedContext,
+        refused: Refused,
+        out: &mut Vec<u8>,
+    ) {
+        let call = Call::new(self, request, bytes, context);
+        match refused {
+            Refused::OutOfMemory => call.fail(ErrorKind::OutOfMemory, b"", out),
+            Refused::Busy(_) => {
+                call.fail(ErrorKind::Server, b"busy running a Redis script, try again later", out);
+            }
+        }
+    }
+}
+
+impl Footprint {
+    /// Adds what a memcached request needs.
+    pub fn add_memcached(
+        &mut self,
+        store: &Store,
+        request: &Request,
+        bytes: &[u8],
+        context: MemcachedContext,
+    ) {
+        let call = Call::new(store, request, bytes, context);
+        if request.head.verb == Verb::FlushAll || store.flush_is_due(call.turn) {
+            self.add_all();
+        }
+        request.keys(bytes).for_each(|key| self.add_key(store, key));
+        if call.grows() {
+            self.add_room(call.bytes_written());
+        }
+    }
+}
+
+impl Held<'_> {
+    /// As [`Store::execute_memcached`], for a request that was added to the
+    /// footprint with the same context.
+    pub fn execute_memcached(
+        &self,
+        request: &Request,
+        bytes: &[u8],
+        context: MemcachedContext,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let call = Call::new(self.store(), request, bytes, context);
+        let is_ready = context.database < self.store().database_count()
+            && !(self.has_everything() && self.store().flush_is_due(call.turn));
+        execute(&call, true, is_ready, out)
+    }
+}
+
+/// Executes a request, with what it needs held or free. One that `is_ready` is
+/// for a database there is, with no flush before it.
+fn execute(call: &Call<'_>, is_held: bool, is_ready: bool, out: &mut Vec<u8>) -> bool {
+    if !serves(call.head().verb) {
+        return false;
+    }
+    if !is_ready {
+        if call.turn.database >= call.store.database_count() {
+            call.fail(ErrorKind::Server, b"there is no such database", out);
+            return true;
+        }
+        call.store.flush_due(call.turn);
+    }
+    let is_bounded = call.store.config().memory_max != 0 || !call.store.quotas.is_empty();
+    if is_bounded && call.grows() {
+        execute_within_bounds(call, is_held, out);
+    } else {
+        dispatch(call, out);
+    }
+    true
+}
+
+fn dispatch(call: &Call<'_>, out: &mut Vec<u8>) {
+    match call.head().verb {
+        Verb::Delete => delete::delete(call, out),
+        Verb::Incr | Verb::Decr => arithmetic::arithmetic(call, out),
+        Verb::Touch => expiry::touch(call, out),
+        Verb::FlushAll => flush::flush_all(call, out),
+        Verb::Debug => read::debug(call, out),
+        verb if verb.stores() => store::store(call, out),
+        _ => read::read(call, out),
+    }
+}
+
+/// Executes what may make the store larger, if there is room for it.
+fn execute_within_bounds(call: &Call<'_>, is_held: bool, out: &mut Vec<u8>) {
+    let (store, turn, key) = (call.store, call.turn, call.key());
+    let quota = store.quota_of(key);
+    // What is held had its room made before.
+    let has_room = is_held || store.make_room(call.bytes_written(), turn);
+    if !has_room || !store.admit_one(quota, key, call.bytes_written(), turn) {
+        return refuse_full(call, out);
+    }
+    dispatch(call, out);
+    store.evict_of_quota(quota, (0, 0), turn);
+    if !is_held {
+        // What the estimate missed, such as a table that grew.
+        store.make_room(0, turn);
+    }
+}
+
+#[cold]
+fn refuse_full(call: &Call<'_>, out: &mut Vec<u8>) {
+    forget_replaced(call);
+    call.fail(ErrorKind::OutOfMemory, b"", out);
+}
+
+/// Deletes what a value was to be set for that there is no room for: nobody is
+/// to go on reading what is out of date.
+fn forget_replaced(call: &Call<'_>) {
+    if call.head().verb == Verb::Set {
+        call.store.with_key(call.turn, call.key(), |mut entry| {
+            if entry.remove() {
+                entry.notify(KeyspaceEvents::GENERIC, "del");
+            }
+        });
+    }
+}
