@@ -97,6 +97,12 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
             "use \"unix:///run/keyway.sock\"",
         ));
     }
+    if text.starts_with("udp://") {
+        return Err(Problem::new(
+            "UDP is not served: its senders can be forged, and replies aimed at others",
+            "use \"tcp://…\"; memcached clients speak it as well",
+        ));
+    }
     if text.starts_with("tls://") || text.starts_with("rediss://") {
         return Err(Problem::new(
             "TLS is not in this version",

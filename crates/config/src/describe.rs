@@ -8,7 +8,7 @@ use crate::schema::{self, Table};
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
-use keyway_topology::{Ejection, HashTag, Password, Rejoin};
+use keyway_topology::{Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -89,7 +89,11 @@ impl Config {
             PoolKindConfig::Store(_) => 0,
             PoolKindConfig::Sharded(sharded) => {
                 let connections = usize::from(sharded.pool.server_connections);
-                PROTOCOLS * sharded.pool.servers.len() * connections
+                let protocols = match sharded.pool.protocol {
+                    ServerProtocol::Redis => PROTOCOLS,
+                    _ => 1,
+                };
+                protocols * sharded.pool.servers.len() * connections
             }
         });
         let links = links.sum();
@@ -291,6 +295,7 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     let table = &schema::LISTENER;
     let protocol = match listener.protocol {
         Protocol::Redis => "redis",
+        Protocol::Memcached { .. } => "memcached",
     };
     out.header(table.header);
     out.entry(table, "bind", &string(&listener.bind.to_string()));
@@ -298,6 +303,9 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     out.entry(table, "pool", &string(pool_name));
     out.entry(table, "backlog", &listener.backlog.to_string());
     secret(table, listener.password.as_ref(), listener.password_file.as_deref(), out);
+    if let Protocol::Memcached { item_len_max } = listener.protocol {
+        out.entry(table, "item_len_max", &string(&format_size(item_len_max.into())));
+    }
     if let Some(mode) = listener.mode {
         out.entry(table, "mode", &format!("\"{mode:04o}\""));
     }
@@ -361,11 +369,17 @@ fn quota_text(quota: &QuotaConfig) -> String {
 }
 
 fn sharded(config: &ShardedConfig, out: &mut Out) {
-    let table = &schema::SHARDED;
     let pool = &config.pool;
-    out.entry(table, "kind", "\"sharded\"");
+    let (table, kind) = match pool.protocol {
+        ServerProtocol::Redis => (&schema::SHARDED, "\"sharded\""),
+        _ => (&schema::MEMCACHED, "\"memcached\""),
+    };
+    out.entry(table, "kind", kind);
     let servers = pool.servers.iter().map(|server| format!("  {},\n", string(&server.to_string())));
     out.entry(table, "servers", &format!("[\n{}]", servers.collect::<String>()));
+    if let Some(protocol) = server_protocol(pool.protocol) {
+        out.entry(table, "server_protocol", protocol);
+    }
     out.entry(table, "hash", &string(pool.hash.name()));
     out.entry(table, "distribution", &string(pool.distribution.name()));
     let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
@@ -374,16 +388,25 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     out.entry(table, "connect_timeout", &string(&format_duration(pool.connect_timeout)));
     out.entry(table, "server_connections", &pool.server_connections.to_string());
     out.entry(table, "preconnect", &pool.preconnect.to_string());
+    if let Some(user) = &pool.user {
+        out.entry(table, "user", &string(user));
+    }
     secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
-    out.entry(table, "database", &pool.database.to_string());
-    out.entry(table, "databases", &pool.databases_allowed.to_string());
+    if pool.protocol == ServerProtocol::Redis {
+        out.entry(table, "database", &pool.database.to_string());
+        out.entry(table, "databases", &pool.databases_allowed.to_string());
+    }
     out.entry(table, "allow_flush", &pool.allow_flush.to_string());
-    let slower_than = match pool.slower_than {
-        Duration::MAX => "off".to_owned(),
-        slower_than => format_duration(slower_than),
-    };
-    out.entry(table, "slowlog_log_slower_than", &string(&slower_than));
-    out.entry(table, "slowlog_max_len", &pool.slow_log_len_max.to_string());
+    if pool.protocol == ServerProtocol::Redis {
+        slow_log(pool, out);
+    }
+    if let Some(warm_up) = &pool.warm_up {
+        out.entry(table, "warm_from", &string(&warm_up.from));
+        out.entry(table, "warm_ttl_max", &string(&format_duration(warm_up.ttl_max)));
+        if let Some(lasts) = warm_up.lasts {
+            out.entry(table, "warm_for", &string(&format_duration(lasts)));
+        }
+    }
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }
@@ -391,6 +414,26 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
     out.entry(table, "clients_max", &config.clients_max.to_string());
     out.entry(table, "queue_len_max", &pool.link_in_flight_max.to_string());
+}
+
+/// The name of what memcached servers are asked in.
+fn server_protocol(protocol: ServerProtocol) -> Option<&'static str> {
+    match protocol {
+        ServerProtocol::Redis => None,
+        ServerProtocol::MemcachedText => Some("\"text\""),
+        ServerProtocol::MemcachedMeta => Some("\"meta\""),
+        ServerProtocol::MemcachedBinary => Some("\"binary\""),
+    }
+}
+
+fn slow_log(pool: &ShardedPool, out: &mut Out) {
+    let table = &schema::SHARDED;
+    let slower_than = match pool.slower_than {
+        Duration::MAX => "off".to_owned(),
+        slower_than => format_duration(slower_than),
+    };
+    out.entry(table, "slowlog_log_slower_than", &string(&slower_than));
+    out.entry(table, "slowlog_max_len", &pool.slow_log_len_max.to_string());
 }
 
 fn ejection_text(ejection: &Ejection) -> String {
@@ -436,8 +479,8 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2),
-                link_bytes: 20 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1,
+                link_bytes: 23 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 subscriber_bytes: None,

@@ -71,7 +71,7 @@ fn value_text(key: &Key) -> String {
         Kind::Rejoin => "text".to_owned(),
         Kind::HashTag => "two characters".to_owned(),
         Kind::KeyspaceEvents => "letters".to_owned(),
-        Kind::Prefix => "text".to_owned(),
+        Kind::Prefix | Kind::UserName => "text".to_owned(),
         Kind::PoolName => "name of a pool".to_owned(),
         Kind::Mode => "octal digits as text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),

@@ -15,6 +15,7 @@ mod error;
 pub mod import;
 mod load;
 mod model;
+mod placement;
 mod reader;
 mod resolve;
 mod schema;

@@ -42,6 +42,16 @@ impl Config {
         read(&text, &path.display().to_string(), Some(&read_file))
     }
 
+    /// Reads the file alone, as [`Config::from_str`] does: for who needs no
+    /// passwords and may not read them.
+    ///
+    /// # Errors
+    /// Everything wrong with the file, in line order; or that it cannot be read.
+    pub fn load_without_passwords(path: &Path) -> Result<Config, Vec<ConfigError>> {
+        let text = read_configuration(path, "TOML")?;
+        read(&text, &path.display().to_string(), None)
+    }
+
     /// What `keyway serve` runs without a file: the embedded store on
     /// `tcp://127.0.0.1:6380`, with every other setting at its default.
     pub fn default_store() -> Config {

@@ -140,6 +140,11 @@ pub struct ListenerConfig {
 pub enum Protocol {
     /// RESP, and inline commands.
     Redis,
+    /// memcached's protocols: text, meta and binary.
+    Memcached {
+        /// Longest item a client may store, in bytes.
+        item_len_max: u32,
+    },
 }
 
 /// A named set of backends, or the embedded store.
@@ -156,7 +161,7 @@ pub struct PoolConfig {
 pub enum PoolKindConfig {
     /// Kind `"store"`.
     Store(StoreConfig),
-    /// Kind `"sharded"`.
+    /// Kind `"sharded"`, or `"memcached"`.
     Sharded(ShardedConfig),
 }
 

@@ -209,10 +209,10 @@ fn example(name: &str) -> &'static str {
     match name {
         "bind" => "bind = \"tcp://127.0.0.1:6380\"",
         "pool" => "pool = \"NAME\" and a table [pool.NAME]",
-        "kind" => "kind = \"store\" or kind = \"sharded\"",
+        "kind" => "kind = \"store\", kind = \"sharded\" or kind = \"memcached\"",
         "servers" => "servers = [\"10.0.0.1:6379:1 alpha\", \"10.0.0.2:6379:1 beta\"]",
         "listener" => "[[listener]] with bind and pool",
-        "pools" => "[pool.NAME] with kind = \"store\" or kind = \"sharded\"",
+        "pools" => "[pool.NAME] with kind = \"store\", \"sharded\" or \"memcached\"",
         "prefix" => "prefix = \"session:\"",
         "min" => "min = 1",
         "max" => "max = 8",
@@ -527,9 +527,22 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Prefix if !(1..=PREFIX_LEN_MAX).contains(&text.len()) => {
             Err(Problem::new(format!("the prefix has {} bytes", text.len()), PREFIX_HINT))
         }
+        Kind::UserName if !is_user_name(text) => {
+            Err(Problem::new(format!("{} is no user name", quoted(text)), USER_NAME_HINT))
+        }
         _ => Ok(Value::Text(text.to_owned())),
     }
 }
+
+/// A name without what separates it from the password on the wire.
+fn is_user_name(text: &str) -> bool {
+    let separates = |byte| matches!(byte, b' ' | b':') || byte < b' ';
+    (1..=USER_NAME_LEN_MAX).contains(&text.len()) && !text.bytes().any(separates)
+}
+
+/// Longest user name, in bytes.
+const USER_NAME_LEN_MAX: usize = 128;
+const USER_NAME_HINT: &str = "write 1 to 128 bytes without blanks and colons in double quotes";
 
 /// Longest prefix of a quota, in bytes.
 const PREFIX_LEN_MAX: usize = 128;
@@ -573,6 +586,7 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
             Kind::Rejoin => REJOIN_HINT.to_owned(),
             Kind::PoolName => "write the name of a pool in double quotes".to_owned(),
             Kind::Prefix => PREFIX_HINT.to_owned(),
+            Kind::UserName => USER_NAME_HINT.to_owned(),
             _ => "write text in double quotes".to_owned(),
         };
         Problem::new(format!("{} is not text", shown(value)), hint)

@@ -7,10 +7,11 @@ use crate::model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
     Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
+use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
 use crate::warnings;
 use keyway_base::{KeyspaceEvents, Limits};
-use keyway_topology::{Distribution, Ejection, Hash, Password, Rejoin, Server, ShardedPool};
+use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,8 +38,16 @@ pub(crate) fn resolve(
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
-            Some(("sharded", section)) => {
-                PoolKindConfig::Sharded(sharded(section, &limits, read_file, report))
+            Some((kind @ ("sharded" | "memcached"), section)) => {
+                let mut sharded = sharded(section, &limits, read_file, report);
+                match *kind {
+                    "memcached" => {
+                        of_memcached(section, &mut sharded.pool);
+                        sharded.pool.warm_up = warm_up(section, named, report);
+                    }
+                    _ => of_redis(section, &mut sharded.pool),
+                }
+                PoolKindConfig::Sharded(sharded)
             }
             Some((_, section)) => PoolKindConfig::Store(store(section, report)),
             None => PoolKindConfig::Store(STORE_PLACEHOLDER),
@@ -219,15 +228,14 @@ fn sharded(
         let hint = "while it is out every request fails: remove ejection, or add servers";
         report.warning(at, Problem::new(what, hint));
     }
-    let hash = Hash::ALL.into_iter().find(|hash| Some(hash.name()) == section.text("hash"));
-    let distribution = section.text("distribution").and_then(Distribution::from_name);
+    let (hash, distribution) = placement::resolve(section, &servers, report);
     let hash_tag = match section.value("hash_tag") {
         Some(Value::HashTag(tag)) => *tag,
         _ => None,
     };
     let pool = ShardedPool {
-        hash: hash.unwrap_or(Hash::Fnv1a64),
-        distribution: distribution.unwrap_or(Distribution::Ketama),
+        hash,
+        distribution,
         hash_tag,
         servers,
         timeout: section.duration("timeout").unwrap_or_default(),
@@ -235,11 +243,7 @@ fn sharded(
         server_connections: section.number_u32("server_connections") as u16,
         preconnect: section.bool("preconnect"),
         password,
-        database: section.number_u32("database"),
-        databases_allowed: section.number_u32("databases"),
         allow_flush: section.bool("allow_flush"),
-        slower_than: section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX),
-        slow_log_len_max: section.number_u32("slowlog_max_len"),
         ejection,
         reconnect_min,
         reconnect_max,
@@ -250,10 +254,73 @@ fn sharded(
             report,
         ),
         link_output_len_max: limits.link_output_len_max,
+        ..ShardedPool::with_servers(Vec::new())
     };
     let clients_limit = ("clients_max", limits.clients_max);
     let clients_max = at_most_the_limit(section, "clients_max", clients_limit, report);
     ShardedConfig { pool, password_file, clients_max }
+}
+
+/// What only a pool of Redis servers has.
+fn of_redis(section: &Section, pool: &mut ShardedPool) {
+    pool.database = section.number_u32("database");
+    pool.databases_allowed = section.number_u32("databases");
+    pool.slower_than = section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX);
+    pool.slow_log_len_max = section.number_u32("slowlog_max_len");
+}
+
+/// What only a pool of memcached servers has.
+fn of_memcached(section: &Section, pool: &mut ShardedPool) {
+    pool.protocol = match section.text("server_protocol") {
+        Some("text") => ServerProtocol::MemcachedText,
+        Some("binary") => ServerProtocol::MemcachedBinary,
+        _ => ServerProtocol::MemcachedMeta,
+    };
+    pool.user = section.text("user").map(str::to_owned);
+    pool.slower_than = Duration::MAX;
+    pool.slow_log_len_max = 0;
+}
+
+/// Where a pool of memcached servers gets what it has not yet.
+fn warm_up(section: &Section, named: &[NamedPool], report: &mut Report<'_>) -> Option<WarmUp> {
+    let Some(from) = section.text("warm_from") else {
+        for stray in ["warm_ttl_max", "warm_for"] {
+            if let Some(at) = section.given(stray) {
+                let what = format!("{stray} in {} is for pools with warm_from", section.header);
+                report.consequence(at, Problem::new(what, format!("remove {stray}")));
+            }
+        }
+        return None;
+    };
+    let at = section.place("warm_from");
+    let mut refuse = |what: String, hint: &str| {
+        report.consequence(
+            at,
+            Problem::new(format!("warm_from in {}: {what}", section.header), hint),
+        );
+    };
+    let is_itself = format!("[pool.{from}]") == section.header;
+    match named.iter().find(|pool| pool.name == from).map(|pool| &pool.section) {
+        _ if is_itself => refuse("this is the pool itself".to_owned(), "name the old pool"),
+        None => refuse(
+            format!("there is no pool {}", quoted(from)),
+            "add a table [pool.NAME] with the old servers",
+        ),
+        Some(Some(("memcached", old))) if old.text("distribution") == Some("random") => refuse(
+            format!("pool {} places keys by chance, so nothing is found there", quoted(from)),
+            "give it the distribution that its keys were placed with",
+        ),
+        Some(Some(("memcached", _)) | None) => {}
+        Some(Some(_)) => refuse(
+            format!("pool {} is not of memcached servers", quoted(from)),
+            "name a pool of kind \"memcached\"",
+        ),
+    }
+    Some(WarmUp {
+        from: from.to_owned(),
+        ttl_max: section.duration("warm_ttl_max").unwrap_or_default(),
+        lasts: section.duration("warm_for"),
+    })
 }
 
 fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server> {
@@ -359,7 +426,7 @@ fn listener(
     });
     let (mut password, password_file) = password(section, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
-    if let Some(("sharded", pool)) = pool_section
+    if let Some(("sharded" | "memcached", pool)) = pool_section
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
     {
         let own = section.given("password").or(section.given("password_file"));
@@ -382,7 +449,7 @@ fn listener(
     refuse_keys_of_other_sockets(section, matches!(bind, ListenAddr::Unix(_)), report);
     Some(ListenerConfig {
         bind: bind.clone(),
-        protocol: Protocol::Redis,
+        protocol: listener_protocol(section, pool_section, report),
         pool_index: pool_index?,
         backlog: section.number_u32("backlog"),
         password,
@@ -394,6 +461,54 @@ fn listener(
         },
     })
 }
+
+/// What clients speak, which the pool must be able to answer.
+fn listener_protocol(
+    section: &Section,
+    pool: Option<&(&'static str, Section)>,
+    report: &mut Report<'_>,
+) -> Protocol {
+    let speaks_memcached = section.text("protocol") == Some("memcached");
+    let refusal = match pool {
+        Some(("sharded", pool)) if speaks_memcached => Some((
+            format!(
+                "clients of memcached cannot be served by {}, which is of Redis servers",
+                pool.header
+            ),
+            "give the listener a pool of kind \"memcached\" or \"store\"",
+        )),
+        Some(("memcached", pool)) if !speaks_memcached => Some((
+            format!(
+                "clients of Redis cannot be served by {}, which is of memcached servers",
+                pool.header
+            ),
+            "write protocol = \"memcached\" in the listener, or give it a pool of kind \"sharded\" or \"store\"",
+        )),
+        _ => None,
+    };
+    if let Some((what, hint)) = refusal {
+        report.consequence(section.place("protocol"), Problem::new(what, hint));
+    }
+    let given = section.given("item_len_max");
+    match given {
+        Some(at) if !speaks_memcached => {
+            let what = "item_len_max in [[listener]] is for protocol = \"memcached\" only";
+            let hint = "remove it; the longest value of Redis clients is bulk_len_max in [limits]";
+            report.consequence(at, Problem::new(what.to_owned(), hint));
+        }
+        _ => {}
+    }
+    match speaks_memcached {
+        true => {
+            let len = section.number("item_len_max").unwrap_or(MEMCACHED_VALUE_LEN);
+            Protocol::Memcached { item_len_max: len as u32 }
+        }
+        false => Protocol::Redis,
+    }
+}
+
+/// Longest value memcached itself takes unless told otherwise, in bytes.
+const MEMCACHED_VALUE_LEN: u64 = 1 << 20;
 
 fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
     let names = || named.iter().map(|pool| pool.name.as_str());
@@ -445,7 +560,7 @@ fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>
 /// where it went out from, for ever.
 fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
     let sharded = named.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded", section)) => Some(section),
+        Some(("sharded" | "memcached", section)) => Some(section),
         _ => None,
     });
     for pool in sharded {
@@ -463,7 +578,7 @@ fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut
                 server.endpoint,
                 report.line_number(own.place("bind"))
             );
-            let hint = "write the address of the Redis server, or give the listener another port";
+            let hint = "write the address of the server itself, or give the listener another port";
             report.consequence(*at, Problem::new(what, hint));
         }
     }

@@ -2,9 +2,14 @@
 //! reader, the hints for unknown keys, `describe` and `docs/config.md` all
 //! come from here.
 
+mod memcached;
+
+pub(crate) use memcached::MEMCACHED;
+
 use std::time::Duration;
 
 /// What a key takes.
+#[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
@@ -32,6 +37,8 @@ pub(crate) enum Kind {
     KeyspaceEvents,
     /// What keys begin with.
     Prefix,
+    /// A name said to servers.
+    UserName,
     /// The name of a pool.
     PoolName,
     /// Permission bits of a unix socket: `"0660"`.
@@ -55,6 +62,7 @@ pub(crate) struct Choices {
 }
 
 /// What holds when a key is absent.
+#[derive(Clone, Copy)]
 pub(crate) enum Absent {
     /// The file is refused.
     Refused,
@@ -66,6 +74,7 @@ pub(crate) enum Absent {
 }
 
 /// One key.
+#[derive(Clone, Copy)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
@@ -337,9 +346,9 @@ pub(crate) static LISTENER: Table = Table {
         .known_elsewhere_as(&["listen", "address", "addr", "port"]),
         key(
             "protocol",
-            Choice(&Choices { now: &["redis"], later: &["memcached"] }),
+            Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
             Is("\"redis\""),
-            "What clients speak.",
+            "What clients speak: `\"redis\"`, for pools of kind `\"store\"` and `\"sharded\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"` and `\"memcached\"`.",
         ),
         key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
         key(
@@ -352,7 +361,7 @@ pub(crate) static LISTENER: Table = Table {
             "password",
             Secret,
             Unset("no password, or the pool's `client_password`"),
-            "What clients must send with AUTH before anything else.",
+            "What clients must send with AUTH before anything else; those of memcached with SASL PLAIN, or as the value `USER PASSWORD` of a first set. Any user name will do.",
         )
         .known_elsewhere_as(&["requirepass", "auth"]),
         key(
@@ -361,6 +370,13 @@ pub(crate) static LISTENER: Table = Table {
             Unset("no password, or the pool's `client_password`"),
             "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
+        key(
+            "item_len_max",
+            Size { min: KIB, max: GIB },
+            Unset("1MiB for `protocol = \"memcached\"`"),
+            "Longest item that clients of memcached may store, counted as memcached counts for its `-I`: key, value and some 60 bytes. Servers have a bound of their own.",
+        )
+        .known_elsewhere_as(&["item_size_max", "max_item_size", "value_len_max"]),
         key(
             "mode",
             Mode,
@@ -380,8 +396,8 @@ pub(crate) static LISTENER: Table = Table {
 };
 
 const POOL_KINDS: Choices = Choices {
-    now: &["store", "sharded"],
-    later: &["slots", "cluster", "replicated", "memcached", "prefix", "mirror"],
+    now: &["store", "sharded", "memcached"],
+    later: &["slots", "cluster", "replicated", "prefix", "mirror"],
 };
 
 pub(crate) static STORE: Table = Table {
@@ -499,46 +515,66 @@ pub(crate) static QUOTAS: Table = Table {
     ],
 };
 
+/// How keys become numbers, in every kind of pool that spreads them.
+const HASH: Key = key(
+    "hash",
+    Choice(&Choices {
+        now: &[
+            "one_at_a_time",
+            "md5",
+            "crc16",
+            "crc32",
+            "crc32a",
+            "fnv1_64",
+            "fnv1a_64",
+            "fnv1_32",
+            "fnv1a_32",
+            "hsieh",
+            "murmur",
+            "jenkins",
+        ],
+        later: &[],
+    }),
+    Unset("what goes with `distribution`: `\"fnv1a_64\"`, or the client's own (docs/placement.md)"),
+    "How a key becomes a number. Changing it moves nearly every key. With `ketama`, `crc16`, `crc32`, `fnv1_64` and `fnv1a_64` leave keys together that differ in their last characters alone (docs/operations.md, Keys and servers); the others spread them.",
+);
+
+/// How numbers become servers, likewise.
+const DISTRIBUTION: Key = key(
+    "distribution",
+    Choice(&Choices {
+        now: &[
+            "ketama",
+            "modula",
+            "random",
+            "ketama-libmemcached",
+            "ketama-weighted-libmemcached",
+            "modula-libmemcached",
+            "php-memcache-standard",
+            "php-memcache-consistent",
+            "rendezvous",
+            "maglev",
+        ],
+        later: &[],
+    }),
+    Is("\"ketama\""),
+    "How that number chooses a server. `ketama`, `modula` and `random` are twemproxy's: `ketama` moves few keys when servers change, `modula` nearly all; `random` places by chance, whatever the key, so that a read may miss what was written. The names that end in `libmemcached` or begin with `php` find keys where those clients put them. `rendezvous` and `maglev` share keys out more evenly than `ketama`. Which to choose, and which client's setting is which: docs/placement.md.",
+);
+
 pub(crate) static SHARDED: Table = Table {
     header: "[pool.NAME] of kind \"sharded\"",
-    doc: "Keys spread over Redis or Valkey servers by hash. Every key goes where twemproxy with the same `hash`, `distribution`, `hash_tag` and `servers` sends it.",
+    doc: "Keys spread over Redis or Valkey servers by hash. Every key goes where twemproxy with the same `hash`, `distribution`, `hash_tag` and `servers` sends it, or a client whose distribution is chosen (docs/placement.md).",
     keys: &[
         key("kind", Choice(&POOL_KINDS), Refused, "`\"sharded\"`."),
         key(
             "servers",
             Servers,
             Refused,
-            "`\"HOST:PORT:WEIGHT NAME\"` or `\"unix:///PATH:WEIGHT NAME\"` each; weight (1) and name may be left out. With `ketama`, names (or else addresses) decide which keys a server gets: give names, and a server can move without its keys moving.",
+            "`\"HOST:PORT:WEIGHT NAME\"` or `\"unix:///PATH:WEIGHT NAME\"` each; weight (1) and name may be left out. Names (or else addresses) decide which keys a server gets: give names, and a server can move without its keys moving. The order of the list matters with the distributions of libmemcached and PHP alone.",
         )
         .known_elsewhere_as(&["backends", "nodes", "hosts", "upstreams"]),
-        key(
-            "hash",
-            Choice(&Choices {
-                now: &[
-                    "one_at_a_time",
-                    "md5",
-                    "crc16",
-                    "crc32",
-                    "crc32a",
-                    "fnv1_64",
-                    "fnv1a_64",
-                    "fnv1_32",
-                    "fnv1a_32",
-                    "hsieh",
-                    "murmur",
-                    "jenkins",
-                ],
-                later: &[],
-            }),
-            Is("\"fnv1a_64\""),
-            "How a key becomes a number. Changing it moves nearly every key. With `ketama`, `crc16`, `crc32`, `fnv1_64` and `fnv1a_64` leave keys together that differ in their last characters alone (docs/operations.md, Keys and servers); the others spread them.",
-        ),
-        key(
-            "distribution",
-            Choice(&Choices { now: &["ketama", "modula", "random"], later: &[] }),
-            Is("\"ketama\""),
-            "How that number chooses a server: `ketama` moves few keys when servers change, `modula` nearly all; `random` places by chance, whatever the key, so that a read may miss what was written (as in twemproxy).",
-        ),
+        HASH,
+        DISTRIBUTION,
         key(
             "hash_tag",
             HashTag,
@@ -660,7 +696,7 @@ pub(crate) static SHARDED: Table = Table {
 
 pub(crate) static EJECTION: Table = Table {
     header: "ejection in [pool.NAME]",
-    doc: "`ejection = { after_failures = 3, for = \"30s\", rejoin = \"flush\" }` in a pool of kind `\"sharded\"`. Without it, no server is ever ejected; an empty `{}` turns it on with the defaults.",
+    doc: "`ejection = { after_failures = 3, for = \"30s\", rejoin = \"flush\" }` in a pool of kind `\"sharded\"` or `\"memcached\"`. Without it, no server is ever ejected; an empty `{}` turns it on with the defaults.",
     keys: &[
         key(
             "after_failures",
@@ -687,7 +723,7 @@ pub(crate) static EJECTION: Table = Table {
 
 pub(crate) static RECONNECT: Table = Table {
     header: "reconnect in [pool.NAME]",
-    doc: "`reconnect = { min = \"50ms\", max = \"2s\" }` in a pool of kind `\"sharded\"`. The pause doubles from `min` to `max`, each shortened by chance so that not all workers try at once.",
+    doc: "`reconnect = { min = \"50ms\", max = \"2s\" }` in a pool of kind `\"sharded\"` or `\"memcached\"`. The pause doubles from `min` to `max`, each shortened by chance so that not all workers try at once.",
     keys: &[
         key(
             "min",
@@ -727,8 +763,11 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 10] =
-    [&SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &QUOTAS, &SHARDED, &EJECTION, &RECONNECT];
+pub(crate) static TABLES: [&Table; 11] = [
+    &SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &QUOTAS, &SHARDED, &MEMCACHED, &EJECTION,
+    &RECONNECT,
+];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 2] = [("store", &STORE), ("sharded", &SHARDED)];
+pub(crate) static POOLS: [(&str, &Table); 3] =
+    [("store", &STORE), ("sharded", &SHARDED), ("memcached", &MEMCACHED)];

@@ -89,7 +89,7 @@ pub(crate) fn open_listener(bind: &ListenAddr) -> Problem {
 
 fn sharded(pools: &[NamedPool]) -> impl Iterator<Item = (&str, &Section)> {
     pools.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded", section)) => Some((pool.name.as_str(), section)),
+        Some(("sharded" | "memcached", section)) => Some((pool.name.as_str(), section)),
         _ => None,
     })
 }
@@ -103,7 +103,11 @@ fn servers(pool: &Section) -> &[(usize, Server)] {
 
 fn warn_of_unused(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
     for pool in pools {
-        if listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
+        let is_old = pools.iter().any(|new| match &new.section {
+            Some(("memcached", section)) => section.text("warm_from") == Some(&pool.name),
+            _ => false,
+        });
+        if !is_old && listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
             let what = format!("no listener uses pool \"{}\"", pool.name);
             let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
             report.warning(pool.at, Problem::new(what, hint));
@@ -170,6 +174,9 @@ fn flushes(pool: &Section) -> bool {
 }
 
 fn databases(pool: &Section) -> std::ops::Range<u64> {
+    if pool.text("kind") == Some("memcached") {
+        return 0..1;
+    }
     let first = pool.number("database").unwrap_or(0);
     first..first + pool.number("databases").unwrap_or(1).max(1)
 }

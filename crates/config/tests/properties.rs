@@ -87,6 +87,18 @@ fn limits_table() -> impl Strategy<Value = String> {
     .prop_map(|keys| format!("[limits]\n{keys}"))
 }
 
+/// Those that go with every hash and every weight.
+const DISTRIBUTIONS: [&str; 8] = [
+    "ketama",
+    "modula",
+    "random",
+    "ketama-libmemcached",
+    "ketama-weighted-libmemcached",
+    "modula-libmemcached",
+    "rendezvous",
+    "maglev",
+];
+
 fn pool_keys() -> impl Strategy<Value = String> {
     let rejoin = word(&["serve", "flush", "quarantine", "quarantine 90s"]);
     let ejection = (1u32..=100_000, time(86_400_000), rejoin).prop_map(|(n, time, rejoin)| {
@@ -105,7 +117,7 @@ fn pool_keys() -> impl Strategy<Value = String> {
             prop::sample::select(&Hash::ALL[..]).prop_map(|h| format!("\"{}\"", h.name())),
         )
         .boxed(),
-        optional("distribution", word(&["ketama", "modula", "random"])).boxed(),
+        optional("distribution", word(&DISTRIBUTIONS)).boxed(),
         optional("hash_tag", word(&["", "{}", "$$", "<>"])).boxed(),
         optional("timeout", time(3_600_000)).boxed(),
         optional("connect_timeout", time(3_600_000)).boxed(),

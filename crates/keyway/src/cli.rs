@@ -1,10 +1,13 @@
 //! What can be typed after `keyway`.
 
+use crate::locate::{Question, locate};
 use crate::memory;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,6 +23,7 @@ Examples:
   keyway serve                                      the embedded store on 127.0.0.1:6380
   keyway serve keyway.toml                          the listeners and pools of a file
   keyway check keyway.toml                          is the file right, and what does it mean?
+  keyway locate keyway.toml user:42                 which server has this key?
   keyway import twemproxy nutcracker.yml > keyway.toml
 ")]
 pub struct Cli {
@@ -33,6 +37,8 @@ enum Command {
     Serve(Serve),
     /// Check a configuration file, print it with every default filled in, and end.
     Check(Check),
+    /// Tell which server of each pool a key goes to while all servers are in use.
+    Locate(Locate),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
 }
@@ -66,6 +72,21 @@ struct Check {
 }
 
 #[derive(Debug, Args)]
+struct Locate {
+    /// Configuration file; password files it names are not read.
+    file: PathBuf,
+    /// Keys; - stands for standard input, one key per line.
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<OsString>,
+    /// Only this pool.
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+    /// One JSON object per line instead of pool, key, server and name with tabs between.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct Import {
     /// Whose configuration it is.
     #[arg(value_enum)]
@@ -85,6 +106,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => Ok(check(&arguments.file)),
+        Command::Locate(arguments) => located(arguments),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }
@@ -131,6 +153,18 @@ fn check(file: &Path) -> ExitCode {
         }
         Err(errors) => report(&errors, "not valid"),
     }
+}
+
+fn located(arguments: Locate) -> Result<ExitCode> {
+    let path = arguments.file.display().to_string();
+    let config = match Config::load_without_passwords(&arguments.file) {
+        Ok(config) => config,
+        Err(errors) => return Ok(report(&errors, "nothing located")),
+    };
+    let keys: Vec<Vec<u8>> = arguments.keys.into_iter().map(OsString::into_vec).collect();
+    let pool = arguments.pool.as_deref();
+    locate(&config, &Question { path: &path, pool, keys: &keys, is_json: arguments.json })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn import(from: Foreign, file: &Path) -> ExitCode {

@@ -10,6 +10,7 @@
 mod admin;
 mod cli;
 mod facts;
+mod locate;
 mod log;
 mod memory;
 mod plan;

@@ -4,7 +4,7 @@ use crate::facts::ProcessFacts;
 use crate::memory;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
-use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, StoreConfig};
+use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
 use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
@@ -12,7 +12,7 @@ use keyway_proxy::local::ClientRegistry;
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
-use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan};
+use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::FileTypeExt;
@@ -99,12 +99,17 @@ pub fn plan(
     let topology = Arc::new(config.topology(Epoch(1)));
     let clients = Arc::new(ClientRegistry::default());
     let pools: Vec<PoolPlan> =
-        config.pools.iter().map(|pool| pool_plan(pool, config, seed)).collect();
+        config.pools.iter().map(|pool| pool_plan(pool, config, &topology, seed)).collect();
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
             let scripts = Arc::clone(&pool.scripts);
             registry.watch_store(index, move || figures(&store, &scripts));
+        }
+        if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
+            let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
+            let is_active = move || until.is_none_or(|until| monotonic() < until);
+            registry.watch_warm_up(index, move || totals.figures(is_active()));
         }
     }
     let transactions = Arc::new(QueueBudget::new(config.limits.transactions_len_max));
@@ -121,6 +126,10 @@ pub fn plan(
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
+            memcached: match settings.protocol {
+                Protocol::Redis => None,
+                Protocol::Memcached { item_len_max } => Some(item_len_max),
+            },
         });
     let channels = Arc::<keyway_worker::Channels>::default();
     let facts =
@@ -146,7 +155,12 @@ pub fn plan(
     })
 }
 
-fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> PoolPlan {
+fn pool_plan(
+    pool: &keyway_config::PoolConfig,
+    config: &Config,
+    topology: &Topology,
+    seed: u64,
+) -> PoolPlan {
     let (databases, clients_max, kind) = match &pool.kind {
         PoolKindConfig::Store(store) => {
             let memory_max = store
@@ -157,7 +171,9 @@ fn pool_plan(pool: &keyway_config::PoolConfig, config: &Config, seed: u64) -> Po
         }
         PoolKindConfig::Sharded(sharded) => {
             let databases = sharded.pool.databases_allowed;
-            (databases, sharded.clients_max, PoolKind::sharded(sharded.pool.clone()))
+            let warm_up = WarmUpPlan::new(&sharded.pool, topology.pools(), monotonic());
+            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up);
+            (databases, sharded.clients_max, kind)
         }
     };
     let limits = match &pool.kind {

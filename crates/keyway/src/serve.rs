@@ -6,7 +6,7 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{log, memory, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, PoolKindConfig, size_text};
+use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Admin, AdminHandle};
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -186,7 +186,8 @@ fn announce(
                 format!("sharded over {}", counted(sharded.pool.servers.len(), "server"))
             }
         };
-        tracing::info!(listener = name, pool = pool.name, kind, "listening for Redis clients");
+        let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
+        tracing::info!(listener = name, pool = pool.name, kind, "listening for {clients} clients");
     }
     for (pool, settings) in plan.pools.iter().zip(&config.pools) {
         if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
@@ -205,7 +206,9 @@ fn announce(
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
-    if let Some(command) = names.first().and_then(|name| next_command(name)) {
+    let first = config.listeners.first().zip(names.first());
+    if let Some(command) = first.and_then(|(listener, name)| next_command(listener.protocol, name))
+    {
         tracing::info!("try: {command}");
     }
 }
@@ -230,7 +233,10 @@ fn announce_memory(config: &Config, workers_max: usize) {
     );
 }
 
-fn next_command(listener: &str) -> Option<String> {
+fn next_command(protocol: Protocol, listener: &str) -> Option<String> {
+    if protocol != Protocol::Redis {
+        return memcached_command(listener);
+    }
     if let Some(path) = listener.strip_prefix("unix://") {
         return Some(format!("redis-cli -s {path} ping"));
     }
@@ -240,4 +246,16 @@ fn next_command(listener: &str) -> Option<String> {
         "127.0.0.1" | "0.0.0.0" => format!("redis-cli -p {port} set greeting hello"),
         host => format!("redis-cli -h {host} -p {port} set greeting hello"),
     })
+}
+
+fn memcached_command(listener: &str) -> Option<String> {
+    let at = match listener.strip_prefix("unix://") {
+        Some(path) => format!("-U {path}"),
+        None => {
+            let (host, port) = listener.rsplit_once(':')?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            format!("{} {port}", if host == "0.0.0.0" { "127.0.0.1" } else { host })
+        }
+    };
+    Some(format!(r"printf 'set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n' | nc {at}"))
 }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, wait_for, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_for,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -20,9 +21,13 @@ const LIBRARY: &str = "#!lua name=endless\n
     redis.register_function('reads', function(keys) redis.call('get', keys[1]) while true do end end)";
 
 fn store(time_max: &str) -> Keyway {
+    store_with(time_max, "100ms")
+}
+
+fn store_with(time_max: &str, busy_after: &str) -> Keyway {
     let pool = Pool::store("main")
         .with("script_time_max", &format!("\"{time_max}\""))
-        .with("script_busy_after", "\"100ms\"");
+        .with("script_busy_after", &format!("\"{busy_after}\""));
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"))
 }
 
@@ -166,4 +171,41 @@ fn a_script_ends_with_its_client_when_that_is_killed() {
     // Whether its reply goes out before it is closed is not promised.
     let _ = busy.try_reply();
     assert!(busy.try_closed());
+}
+
+#[test]
+fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
+    let _watch = watchdog(Duration::from_secs(180), "serving beside a script");
+    // Nobody is refused: who waits for the script waits for its end.
+    let keyway = store_with("100s", "100s");
+    let mut waiting = keyway.client(0);
+    waiting.set_reply_within(BOUND);
+    waiting.send(&encode(&["BLMOVE", "from", "held", "LEFT", "LEFT", "0"]));
+    let mut first = keyway.client(0);
+    let blocked = || first.words("INFO clients").text().contains("blocked_clients:1");
+    wait_until("it waits", BOUND, blocked);
+    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    // Clients of its worker are not answered.
+    let is_answered = |client: &mut Client, line: &str| {
+        client.set_reply_within(Duration::from_secs(2));
+        client.send(&encode_words(line));
+        client.try_reply().is_ok()
+    };
+    let mut client = wait_for("a client of the other worker", BOUND, || {
+        let mut client = keyway.client(0);
+        is_answered(&mut client, "PING").then_some(client)
+    });
+    assert!(is_answered(&mut client, "RPUSH from a"));
+    for nth in 0..20 {
+        assert!(is_answered(&mut client, "PING"), "{nth}");
+        assert!(is_answered(&mut client, "GET free"), "{nth}");
+        assert!(is_answered(&mut client, "RPUSH from b"), "{nth}");
+    }
+    waiting.set_reply_within(Duration::from_millis(50));
+    assert!(waiting.try_reply().is_err(), "it is served after the script");
+    assert_eq!(client.words("SCRIPT KILL"), Value::simple("OK"));
+    busy.reply();
+    waiting.set_reply_within(BOUND);
+    assert_eq!(waiting.reply(), Value::bulk("a"));
+    assert_eq!(client.words("LRANGE held 0 -1"), Value::Array(vec![Value::bulk("a")]));
 }

@@ -291,6 +291,33 @@ catalogue! {
     SCRIPT_MEMORY: Gauge "keyway_script_memory_bytes" in "bytes" by [Pool]
         measures "Memory of Lua in all workers, garbage included, as it was when each last ran a script: at most script_memory_max for each worker."
         leaves_out "Leaves out the texts of scripts and libraries."
+    WARM_NEW_HITS: Counter "keyway_warm_new_hits_total" in "hits" by [Pool]
+        measures "Keys read and found in the pool itself, of those whose place in the old pool is another server. Divided by the sum of this and keyway_warm_lookups_total: the share that needs the old pool no more."
+        leaves_out "Leaves out keys whose server is the same in both pools, and counts nothing once the warm-up is over."
+    WARM_LOOKUPS: Counter "keyway_warm_lookups_total" in "lookups" by [Pool]
+        measures "Keys looked for in the old pool: for reads that missed, and for writes that need the item there."
+        leaves_out "Leaves out what set and delete remove there without looking."
+    WARM_OLD_HITS: Counter "keyway_warm_old_hits_total" in "hits" by [Pool]
+        measures "Keys looked for in the old pool and found."
+        leaves_out "Leaves out items that are stale there."
+    WARM_FILLS: Counter "keyway_warm_moved_fills_total" in "fills" by [Pool]
+        measures "Items moved from the old pool."
+        leaves_out "Leaves out those that another request had moved or written first."
+    WARM_FAILED: Counter "keyway_warm_failed_fills_total" in "fills" by [Pool]
+        measures "Items found in the old pool that the new server did not take, or not in time."
+        leaves_out "Leaves out those that another request had written first."
+    WARM_WITHDRAWN: Counter "keyway_warm_withdrawn_fills_total" in "fills" by [Pool]
+        measures "Items taken back out of the new pool, since the old one lost them while they were moved: a client deleted or overwrote them at that moment, or the old server failed."
+        leaves_out ""
+    WARM_STRANDED: Counter "keyway_warm_stranded_fills_total" in "fills" by [Pool]
+        measures "Items that were to be taken back and may still be in the new pool, since its server failed at that moment: they may be out of date."
+        leaves_out ""
+    WARM_OLD_ERRORS: Counter "keyway_warm_old_errors_total" in "errors" by [Pool]
+        measures "Requests to the old pool that failed: a read is a miss then, a write is answered with an error."
+        leaves_out "Leaves out requests of the old pool's own clients."
+    WARM_ACTIVE: Gauge "keyway_warm_active_pools" in "pools" by [Pool]
+        measures "1 while items are brought over, 0 once warm_for is over."
+        leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

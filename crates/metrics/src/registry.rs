@@ -104,6 +104,29 @@ pub struct TransactionFigures {
     pub refused_commands: u64,
 }
 
+/// How far a pool is warmed up from another, read when somebody scrapes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WarmUpFigures {
+    /// Reads that found a key with another server in the old pool in the new one.
+    pub new_hits: u64,
+    /// Keys looked for in the old pool.
+    pub lookups: u64,
+    /// Of these, those found.
+    pub old_hits: u64,
+    /// Items brought over.
+    pub fills: u64,
+    /// Items not brought over, since the new server did not take them.
+    pub failed_fills: u64,
+    /// Items taken back, since the old pool lost them meanwhile.
+    pub withdrawn_fills: u64,
+    /// Of these, those of which that failed.
+    pub stranded_fills: u64,
+    /// Requests to the old pool that failed.
+    pub old_errors: u64,
+    /// Whether it goes on.
+    pub is_active: bool,
+}
+
 /// One database of [`StoreFigures`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatabaseFigures {
@@ -209,6 +232,7 @@ pub struct BackendTotals {
 }
 
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
+type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
@@ -217,6 +241,7 @@ pub struct Registry {
     layout: Layout,
     slots: Box<[WorkerSlot]>,
     stores: Box<[OnceLock<StoreReader>]>,
+    warm_ups: Box<[OnceLock<WarmUpReader>]>,
     transactions: OnceLock<TransactionReader>,
 }
 
@@ -289,7 +314,8 @@ impl Registry {
     pub fn new(layout: Layout) -> Arc<Self> {
         let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { layout, slots, stores, transactions: OnceLock::new() })
+        let warm_ups = layout.pools.iter().map(|_| OnceLock::new()).collect();
+        Arc::new(Self { layout, slots, stores, warm_ups, transactions: OnceLock::new() })
     }
 
     /// What was given to [`Registry::new`].
@@ -327,6 +353,19 @@ impl Registry {
         read: impl Fn() -> StoreFigures + Send + Sync + 'static,
     ) -> bool {
         self.stores[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// Has the figures of a pool's warm-up read by `read` on every scrape, as
+    /// [`Registry::watch_store`] does.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn watch_warm_up(
+        &self,
+        pool: usize,
+        read: impl Fn() -> WarmUpFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.warm_ups[pool].set(Box::new(read)).is_ok()
     }
 
     /// Has the transactions' figures read by `read` on every scrape, which must not
@@ -453,6 +492,12 @@ impl Registry {
     /// The cells of every worker that ever ran.
     pub(crate) fn cells(&self) -> impl Iterator<Item = &Cells> {
         self.slots.iter().filter_map(WorkerSlot::cells)
+    }
+
+    /// The figures of each warm-up with its pool's name.
+    pub(crate) fn warm_up_figures(&self) -> Vec<(&str, WarmUpFigures)> {
+        let pools = self.layout.pools.iter().zip(&self.warm_ups);
+        pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 
     /// The figures of each store with its pool's name.

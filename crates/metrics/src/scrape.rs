@@ -8,7 +8,7 @@ use crate::cells::{
 use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
-use crate::registry::{LatencyShares, QuotaFigures, Registry, StoreFigures};
+use crate::registry::{LatencyShares, QuotaFigures, Registry, StoreFigures, WarmUpFigures};
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
 
@@ -70,6 +70,18 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::SCRIPT_MEMORY, |store| store.scripts.memory_bytes),
 ];
 
+const OF_WARM_UPS: &[Reader<WarmUpFigures>] = &[
+    (&c::WARM_NEW_HITS, |warm_up| warm_up.new_hits),
+    (&c::WARM_LOOKUPS, |warm_up| warm_up.lookups),
+    (&c::WARM_OLD_HITS, |warm_up| warm_up.old_hits),
+    (&c::WARM_FILLS, |warm_up| warm_up.fills),
+    (&c::WARM_FAILED, |warm_up| warm_up.failed_fills),
+    (&c::WARM_WITHDRAWN, |warm_up| warm_up.withdrawn_fills),
+    (&c::WARM_STRANDED, |warm_up| warm_up.stranded_fills),
+    (&c::WARM_OLD_ERRORS, |warm_up| warm_up.old_errors),
+    (&c::WARM_ACTIVE, |warm_up| u64::from(warm_up.is_active)),
+];
+
 const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
     (&c::STORE_QUOTA_MEMORY, |quota| quota.memory_bytes),
     (&c::STORE_QUOTA_ITEMS, |quota| quota.items),
@@ -89,6 +101,7 @@ impl Registry {
         self.write_workers(out);
         self.write_stores(out);
         self.write_transactions(out);
+        self.write_warm_ups(out);
         self.write_process(out);
     }
 
@@ -273,6 +286,16 @@ impl Registry {
         family(out, &c::TRANSACTION_HELD).sample(&[], figures.held_bytes);
         family(out, &c::TRANSACTION_LIMIT).sample(&[], figures.limit_bytes);
         family(out, &c::TRANSACTION_REFUSED).sample(&[], figures.refused_commands);
+    }
+
+    fn write_warm_ups(&self, out: &mut String) {
+        let warm_ups = self.warm_up_figures();
+        for (metric, read) in OF_WARM_UPS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &warm_ups {
+                samples.sample(&[pool], read(figures));
+            }
+        }
     }
 
     fn write_process(&self, out: &mut String) {

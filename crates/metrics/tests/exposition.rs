@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
-    Registry, ScriptFigures, StoreFigures, TransactionFigures, WorkerCells, catalogue_markdown,
+    Registry, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -63,6 +64,8 @@ fn registry() -> Arc<Registry> {
         refused_commands: 7,
     });
     assert!(taken);
+    let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
+    assert!(registry.watch_warm_up(1, move || figures));
     registry
 }
 

@@ -7,7 +7,13 @@ use keyway_resp::reply;
 /// address and what is known of why), or the pool where no backend is named.
 #[cold]
 pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
-    let text = match fault {
+    reply::error(out, &text(fault, backend));
+}
+
+/// The words of [`write_fault`], behind an error code.
+#[cold]
+pub(crate) fn text(fault: Fault, backend: &str) -> String {
+    match fault {
         Fault::Client => "ERR Protocol error".to_owned(),
         Fault::Denied => "ERR not allowed here".to_owned(),
         Fault::Unrouted => {
@@ -47,8 +53,7 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
         }
         Fault::StoreFull => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
         Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
-    };
-    reply::error(out, &text);
+    }
 }
 
 /// Appends the refusal of a request whose keys live on `servers` servers.

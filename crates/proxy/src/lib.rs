@@ -16,6 +16,7 @@ mod join;
 mod library;
 mod link;
 pub mod local;
+pub mod memcached;
 mod monitor_line;
 mod order;
 mod output;
@@ -31,7 +32,8 @@ pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
-    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, Owner, Slow, Translation,
+    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions, Owner,
+    Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost};
 pub use order::ReplyOrder;

@@ -8,6 +8,7 @@ mod stateful;
 mod verdict;
 
 use crate::ledger::{Circumstances, Ledger};
+use crate::memcached;
 use crate::model::{CounterModel, Fate, KeyModel};
 use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
 use crate::random::Random;
@@ -436,7 +437,8 @@ impl Client {
         // Who caches stays, to be told.
         let stays = self.connections_left == 0 && self.habits.tracks && self.random.percent(60);
         let way = self.random.below(if self.habits.local_commands { 5 } else { 4 });
-        match if stays { 2 } else { way } {
+        let is_memcached = self.habits.mix == Mix::Memcached;
+        match if stays || (is_memcached && way == 1) { 2 } else { way } {
             0 => {
                 network.finish(conn, INITIATOR);
                 // Who waits for elements and sends no more has gone.
@@ -477,6 +479,7 @@ impl Client {
             Mix::Gets => return self.ask_get(now, ledger),
             Mix::Sets => return self.ask_set(now, ledger),
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
+            Mix::Memcached => return self.ask_memcached(now, ledger),
         }
         if self.is_bound() {
             return self.ask_bound(now);
@@ -609,6 +612,32 @@ impl Client {
     fn circumstances(&self, ledger: &Ledger, keys: &[usize]) -> Vec<Circumstances> {
         let name = |&key: &usize| &self.databases[self.database].strings[key].name;
         keys.iter().map(|key| ledger.circumstances(self.habits.pool, name(key))).collect()
+    }
+
+    fn ask_memcached(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let key = self.pick_key_near(ledger);
+        match self.random.below(10) {
+            0..4 => {
+                let circumstances = self.circumstances(ledger, &[key]);
+                let (write, bytes) = self.new_value(key, ledger);
+                let name = self.name(key);
+                memcached::write_set(&mut self.output, &name, &bytes);
+                self.expect(now, Ask::Set { key, write }, circumstances);
+            }
+            4..8 => {
+                let name = self.name(key);
+                memcached::write_get(&mut self.output, &[name]);
+                let circumstances = self.circumstances(ledger, &[key]);
+                self.expect(now, Ask::Get { key }, circumstances);
+            }
+            _ => {
+                let keys = self.pick_keys();
+                let names: Vec<_> = keys.iter().map(|&key| self.name(key)).collect();
+                memcached::write_get(&mut self.output, &names);
+                let circumstances = self.circumstances(ledger, &keys);
+                self.expect(now, Ask::GetMany { keys }, circumstances);
+            }
+        }
     }
 
     fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {

@@ -7,7 +7,7 @@ mod stateful;
 
 use crate::network::Nanos;
 use crate::wire::clip;
-use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ShardedPool};
+use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ServerProtocol, ShardedPool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -73,6 +73,12 @@ pub struct Ledger {
     stragglers: BTreeMap<Vec<u8>, u64>,
     /// By server: how often it was emptied on a worker's word.
     flushes: Vec<u64>,
+    /// By server: when it last became empty where that counts.
+    emptied: Vec<Nanos>,
+    /// By server: how often it was ejected, and when that was last seen to be so.
+    ejected: Vec<(u64, Nanos)>,
+    /// By server: returns that were looked at.
+    returns: Vec<u64>,
     /// By server: when a fault may excuse an error.
     troubles: Vec<Vec<(Nanos, Nanos)>>,
     /// By the number of the write: the transaction it belongs to.
@@ -129,6 +135,9 @@ impl Ledger {
             denied: Vec::new(),
             stragglers: BTreeMap::new(),
             flushes: vec![0; servers],
+            emptied: vec![0; servers],
+            ejected: vec![(0, 0); servers],
+            returns: vec![0; servers],
             troubles: vec![Vec::new(); servers],
             group_of: BTreeMap::new(),
             groups: Vec::new(),
@@ -204,16 +213,49 @@ impl Ledger {
     pub fn on_flush(&mut self, pool: usize, server: usize, is_straggler: bool) {
         self.on_loss(pool);
         self.flushes[server] += 1;
+        self.emptied[server] = self.now;
         let is_policy = self.pools[pool].as_ref().is_some_and(is_flushed);
         if !is_policy || (!is_straggler && self.health.is_usable(BackendId(server as u32))) {
             self.fail(|| format!("server {server} was emptied while in use"));
         }
     }
 
+    /// A server of memcached that was empty got its marker.
+    pub fn on_found_empty(&mut self, server: usize) {
+        self.emptied[server] = self.now;
+    }
+
+    /// A server of memcached that comes back was empty at some time since its
+    /// ejection.
+    fn check_emptied(&mut self, server: usize) {
+        let backend = BackendId(server as u32);
+        let ejections = self.health.ejections(backend);
+        if ejections > self.ejected[server].0 {
+            self.ejected[server] = (ejections, self.now);
+        }
+        let rejoins = self.health.rejoins(backend);
+        if rejoins > self.returns[server] {
+            self.returns[server] = rejoins;
+            if self.emptied[server] < self.ejected[server].1 {
+                self.fail(|| format!("server {server} is back in use with what it held before"));
+            }
+        }
+    }
+
     /// Where the policy is to empty a server before it comes back, it was
     /// emptied each time.
     pub fn check_rejoins(&mut self) {
+        let of_memcached = self.pools.iter().flatten().filter(|known| is_flushed(known));
+        let of_memcached =
+            of_memcached.filter(|known| known.pool.protocol != ServerProtocol::Redis);
+        let servers = of_memcached.map(|known| (known.first_server, known.pool.servers.len()));
+        for (first, count) in servers.collect::<Vec<_>>() {
+            (first..first + count).for_each(|server| self.check_emptied(server));
+        }
         for known in self.pools.iter().flatten().filter(|known| is_flushed(known)) {
+            if known.pool.protocol != ServerProtocol::Redis {
+                continue;
+            }
             for server in known.first_server..known.first_server + known.pool.servers.len() {
                 let rejoins = self.health.rejoins(BackendId(server as u32));
                 if rejoins > self.flushes[server] {

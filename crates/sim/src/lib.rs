@@ -18,6 +18,7 @@ pub mod counting;
 mod io;
 mod ledger;
 mod many;
+mod memcached;
 mod model;
 mod network;
 mod random;

@@ -4,13 +4,14 @@
 use keyway_sim::{Options, run_many, run_seed};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story]
+const USAGE: &str = "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
-  --story        tell what happened before a violation; slow";
+  --story        tell what happened before a violation; slow
+  --memcached    with --story: pools of memcached";
 
 fn main() -> ExitCode {
-    let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
+    let (mut seeds, mut from, mut story, mut memcached) = (500u64, 0u64, false, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse().ok());
@@ -24,11 +25,12 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--story" => story = true,
+            "--memcached" => memcached = true,
             _ => return usage(),
         }
     }
     if story {
-        let options = Options { story: true, ..Options::default() };
+        let options = Options { story: true, memcached, ..Options::default() };
         let found = (from..from + seeds).find_map(|seed| run_seed(seed, &options).err());
         return match found {
             None => ExitCode::SUCCESS,

@@ -18,7 +18,7 @@ use keyway_net::{Mailbox, Mailer};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
-use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin};
+use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin, ServerProtocol};
 use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -452,14 +452,18 @@ impl Sim {
         let before: Vec<_> = self.seats.iter().map(|seat| seat.turns).collect();
         let until = self.now() + REST;
         self.run_until(|_, now| now >= until)?;
-        let allowed = RESTING_TURNS_PER_SECOND * REST / SECOND;
+        // A look at a server's marker takes a few turns.
+        let looked_at = self.scenario.servers_looked_at();
+        let allowed = (RESTING_TURNS_PER_SECOND + 6 * looked_at) * REST / SECOND;
         for (index, before) in before.into_iter().enumerate() {
             let turns = self.seats[index].turns - before;
             if turns > allowed {
                 return Err(format!("worker {index} took {turns} turns while at rest"));
             }
             let Some(figures) = self.figures(index) else { continue };
-            if figures.sessions_busy + figures.in_flight + figures.joins > 0 {
+            let is_looking = figures.in_flight <= looked_at as usize;
+            let in_flight = if is_looking { 0 } else { figures.in_flight };
+            if figures.sessions_busy + in_flight + figures.joins > 0 {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));
             }
         }
@@ -600,6 +604,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         },
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
+        memcached: is_memcached(scenario, pool).then_some(1 << 20),
         pool,
         name: format!("sim:{pool}"),
         password: password.clone(),
@@ -623,6 +628,13 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })
+}
+
+fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
+    match &scenario.topology.pools()[usize::from(pool)].kind {
+        TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
+        TopologyKind::Store => false,
+    }
 }
 
 fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut Random) -> World {
@@ -659,8 +671,11 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
             let defect = options.defect.filter(|_| index == 0);
             let (place, service) = ((index, pool_index), scenario.service);
             let wishes = (defect, scenario.knows_hello[pool_index]);
-            let server =
+            let mut server =
                 Server::new(place, pool.database, password, service, wishes, random.fork());
+            if pool.protocol != ServerProtocol::Redis {
+                server.speak_memcached();
+            }
             servers.push(server);
         }
     }

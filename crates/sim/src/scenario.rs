@@ -8,7 +8,7 @@ use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
 use keyway_topology::{
     Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
-    ShardedPool, Topology,
+    ServerProtocol, ShardedPool, Topology,
 };
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Options {
     pub story: bool,
     /// What the first server does wrong.
     pub defect: Option<Defect>,
+    /// Every pool is of servers of memcached, and clients speak its protocol.
+    pub memcached: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -106,6 +108,9 @@ impl Scenario {
                 sharded.link_in_flight_max = limits.link_in_flight_max;
                 sharded.link_output_len_max = limits.link_output_len_max;
             }
+        }
+        if options.memcached {
+            pools.iter_mut().for_each(|pool| speak_memcached(pool, &mut random));
         }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
@@ -265,6 +270,10 @@ impl Scenario {
             }
             self.last_clients.push(habits);
         }
+        if options.memcached {
+            let all = self.clients.iter_mut().chain(&mut self.last_clients);
+            all.for_each(Habits::speak_memcached);
+        }
         self.value_len_max = large.max(4096) + 128;
     }
 
@@ -375,6 +384,19 @@ impl Scenario {
         probes.max().unwrap_or(0) as usize
     }
 
+    /// Servers whose marker is looked at once a second.
+    pub fn servers_looked_at(&self) -> u64 {
+        let is_looked_at = |pool: &ShardedPool| {
+            let is_flushed = pool.ejection.is_some_and(|it| it.rejoin == Rejoin::Flush);
+            is_flushed && pool.protocol != ServerProtocol::Redis
+        };
+        let count = |pool: &Pool| match &pool.kind {
+            PoolKind::Sharded(pool) if is_looked_at(pool) => pool.servers.len() as u64,
+            _ => 0,
+        };
+        self.topology.pools().iter().map(count).sum()
+    }
+
     /// How long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
         let longest = |pool: &Pool| match &pool.kind {
@@ -386,6 +408,14 @@ impl Scenario {
 }
 
 impl Habits {
+    /// Asks what memcached knows and nothing else.
+    fn speak_memcached(&mut self) {
+        self.mix = Mix::Memcached;
+        self.databases = 1;
+        (self.local_commands, self.silences, self.stateful) = (false, false, false);
+        (self.channels, self.greets, self.tracks) = (false, false, false);
+    }
+
     /// Does what shows a defect, and else nothing that hides it.
     fn show(&mut self, defect: Option<Defect>) {
         self.channels = defect.is_some_and(Defect::is_of_channels);
@@ -446,7 +476,7 @@ fn pools(random: &mut Random, calm: bool, options: &Options) -> Vec<Pool> {
     let count = if options.is_defective() { 1 } else { random.between(1, 3) };
     (0..count)
         .map(|index| {
-            let is_store = !options.is_defective() && random.percent(25);
+            let is_store = !options.is_defective() && !options.memcached && random.percent(25);
             let kind = match is_store {
                 true => PoolKind::Store,
                 false => PoolKind::Sharded(sharded(random, index, calm, options)),
@@ -501,6 +531,17 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
         });
     }
     pool
+}
+
+fn speak_memcached(pool: &mut Pool, random: &mut Random) {
+    let PoolKind::Sharded(pool) = &mut pool.kind else { return };
+    pool.protocol = random.pick(&[ServerProtocol::MemcachedText, ServerProtocol::MemcachedMeta]);
+    (pool.database, pool.databases_allowed, pool.password) = (0, 1, None);
+    if let Some(ejection) = &mut pool.ejection
+        && random.percent(70)
+    {
+        ejection.rejoin = Rejoin::Flush;
+    }
 }
 
 fn password_of(pool: &Pool) -> Option<String> {

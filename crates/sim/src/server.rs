@@ -2,6 +2,7 @@
 //! misbehave.
 
 mod channels;
+mod memcached;
 mod stateful;
 mod tracking;
 
@@ -138,6 +139,8 @@ pub struct Server {
     defect: Option<Defect>,
     defect_after: u64,
     served: u64,
+    /// It is memcached.
+    memcached: Option<memcached::Memcached>,
     /// Whether it knows `HELLO`.
     knows_hello: bool,
     /// The connection whose request is executed.
@@ -156,6 +159,7 @@ impl Server {
         random: Random,
     ) -> Self {
         Self {
+            memcached: None,
             knows_hello,
             serving: 0,
             index,
@@ -191,6 +195,7 @@ impl Server {
     /// Forgets all it holds.
     pub fn lose_everything(&mut self, ledger: &mut Ledger) {
         self.databases.clear();
+        self.forget_reserved();
         self.lists.clear();
         self.touch_all();
         ledger.on_loss(self.pool);
@@ -304,7 +309,12 @@ impl Server {
                 idle += 1;
                 continue;
             }
-            match parse_request(&self.conns[position].input, 0) {
+            let input = &self.conns[position].input;
+            let parsed = match self.memcached {
+                Some(_) => crate::memcached::parse_request(input),
+                None => parse_request(input, 0),
+            };
+            match parsed {
                 Ok(Some((args, len))) => {
                     self.conns[position].input.drain(..len);
                     self.answer(position, &args, network, ledger);
@@ -362,9 +372,13 @@ impl Server {
         let is_straggler = network.peer_closed(conn, ACCEPTOR);
         self.served += 1;
         self.serving = position;
-        self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
-        self.translate(position, &mut reply);
-        self.end_caching(position, args);
+        if self.memcached.is_some() {
+            self.execute_memcached(args, (network.now, is_straggler), ledger, &mut reply);
+        } else {
+            self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
+            self.translate(position, &mut reply);
+            self.end_caching(position, args);
+        }
         ledger.end_request();
         self.serve_blocked(network, ledger);
         network.tell(|| {

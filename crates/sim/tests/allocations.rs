@@ -18,23 +18,31 @@ fn count() {
 // SAFETY: every call goes to the system's allocator unchanged; counting reads
 // a thread-local flag without a destructor and allocates nothing itself.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// That of the trait.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// That of the trait.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
+    /// # Safety
+    /// That of the trait.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    /// # Safety
+    /// That of the trait.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count();
         // SAFETY: the caller's promise is passed on.

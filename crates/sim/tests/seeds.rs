@@ -30,3 +30,22 @@ fn a_seed_is_the_same_run_every_time() {
         assert_eq!(once, again, "seed {seed}");
     }
 }
+
+/// Seeds of pools of memcached.
+const MEMCACHED_SEEDS: u64 = 300;
+
+/// Order, loss and doubling as for Redis; and a server that comes back where the policy is to
+/// empty it has been empty since it was ejected.
+#[test]
+fn no_seed_of_memcached_breaks_a_law() {
+    let options = Options { memcached: true, ..Options::default() };
+    let (mut replies, mut excused) = (0, 0);
+    for seed in 0..MEMCACHED_SEEDS {
+        match run_seed(seed, &options) {
+            Ok(report) => (replies, excused) = (replies + report.replies, excused + report.excused),
+            Err(violation) => panic!("{violation} --memcached"),
+        }
+    }
+    println!("{MEMCACHED_SEEDS} seeds, {replies} replies checked, {excused} excused errors");
+    assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::http::{Metrics, scrape};
+use crate::memcached::{MemcachedClient, MemcachedServer, takes_memcached};
 use crate::ports::free_address;
 use crate::process::Process;
 use crate::redis::{RedisServer, answers};
@@ -22,6 +23,7 @@ pub struct Pool {
     name: String,
     settings: Vec<(String, String)>,
     listener: Vec<(String, String)>,
+    protocol: &'static str,
 }
 
 impl Pool {
@@ -36,8 +38,29 @@ impl Pool {
         Pool::of_kind(name, "sharded").with("servers", &format!("[{}]", quoted.join(", ")))
     }
 
+    /// A pool of memcached servers, served to clients of memcached.
+    pub fn memcached(name: &str, servers: &[MemcachedServer]) -> Pool {
+        let lines: Vec<String> =
+            servers.iter().map(|one| format!("\"{}:1\"", one.address())).collect();
+        Pool::of_kind(name, "memcached")
+            .with("servers", &format!("[{}]", lines.join(", ")))
+            .spoken_to_in("memcached")
+    }
+
+    /// What its listener speaks: `redis` unless this says otherwise.
+    #[must_use]
+    pub fn spoken_to_in(mut self, protocol: &'static str) -> Pool {
+        self.protocol = protocol;
+        self
+    }
+
     fn of_kind(name: &str, kind: &str) -> Pool {
-        let empty = Pool { name: name.to_owned(), settings: Vec::new(), listener: Vec::new() };
+        let empty = Pool {
+            name: name.to_owned(),
+            settings: Vec::new(),
+            listener: Vec::new(),
+            protocol: "redis",
+        };
         empty.with("kind", &format!("{kind:?}"))
     }
 
@@ -81,7 +104,8 @@ pub struct KeywayConfig {
 }
 
 impl KeywayConfig {
-    /// A file with these pools.
+    /// A file with these pools. One of the name of an earlier one is another
+    /// listener of that.
     pub fn new(pools: Vec<Pool>) -> KeywayConfig {
         KeywayConfig {
             pools: pools.into_iter().map(|pool| (free_address(), pool)).collect(),
@@ -155,10 +179,15 @@ impl KeywayConfig {
         text.push_str(&self.tables);
         for (address, pool) in &self.pools {
             let _ = writeln!(text, "[[listener]]\nbind = \"tcp://{address}\"");
-            let _ = writeln!(text, "protocol = \"redis\"\npool = {:?}", pool.name);
+            let _ = writeln!(text, "protocol = {:?}\npool = {:?}", pool.protocol, pool.name);
             write_settings(&mut text, &pool.listener);
         }
-        for (_, pool) in &self.pools {
+        let first = |name: &str| self.pools.iter().position(|(_, pool)| pool.name == name);
+        for (index, (_, pool)) in self.pools.iter().enumerate() {
+            // A pool may be served at several places.
+            if first(&pool.name) != Some(index) {
+                continue;
+            }
             let _ = writeln!(text, "[pool.{}]", pool.name);
             write_settings(&mut text, &pool.settings);
         }
@@ -190,11 +219,13 @@ impl Keyway {
     /// When it ends or does not answer; the message carries its log.
     pub fn start(binary: &str, config: KeywayConfig) -> Keyway {
         let addresses: Vec<SocketAddr> = config.pools.iter().map(|(at, _)| *at).collect();
+        let is_memcached: Vec<bool> =
+            config.pools.iter().map(|(_, pool)| pool.protocol == "memcached").collect();
         let text = config.toml();
         let launcher = config.launcher();
         let mut keyway =
             Keyway::launch(binary, &text, addresses, &launcher, &config.arguments, config.admin);
-        keyway.wait_ready();
+        keyway.wait_ready(&is_memcached);
         keyway
     }
 
@@ -205,7 +236,7 @@ impl Keyway {
         let text = format!("[server]\nadmin = \"off\"\n\n{text}");
         let mut keyway =
             Keyway::launch(binary, &text, addresses, "exec \"$@\"", &[], free_address());
-        keyway.wait_ready();
+        keyway.wait_ready(&[]);
         keyway
     }
 
@@ -226,9 +257,14 @@ impl Keyway {
         Keyway { process, addresses, admin, directory }
     }
 
-    fn wait_ready(&mut self) {
+    /// `is_memcached` tells of each listener what it speaks; Redis behind its end.
+    fn wait_ready(&mut self, is_memcached: &[bool]) {
         let addresses = self.addresses.clone();
-        self.process.wait_ready(READY_WITHIN, || addresses.iter().all(|at| answers(*at)));
+        let is_served = |(index, at): (usize, &SocketAddr)| match is_memcached.get(index) {
+            Some(true) => takes_memcached(*at),
+            _ => answers(*at),
+        };
+        self.process.wait_ready(READY_WITHIN, || addresses.iter().enumerate().all(is_served));
     }
 
     /// Where the pool at `index` is served.
@@ -239,6 +275,11 @@ impl Keyway {
     /// A connection to the pool at `index`.
     pub fn client(&self, index: usize) -> Client {
         Client::connect(self.addresses[index])
+    }
+
+    /// The same, where it is served to clients of memcached.
+    pub fn memcached_client(&self, index: usize) -> MemcachedClient {
+        MemcachedClient::connect(self.addresses[index])
     }
 
     /// Where metrics and health are served.

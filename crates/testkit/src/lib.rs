@@ -23,6 +23,8 @@ mod client;
 mod http;
 mod keyway;
 mod linear;
+mod memcached;
+mod memcached_steps;
 mod nutcracker;
 mod ports;
 mod proc;
@@ -41,6 +43,11 @@ pub use client::{Client, ReplyFault, encode, encode_words};
 pub use http::{HttpReply, Metrics, http_get, http_post, scrape};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
 pub use linear::{Event, HISTORY_MAX, Sequential, is_linearizable};
+pub use memcached::{MemcachedClient, MemcachedServer, has_memcached, memcached_packet};
+pub use memcached_steps::{
+    MEMCACHED_CAS_MIN, MEMCACHED_CLASSIC, MEMCACHED_META, MEMCACHED_META_RECENT, MemcachedEar,
+    MemcachedStep, any_memcached_binary, any_memcached_classic, any_memcached_meta,
+};
 pub use nutcracker::{Nutcracker, NutcrackerPool};
 pub use ports::{free_address, free_port};
 pub use proc::{

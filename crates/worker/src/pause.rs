@@ -61,6 +61,13 @@ impl Pause {
         (now < until).then_some(until)
     }
 
+    /// Until when a request of a client of memcached waits.
+    #[cold]
+    pub fn holds_plain(&self, writes: bool, now: Time) -> Option<Time> {
+        let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
+        self.end(now).filter(|_| writes || !writes_only)
+    }
+
     /// Until when a request waits. `CLIENT PAUSE` and `CLIENT UNPAUSE` never
     /// do, or a pause could not be ended.
     #[cold]

@@ -1,12 +1,15 @@
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects,
 };
-use keyway_base::Limits;
+use keyway_base::{Limits, Time};
 use keyway_net::{Address, Mailer};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
-use keyway_proxy::{LinkOptions, QueueBudget, ScriptCache, SlowLog};
+use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
+use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
-use keyway_topology::{Endpoint, HealthBoard, ShardedPool, Topology};
+use keyway_topology::{
+    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, Server, ShardedPool, Topology, WarmUp,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -89,6 +92,9 @@ pub struct ListenerPlan {
     pub name: String,
     /// Password its clients must give, if any.
     pub password: Option<String>,
+    /// Its clients are those of memcached, and store items of so many bytes at
+    /// most.
+    pub memcached: Option<u32>,
 }
 
 /// A pool.
@@ -109,6 +115,50 @@ pub struct PoolPlan {
     pub kind: PoolKind,
 }
 
+/// Where a pool of memcached gets the items that it does not have yet.
+pub struct WarmUpPlan {
+    /// Position of the pool that has them.
+    pub from: u16,
+    /// Of each of its servers, by position, which of the new pool's is the same.
+    pub same: Vec<Option<u16>>,
+    /// What both are asked in.
+    pub terms: Terms,
+    /// When it ends.
+    pub until: Option<Time>,
+    /// What it came to.
+    pub totals: Arc<WarmUpTotals>,
+}
+
+impl WarmUpPlan {
+    /// That of `pool`, as configured, among `pools`; it begins `now`. `None` without one.
+    pub fn new(pool: &ShardedPool, pools: &[Pool], now: Time) -> Option<WarmUpPlan> {
+        let WarmUp { from, ttl_max, lasts } = pool.warm_up.as_ref()?;
+        let from = pools.iter().position(|other| other.name == *from)?;
+        let TopologyKind::Sharded(old) = &pools[from].kind else { return None };
+        let same = old.servers.iter().map(|server| {
+            let is_same = |other: &Server| other.endpoint == server.endpoint;
+            pool.servers.iter().position(is_same).map(|position| position as u16)
+        });
+        let terms = Terms {
+            old: dialect_of(old.protocol)?,
+            new: dialect_of(pool.protocol)?,
+            ttl_max: i64::try_from(ttl_max.as_secs()).unwrap_or(i64::MAX).max(1),
+        };
+        Some(WarmUpPlan {
+            from: from as u16,
+            same: same.collect(),
+            terms,
+            until: lasts.map(|lasts| now + lasts),
+            totals: Arc::default(),
+        })
+    }
+
+    /// Whether it goes on.
+    pub fn is_active(&self, now: Time) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
 /// What serves a pool.
 #[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 pub enum PoolKind {
@@ -126,10 +176,21 @@ pub enum PoolKind {
         scripts: Arc<ScriptCache>,
         /// What its servers took long for.
         slow_log: Arc<SlowLog>,
+        /// Where missing items come from.
+        warm_up: Option<Box<WarmUpPlan>>,
     },
 }
 
 impl PoolKind {
+    /// The same pool, warmed up as the plan says.
+    #[must_use]
+    pub fn warmed_up(mut self, plan: Option<WarmUpPlan>) -> Self {
+        if let PoolKind::Sharded { warm_up, .. } = &mut self {
+            *warm_up = plan.map(Box::new);
+        }
+        self
+    }
+
     /// A pool of servers, with what its links need to know.
     pub fn sharded(pool: ShardedPool) -> Self {
         let addresses = pool
@@ -142,6 +203,10 @@ impl PoolKind {
             .collect();
         let options = Arc::new(LinkOptions {
             password: pool.password.as_ref().map(|password| password.expose().to_owned()),
+            memcached: dialect_of(pool.protocol).map(|dialect| MemcachedOptions {
+                dialect,
+                user: pool.user.clone().unwrap_or_default(),
+            }),
             database: pool.database,
             databases: pool.databases_allowed,
             timeout: (pool.timeout != Duration::MAX).then_some(pool.timeout),
@@ -153,6 +218,13 @@ impl PoolKind {
             slower_than: pool.slower_than,
         });
         let slow_log = Arc::new(SlowLog::new(pool.slower_than, pool.slow_log_len_max));
-        PoolKind::Sharded { pool, addresses, options, scripts: Arc::default(), slow_log }
+        PoolKind::Sharded {
+            pool,
+            addresses,
+            options,
+            scripts: Arc::default(),
+            slow_log,
+            warm_up: None,
+        }
     }
 }

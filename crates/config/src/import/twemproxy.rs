@@ -167,7 +167,7 @@ impl Importer<'_> {
             }
         }
         if self.errors.is_empty() && self.listeners.is_empty() {
-            let what = "every pool speaks memcached, which is not in this version";
+            let what = "every pool speaks memcached, which is not imported";
             let hint = "set \"redis: true\" if the servers are Redis, else keep twemproxy for now";
             self.error(document.place, Problem::new(what, hint));
         }
@@ -284,8 +284,7 @@ impl Importer<'_> {
         let mut notes = Vec::new();
         if !pool.bool("redis") {
             notes.push(
-                "speaks memcached (redis is not true), which is not in this version: left out"
-                    .to_owned(),
+                "speaks memcached (redis is not true), which is not imported: left out".to_owned(),
             );
             return self.write_pool(pool, &pool.name, &notes, "");
         }
@@ -427,7 +426,7 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
     match name {
         "listen" => return parse_bind(text).map(Value::Bind),
         "hash" => known(Hash::ALL.iter().map(|hash| hash.name()).collect())?,
-        "distribution" => known(Distribution::ALL.iter().map(|d| d.name()).collect())?,
+        "distribution" => known(Distribution::TWEMPROXY.iter().map(|d| d.name()).collect())?,
         "hash_tag" if !text.is_empty() => {
             let ascii = text.bytes().all(|b| b.is_ascii_graphic());
             if HashTag::parse(text).is_none() || !ascii {

@@ -1,6 +1,8 @@
 use super::Translation;
+use crate::memcached::{Gather, Warming};
 use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
+use keyway_memcache::Expect;
 
 /// Requests of the worker's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,10 @@ pub enum Internal {
     Probe,
     /// `FLUSHALL` or `FLUSHDB`, sent before a backend is used again.
     Flush,
+    /// What the marker says of a server of memcached in use.
+    Look,
+    /// A step in which such a server comes back.
+    Return,
     /// `SCRIPT LOAD` or `FUNCTION LOAD`, sent before a request that needs it.
     Load,
     /// `MULTI` and `EXEC`, sent to a server that refused the former.
@@ -40,6 +46,22 @@ pub enum Owner {
         /// Which of its fragments.
         fragment: u16,
     },
+    /// A request of a client of memcached that is answered by more than a
+    /// server's bytes.
+    Gather {
+        /// The gather; stale once it was answered.
+        gather: Key<Box<Gather>>,
+        /// Which of its fragments.
+        fragment: u16,
+    },
+    /// A request of a client of memcached for which items are brought over from
+    /// an old pool; stale once it was answered.
+    Warming {
+        /// Which request.
+        warming: Key<Warming>,
+        /// Which of its keys.
+        haul: u32,
+    },
     /// A request in several steps; stale once it was answered.
     Errand(Key<Box<Errand>>),
     /// The worker itself.
@@ -66,6 +88,8 @@ pub struct Exchange {
     pub is_slow: bool,
     /// What a reply in RESP2 is in RESP3.
     pub(crate) translation: Translation,
+    /// How the reply of a server of memcached ends.
+    pub(crate) expect: Expect,
     /// Replies that come before the one its owner waits for: those to `MULTI`
     /// and to the commands of a transaction, which goes out whole.
     pub(crate) replies_before: u16,
@@ -88,6 +112,7 @@ impl Exchange {
             class: 0,
             is_slow: false,
             translation: Translation::Nulls,
+            expect: Expect::One,
             replies_before: 0,
             transaction: 0,
         }

@@ -57,6 +57,9 @@ impl Link {
     /// Notes that the connection stands, and prepares the handshake.
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         let deadline = now + options.connect_timeout;
+        if let Some(memcached) = &options.memcached {
+            return self.on_memcached_connected(memcached, options, (deadline, now));
+        }
         let greeting = Greeting { auth: auth(options), selects: selects(options) };
         self.trace.slower_than = options.slower_than;
         self.progress = now;
@@ -147,6 +150,7 @@ mod tests {
     fn options(password: Option<&str>) -> LinkOptions {
         LinkOptions {
             slower_than: Duration::MAX,
+            memcached: None,
             password: password.map(str::to_owned),
             database: 2,
             databases: 1,

@@ -14,6 +14,7 @@
 
 mod exchange;
 mod greeting;
+mod memcached;
 mod multi;
 mod precede;
 mod time;
@@ -27,6 +28,7 @@ pub use translate::Translation;
 
 use crate::Output;
 use keyway_base::{BackendFault, Limits, ReplyBound, Sent, Time};
+use keyway_memcache::{Dialect, Expect};
 use keyway_resp::{Framer, Framing, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,8 +37,10 @@ use trace::Trace;
 /// What a link needs to know of its pool.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Password given to the backend, with the user name if there is one.
+    /// Password given to the backend.
     pub password: Option<String>,
+    /// What the backend is asked in, where it is one of memcached.
+    pub memcached: Option<MemcachedOptions>,
     /// Database selected after connecting.
     pub database: u32,
     /// How many databases clients may select, from that one on. With more than
@@ -58,6 +62,15 @@ pub struct LinkOptions {
     /// Silence of a server that makes the request it is about slow;
     /// `Duration::MAX`: none is.
     pub slower_than: Duration,
+}
+
+/// How a link speaks to a server of memcached.
+#[derive(Clone, Debug)]
+pub struct MemcachedOptions {
+    /// In which of its protocols.
+    pub dialect: Dialect,
+    /// Who it says it is, with the password.
+    pub user: String,
 }
 
 /// Where a link is in its life.
@@ -123,6 +136,8 @@ pub struct Link {
     input: Vec<u8>,
     input_needed: usize,
     framer: Framer,
+    /// The same for a server of memcached.
+    memcached: Option<memcached::Framing>,
     /// Database that the last request in `output` runs on.
     database: Database,
     /// The error that answers the requests on their way, because the `SELECT`
@@ -200,6 +215,7 @@ impl Default for Link {
             input: Vec::new(),
             input_needed: 0,
             framer: Framer::default(),
+            memcached: None,
             database: Database::Own,
             refusal: Vec::new(),
             refuses_once: false,
@@ -385,6 +401,7 @@ impl Link {
             class,
             is_slow,
             translation,
+            expect: Expect::One,
             replies_before,
             transaction: 0,
         });
@@ -395,6 +412,15 @@ impl Link {
     pub fn set_translation(&mut self, translation: Translation) {
         if let Some(exchange) = self.fifo.back_mut() {
             exchange.translation = translation;
+        }
+    }
+
+    /// Tells how the reply to the request ends that was enqueued last: on links
+    /// to servers of memcached.
+    #[inline]
+    pub fn set_expect(&mut self, expect: Expect) {
+        if let Some(exchange) = self.fifo.back_mut() {
+            exchange.expect = expect;
         }
     }
 
@@ -484,6 +510,9 @@ impl Link {
         limits: &Limits,
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<usize, BackendFault> {
+        if self.memcached.is_some() {
+            return self.take_memcached_replies(bytes, limits, deliver);
+        }
         let mut pos = 0;
         while pos < bytes.len() {
             let rest = &bytes[pos..];
@@ -510,13 +539,7 @@ impl Link {
                         self.skip_reply(kind, &rest[..len]);
                         continue;
                     }
-                    let Some(mut exchange) = self.fifo.pop_front() else {
-                        return Err(BackendFault::Protocol);
-                    };
-                    exchange.is_slow = self.trace.on_answered(exchange.len);
-                    if self.abandoned > 0 {
-                        self.abandoned -= 1;
-                    }
+                    let exchange = self.take_answered()?;
                     let is_select = exchange.owner == Owner::Internal(Internal::Select);
                     if is_select {
                         self.on_select_reply(kind, &rest[..len]);
@@ -537,6 +560,25 @@ impl Link {
             }
         }
         Ok(pos)
+    }
+
+    /// The exchange that a reply is for.
+    #[inline]
+    fn take_answered(&mut self) -> Result<Exchange, BackendFault> {
+        let mut exchange = self.fifo.pop_front().ok_or(BackendFault::Protocol)?;
+        exchange.is_slow = self.trace.on_answered(exchange.len);
+        self.abandoned = self.abandoned.saturating_sub(1);
+        Ok(exchange)
+    }
+
+    /// Notes that the server answers, if at too great a length: it is worth
+    /// connecting to again at once.
+    #[cold]
+    fn note_too_long(&mut self) {
+        if self.state == LinkState::Ready {
+            self.answered = true;
+            self.failures = 0;
+        }
     }
 
     /// Hands over the refusal of what came before, in place of a reply.
@@ -609,12 +651,7 @@ impl Link {
             FramingFault::TooLong => ReplyBound::Len,
             FramingFault::TooDeep => ReplyBound::Depth,
         };
-        // It answers, if at too great a length: it is worth connecting to
-        // again at once.
-        if self.state == LinkState::Ready {
-            self.answered = true;
-            self.failures = 0;
-        }
+        self.note_too_long();
         BackendFault::Reply(bound)
     }
 
@@ -693,6 +730,7 @@ impl Link {
         self.input = Vec::new();
         self.input_needed = 0;
         self.framer.reset();
+        self.memcached = None;
         self.send_blocked = false;
         self.is_blocking = false;
         self.state = LinkState::Idle;
@@ -721,6 +759,7 @@ mod tests {
     fn options() -> LinkOptions {
         LinkOptions {
             password: None,
+            memcached: None,
             database: 0,
             databases: 1,
             timeout: Some(Duration::from_millis(400)),

@@ -152,6 +152,14 @@ impl Link {
         self.abandoned = self.fifo.len();
     }
 
+    /// Removes every request while the connection does not stand yet, and hands
+    /// each to `taken`. The worker's own stay.
+    pub fn take_back(&mut self, mut taken: impl FnMut(&Exchange)) {
+        if self.state != LinkState::Ready {
+            self.take_back_first(self.fifo.len(), &mut taken);
+        }
+    }
+
     /// Removes the expired requests from the front of the unsent output. The
     /// worker's own stay, as those behind them may rely on them (`SELECT`).
     #[cold]
@@ -163,6 +171,10 @@ impl Link {
     ) {
         let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
         let count = self.fifo.iter().take_while(is_expired).count();
+        self.take_back_first(count, expired);
+    }
+
+    fn take_back_first(&mut self, count: usize, taken: &mut impl FnMut(&Exchange)) {
         if count == 0 {
             return;
         }
@@ -174,7 +186,7 @@ impl Link {
                 kept.push(exchange);
                 kept_bytes.extend_from_slice(&unsent[position..end]);
             } else {
-                expired(&exchange);
+                taken(&exchange);
             }
             position = end;
         }

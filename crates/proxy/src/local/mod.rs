@@ -25,6 +25,7 @@ mod registry;
 mod slowlog;
 mod wait;
 
+pub use auth::is_password;
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 

@@ -460,6 +460,7 @@ mod tests {
 
     fn options() -> LinkOptions {
         LinkOptions {
+            memcached: None,
             slower_than: Duration::MAX,
             password: None,
             database: 0,

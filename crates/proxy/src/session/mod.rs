@@ -25,6 +25,7 @@ pub(crate) use transaction::QUEUED_MAX;
 pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
+use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
 use keyway_base::{Limits, Time};
@@ -88,6 +89,8 @@ pub struct Session {
     pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
+    /// It is a client of memcached.
+    pub memcached: Option<MemcachedClient>,
     /// What it has subscribed to; none for nearly all.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Who the client is, and what it has set on its connection.
@@ -120,6 +123,7 @@ impl Session {
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
+            memcached: None,
             subscriptions: None,
             identity,
         }

@@ -13,6 +13,8 @@ pub enum Mix {
     Sets,
     /// `MGET` alone.
     GetsMany,
+    /// What memcached knows, in its words.
+    Memcached,
 }
 
 /// How a client behaves.

@@ -2,12 +2,13 @@
 
 use super::stateful::Begun;
 use super::*;
+use crate::wire::Parsed;
 
 impl Client {
     pub(super) fn take_replies(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let mut at = 0;
         loop {
-            match parse_value(&self.input, at) {
+            match self.parse_reply(at) {
                 Ok(Some((value, next))) => {
                     at = next;
                     let shown = value.show();
@@ -61,6 +62,16 @@ impl Client {
             // There may be room in the pipeline again.
             network.wake_client(self.index, network.now.max(self.write_from));
         }
+    }
+
+    fn parse_reply(&self, at: usize) -> Parsed<Value> {
+        if self.habits.mix != Mix::Memcached {
+            return parse_value(&self.input, at);
+        }
+        let names = self.expected.front().map_or(Vec::new(), |expected| self.names_of(expected));
+        let is_many =
+            matches!(self.expected.front(), Some(Expected { ask: Ask::GetMany { .. }, .. }));
+        memcached::parse_reply(&self.input, at, &names, is_many)
     }
 
     fn check(

@@ -16,6 +16,7 @@ use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Join as Rule, Request, Verb};
+use keyway_proxy::memcached::Warming;
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse};
@@ -47,6 +48,8 @@ pub(super) enum Due {
     Scripts(LinkIndex),
     /// What was to be loaded through this connection was refused for now.
     Loads(LinkIndex),
+    /// The next question about an item that is brought over.
+    Warm(Key<Warming>),
     /// A server that a WAIT asks is lost: whatever the others say, it fails.
     EndWait(Key<Box<Join>>),
 }
@@ -130,6 +133,7 @@ impl Core {
                 Due::Ask(key) => plane.ask_again(sessions, links, key),
                 Due::Scripts(index) => links[index].given.forget_scripts(),
                 Due::Loads(index) => links[index].given = Given::default(),
+                Due::Warm(key) => plane.continue_warming(sessions, links, key),
                 Due::EndWait(join) => plane.end_wait(sessions, links, join),
             }
         }

@@ -1,6 +1,7 @@
 //! What the log says of the backends' health.
 
 use super::Plane;
+use crate::PoolKind;
 use keyway_base::Time;
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin, StateChange};
 use parking_lot::Mutex;
@@ -157,8 +158,8 @@ impl Plane {
                     address,
                     from,
                     to,
-                    "back in use; it was emptied with {} (rejoin = \"flush\")",
-                    self.flush_command(place.pool_index)
+                    "back in use; {} (rejoin = \"flush\")",
+                    self.describe_cleaned(place.pool_index)
                 ),
                 _ => tracing::info!(pool, backend, address, from, to, "back in use"),
             }
@@ -170,6 +171,11 @@ impl Plane {
 
     /// What empties a server of the pool before it is used again.
     pub(super) fn flush_command(&self, pool: usize) -> &'static str {
+        if let PoolKind::Sharded { options, .. } = &self.plan.pools[pool].kind
+            && options.memcached.is_some()
+        {
+            return "flush_all";
+        }
         if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }
     }
 

@@ -138,6 +138,9 @@ impl Plane {
         busy: &mut Busy,
         bytes: &[u8],
     ) -> usize {
+        if session.memcached.is_some() {
+            return self.parse_memcached(links, key, session, busy, bytes);
+        }
         let mut args = std::mem::take(&mut self.args);
         let mut inline = std::mem::take(&mut self.inline);
         let was_paused = std::mem::replace(&mut session.paused, false);

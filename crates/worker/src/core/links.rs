@@ -4,6 +4,7 @@ use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_memcache::Verb;
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
@@ -42,6 +43,7 @@ impl Core {
                 self.end_displaced(pool);
                 self.on_ring_changed(pool);
             }
+            self.take_back_displaced();
             self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
@@ -86,6 +88,7 @@ impl Core {
         if slot.link.state() == LinkState::Ready {
             plane.note_established(slot);
             plane.knock(slot);
+            plane.look_at_generation(index, slot, true);
         }
         if slot.rejoining.is_some() {
             plane.send_probe(slot);
@@ -131,6 +134,7 @@ impl Core {
         // database than the first, is not for another connection.
         let keep_unsent =
             worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
+        let keep_unsent = keep_unsent && !plane.is_held_back(slot);
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         slot.given = Given::default();
@@ -218,6 +222,7 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.log_overdue();
         self.try_failing();
+        self.tend_generations();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -393,6 +398,10 @@ impl Plane {
             if change.to == HealthState::Ejected {
                 let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
                 cells.ejections.add(1);
+                if change.from.is_usable() {
+                    let cell = self.plan.health.generation(slot.id);
+                    cell.note_ejected(self.clock.unix_millis());
+                }
             }
             self.log_change(&change);
         }
@@ -408,6 +417,7 @@ impl Plane {
         }
         self.note_established(slot);
         self.knock(slot);
+        self.look_at_generation(index, slot, true);
         let deadline = slot.link.deadline(self.link_options(slot.pool));
         self.note_deadline(deadline);
         self.mark_link_dirty(index, slot);
@@ -450,12 +460,14 @@ impl Plane {
     /// that is the policy.
     fn send_probe(&mut self, slot: &mut LinkSlot) {
         let Some(claim) = &slot.rejoining else { return };
-        let now = self.clock.now;
-        if claim.policy() == Rejoin::Flush {
-            let name = self.flush_command(slot.pool as usize);
-            ask(slot, name.as_bytes(), Internal::Flush, now);
+        let is_flushed = claim.policy() == Rejoin::Flush;
+        if is_flushed && self.try_begin_return(slot) {
+            return;
         }
-        ask(slot, b"PING", Internal::Probe, now);
+        if is_flushed {
+            self.ask_about(slot, Internal::Flush);
+        }
+        self.ask_about(slot, Internal::Probe);
         if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
             let deadline = slot.link.deadline(options);
             self.note_deadline(deadline);
@@ -473,7 +485,7 @@ impl Plane {
         if !is_told || is_busy || slot.is_private {
             return;
         }
-        ask(slot, b"PING", Internal::Probe, self.clock.now);
+        self.ask_about(slot, Internal::Probe);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
 
@@ -488,7 +500,8 @@ impl Plane {
         }
     }
 
-    fn on_rejoined(&mut self, slot: &mut LinkSlot) {
+    pub(super) fn on_rejoined(&mut self, slot: &mut LinkSlot) {
+        self.end_return(slot.id);
         let Some(claim) = slot.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoined(claim, self.clock.now) {
             self.log_change(&change);
@@ -496,6 +509,7 @@ impl Plane {
     }
 
     pub(super) fn on_rejoin_failed(&mut self, slot: &mut LinkSlot, reason: FailureReason) {
+        self.end_return(slot.id);
         let Some(claim) = slot.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
             self.log_change(&change);
@@ -503,11 +517,20 @@ impl Plane {
     }
 }
 
-fn ask(slot: &mut LinkSlot, name: &[u8], which: Internal, now: keyway_base::Time) {
-    let out = slot.link.request_buf();
-    let start = out.len();
-    reply::array(out, 1);
-    reply::bulk(out, name);
-    let len = out.len() - start;
-    slot.link.enqueue(Owner::Internal(which), 0, len, now);
+impl Plane {
+    /// Asks a server whether it is there, or has it emptied.
+    fn ask_about(&self, slot: &mut LinkSlot, which: Internal) {
+        let is_flush = which == Internal::Flush;
+        if let Some(memcached) = &self.link_options(slot.pool).memcached {
+            let verb = if is_flush { Verb::FlushAll } else { Verb::Version };
+            return slot.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
+        }
+        let name = if is_flush { self.flush_command(slot.pool.into()) } else { "PING" };
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, 1);
+        reply::bulk(out, name.as_bytes());
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Internal(which), 0, len, self.clock.now);
+    }
 }

@@ -33,6 +33,7 @@ mod health_log;
 mod info;
 mod input;
 mod links;
+mod memcached;
 mod monitor;
 mod pools;
 mod private;
@@ -60,6 +61,7 @@ use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
@@ -184,6 +186,7 @@ pub(crate) struct Plane {
     keys: Vec<u32>,
     scratch: Vec<u8>,
     split: split::Scratch,
+    memcached: memcached::State,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
     /// Room for the sums that gauges are of, by server.
@@ -238,6 +241,7 @@ impl Core {
             keys: Vec::new(),
             scratch: Vec::new(),
             split: split::Scratch::default(),
+            memcached: memcached::State::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
             gauge_sums: Vec::new(),
@@ -263,7 +267,11 @@ impl Core {
     pub fn add_session(&mut self, pool: u16, listener: u16, identity: Identity) -> Key<Session> {
         let clients = &self.plane.cells.pool(pool as usize).clients;
         clients.connected.raise(1);
-        self.sessions.insert(Session::new(pool, listener, identity))
+        let mut session = Session::new(pool, listener, identity);
+        let item_len_max = self.plane.plan.listeners[usize::from(listener)].memcached;
+        session.memcached =
+            item_len_max.map(|item_len_max| MemcachedClient { item_len_max, ..Default::default() });
+        self.sessions.insert(session)
     }
 
     /// Forgets a client; replies still on their way to it are dropped.

@@ -4,7 +4,7 @@ use crate::{Plan, PoolKind};
 use keyway_base::{Key, Time};
 use keyway_proxy::{Link, Session};
 use keyway_resp::Protocol;
-use keyway_topology::{BackendId, Ring, ShardedPool};
+use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
@@ -36,7 +36,11 @@ impl PoolState {
         let first_link = links.len();
         let connections = usize::from(pool.server_connections.max(1));
         let to_resp3 = pool.servers.len() * connections;
-        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let protocols: &[Protocol] = match pool.protocol {
+            ServerProtocol::Redis => &[Protocol::Resp2, Protocol::Resp3],
+            _ => &[Protocol::Resp2],
+        };
+        for &protocol in protocols {
             for backend in 0..pool.servers.len() {
                 let id = plan.topology.backend_id(index, backend);
                 let place = (index as u16, backend as u16);

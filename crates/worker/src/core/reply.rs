@@ -3,6 +3,7 @@ use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
+use keyway_proxy::memcached::write_text_failure;
 use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -42,7 +43,9 @@ impl Core {
                 )
             ) || (matches!(
                 exchange.owner,
-                Owner::Internal(Internal::Probe | Internal::ClientId)
+                Owner::Internal(
+                    Internal::Probe | Internal::ClientId | Internal::Look | Internal::Return
+                )
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
@@ -57,7 +60,10 @@ impl Core {
                 Owner::Internal(Internal::Flush) => flush_refused |= refused,
                 Owner::Internal(Internal::Probe) => {
                     probe = Some(!refused);
-                    is_astray |= !refused && reply != b"+PONG\r\n";
+                    is_astray |= !refused && !is_pong(reply);
+                }
+                Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
+                    plane.hear_generation(pool, which, reply);
                 }
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
@@ -95,6 +101,9 @@ impl Core {
             Some(Some((reason, began))) => plane.note_failure(slot, reason, began),
             None => {}
         }
+        if plane.has_heard_generation() {
+            plane.on_generation_heard(index, slot);
+        }
         // Who refuses a PING in words of its own can be reached.
         let is_reached = probe == Some(false) && slot.rejoining.is_none() && said.is_none();
         if is_reached {
@@ -125,6 +134,13 @@ impl Core {
         let Core { sessions, links, plane } = self;
         plane.after_private_reply(sessions, links, index);
     }
+}
+
+/// Whether it answers the question whether a server is there: that is the
+/// version of one of memcached.
+fn is_pong(reply: &[u8]) -> bool {
+    const BINARY_VERSION: &[u8] = &[0x81, 0x0b];
+    reply == b"+PONG\r\n" || reply.starts_with(b"VERSION ") || reply.starts_with(BINARY_VERSION)
 }
 
 /// The number of an integer reply.
@@ -202,6 +218,14 @@ impl Plane {
             Owner::Join { join, fragment } => {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.deliver_fragment(sessions, (join, fragment), kind, reply);
+            }
+            Owner::Gather { gather, fragment } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_gather_reply(sessions, (gather, fragment), reply);
+            }
+            Owner::Warming { warming, haul } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_warming_reply(warming, haul, Ok(reply));
             }
             Owner::Errand(errand) => {
                 cells.latency.record(exchange.started, self.clock.now);
@@ -301,7 +325,11 @@ impl Plane {
                     class.latency.record(exchange.started, self.clock.now);
                 }
                 let text = self.describe_backend(pool, backend);
-                self.complete(key, session, sequence, |out| write_fault(fault, &text, out));
+                let speaks_memcached = session.memcached.is_some();
+                self.complete(key, session, sequence, |out| match speaks_memcached {
+                    true => write_text_failure(out, fault, &text),
+                    false => write_fault(fault, &text, out),
+                });
             }
             Owner::Join { join, fragment } => {
                 let Some(waiting) = self.joins.get_mut(join) else { return };
@@ -310,6 +338,12 @@ impl Plane {
                 } else if waiting.is_waiting {
                     self.across.due.push(Due::EndWait(join));
                 }
+            }
+            Owner::Gather { gather, fragment } => {
+                self.on_gather_fault(sessions, (gather, fragment), fault);
+            }
+            Owner::Warming { warming, haul } => {
+                self.on_warming_reply(warming, haul, Err(fault));
             }
             Owner::Errand(errand) => {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);

@@ -305,6 +305,10 @@ impl Plane {
             self.tell_readers(&table, &readers, &event.key);
         }
         self.store_tracking.events = events;
+        if store.take_delayed_flush() {
+            table.clear();
+            self.store_tracking.flushed.insert(pool, None);
+        }
         self.serve_waiters(pool, store);
     }
 

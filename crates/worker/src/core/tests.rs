@@ -55,7 +55,12 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
     });
     let plan = Plan {
         limits: Limits::default(),
-        listeners: vec![ListenerPlan { pool: 0, name: String::new(), password: None }],
+        listeners: vec![ListenerPlan {
+            pool: 0,
+            name: String::new(),
+            password: None,
+            memcached: None,
+        }],
         pools: vec![PoolPlan {
             name: "pool".to_owned(),
             databases: 1,

@@ -1,0 +1,302 @@
+//! `keyway locate`: which server of each pool a key goes to.
+//!
+//! It asks the same rings that serve, with every server in use: while one is
+//! ejected its keys are elsewhere.
+
+use anyhow::{Context, Result, bail};
+use keyway_config::{Config, PoolConfig, PoolKindConfig};
+use keyway_topology::{Distribution, Ring, Server, ShardedPool};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufWriter, Write};
+
+/// Stands for the keys on standard input.
+const FROM_STANDARD_INPUT: &[u8] = b"-";
+
+/// What is asked.
+pub struct Question<'a> {
+    /// The file, for messages.
+    pub path: &'a str,
+    /// The one pool that is meant, or all of them.
+    pub pool: Option<&'a str>,
+    /// Keys; `-` stands for the lines of standard input.
+    pub keys: &'a [Vec<u8>],
+    /// One JSON object per line instead of columns.
+    pub is_json: bool,
+}
+
+/// Prints a line for every key and pool. A reader that went away is no error.
+///
+/// # Errors
+/// That there is no such pool, or that standard input cannot be read.
+pub fn locate(config: &Config, question: &Question<'_>) -> Result<()> {
+    let pools = pools(config, question)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    match answer(&pools, question, &mut io::stdin().lock(), &mut out) {
+        Err(error) if error.is::<ReaderGone>() => Ok(()),
+        result => result,
+    }
+}
+
+/// Nobody reads what is printed, so there is no point in going on.
+#[derive(Debug)]
+struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reader of standard output went away")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// A pool, ready to be asked.
+struct Places<'a> {
+    pool: &'a str,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Store,
+    /// Several servers, by chance.
+    Random,
+    Servers(&'a ShardedPool, Ring),
+}
+
+/// Where a key goes.
+enum Place<'a> {
+    Store,
+    Any,
+    Server(&'a Server),
+}
+
+fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Vec<Places<'a>>> {
+    let wanted = |pool: &&PoolConfig| question.pool.is_none_or(|name| pool.name == name);
+    let pools: Vec<Places<'a>> = config.pools.iter().filter(wanted).map(Places::of).collect();
+    if let (Some(name), []) = (question.pool, pools.as_slice()) {
+        let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        bail!("{} has no pool {name:?}; its pools are {}", question.path, known.join(", "));
+    }
+    Ok(pools)
+}
+
+impl<'a> Places<'a> {
+    fn of(pool: &'a PoolConfig) -> Places<'a> {
+        let kind = match &pool.kind {
+            PoolKindConfig::Store(_) => Kind::Store,
+            PoolKindConfig::Sharded(sharded) => Kind::over(&sharded.pool),
+        };
+        Places { pool: &pool.name, kind }
+    }
+
+    fn place(&self, key: &[u8]) -> Place<'a> {
+        match &self.kind {
+            Kind::Store => Place::Store,
+            Kind::Random => Place::Any,
+            Kind::Servers(pool, ring) => match ring.pick(pool.hash_key(key), 0) {
+                Some(index) => Place::Server(&pool.servers[usize::from(index)]),
+                None => Place::Any,
+            },
+        }
+    }
+}
+
+impl<'a> Kind<'a> {
+    fn over(pool: &'a ShardedPool) -> Kind<'a> {
+        match pool.distribution {
+            Distribution::Random if pool.servers.len() > 1 => Kind::Random,
+            _ => Kind::Servers(pool, pool.ring(|_| true)),
+        }
+    }
+}
+
+fn answer(
+    pools: &[Places<'_>],
+    question: &Question<'_>,
+    input: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut line = String::new();
+    let mut tell = |key: &[u8]| {
+        for pool in pools {
+            line.clear();
+            let place = pool.place(key);
+            if question.is_json {
+                let _ = writeln!(line, "{}", object(pool.pool, key, &place));
+            } else {
+                columns(&mut line, pool.pool, key, &place);
+            }
+            out.write_all(line.as_bytes()).map_err(|_| ReaderGone)?;
+        }
+        Ok::<(), anyhow::Error>(())
+    };
+    for key in question.keys {
+        if key != FROM_STANDARD_INPUT {
+            tell(key)?;
+            continue;
+        }
+        let mut bytes = Vec::new();
+        while input.read_until(b'\n', &mut bytes).context("cannot read keys from standard input")?
+            > 0
+        {
+            let key = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            if !key.is_empty() {
+                tell(key)?;
+            }
+            bytes.clear();
+        }
+    }
+    out.flush().map_err(|_| ReaderGone.into())
+}
+
+/// Pool, key, server and, if it has one, its name, with tabs between.
+fn columns(line: &mut String, pool: &str, key: &[u8], place: &Place<'_>) {
+    let _ = write!(line, "{pool}\t{}\t", shown(key));
+    let _ = match place {
+        Place::Store => writeln!(line, "the embedded store"),
+        Place::Any => writeln!(line, "any server"),
+        Place::Server(server) => match &server.name {
+            Some(name) => writeln!(line, "{}\t{name}", server.endpoint),
+            None => writeln!(line, "{}", server.endpoint),
+        },
+    };
+}
+
+/// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with
+/// its `address` and, if it has one, `name`; `store`; or `any`.
+fn object(pool: &str, key: &[u8], place: &Place<'_>) -> serde_json::Value {
+    let mut object = json!({ "pool": pool });
+    match std::str::from_utf8(key) {
+        Ok(key) => object["key"] = json!(key),
+        Err(_) => {
+            let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            object["key_hex"] = json!(hex);
+        }
+    }
+    match place {
+        Place::Store => object["place"] = json!("store"),
+        Place::Any => object["place"] = json!("any"),
+        Place::Server(server) => {
+            object["place"] = json!("server");
+            object["address"] = json!(server.endpoint.to_string());
+            if let Some(name) = &server.name {
+                object["name"] = json!(name);
+            }
+        }
+    }
+    object
+}
+
+/// A key as one word of text: what is no printable character, and the
+/// backslash, as an escape of C.
+fn shown(key: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in key.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' | '\t' | '\n' | '\r' => text.extend(character.escape_default()),
+                character if character.is_control() => {
+                    let mut bytes = [0; 4];
+                    for byte in character.encode_utf8(&mut bytes).bytes() {
+                        let _ = write!(text, "\\x{byte:02x}");
+                    }
+                }
+                character => text.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[server]
+admin = "off"
+[[listener]]
+bind = "tcp://127.0.0.1:1"
+pool = "tagged"
+[[listener]]
+bind = "tcp://127.0.0.1:2"
+pool = "local"
+[[listener]]
+bind = "tcp://127.0.0.1:3"
+pool = "chance"
+[pool.tagged]
+kind = "sharded"
+hash_tag = "{}"
+hash = "md5"
+servers = ["10.0.0.1:6379 alpha", "10.0.0.2:6379", "unix:///run/c.sock"]
+[pool.local]
+kind = "store"
+[pool.chance]
+kind = "sharded"
+distribution = "random"
+servers = ["10.0.0.1:6379", "10.0.0.2:6379"]
+"#;
+
+    fn told(pool: Option<&str>, keys: &[&[u8]], input: &[u8], is_json: bool) -> Result<String> {
+        let config = Config::from_str(FILE, "f.toml").unwrap();
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
+        let question = Question { path: "f.toml", pool, keys: &keys, is_json };
+        let mut out = Vec::new();
+        answer(&pools(&config, &question)?, &question, &mut &input[..], &mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn every_pool_answers_in_its_own_way() {
+        let text = told(None, &[b"user:{42}:name"], b"", false).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("tagged\tuser:{42}:name\t"), "{text}");
+        assert_eq!(lines[1], "local\tuser:{42}:name\tthe embedded store");
+        assert_eq!(lines[2], "chance\tuser:{42}:name\tany server");
+    }
+
+    #[test]
+    fn keys_of_one_tag_share_a_server() {
+        let server = |key: &[u8]| {
+            let text = told(Some("tagged"), &[key], b"", false).unwrap();
+            text.trim_end().splitn(3, '\t').nth(2).unwrap().to_owned()
+        };
+        assert_eq!(server(b"user:{42}:name"), server(b"{42}"));
+        let servers: std::collections::BTreeSet<String> =
+            (0..50).map(|nth| server(format!("k{nth}").as_bytes())).collect();
+        let all = ["10.0.0.1:6379\talpha", "10.0.0.2:6379", "unix:///run/c.sock"];
+        assert_eq!(servers, all.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn dash_stands_for_the_lines_of_standard_input() {
+        let text = told(Some("local"), &[b"a", b"-", b"z"], b"b c\n\nd\xff\t\\\nlast", false);
+        let keys: Vec<String> =
+            text.unwrap().lines().map(|line| line.split('\t').nth(1).unwrap().to_owned()).collect();
+        assert_eq!(keys, ["a", "b c", "d\\xff\\t\\\\", "last", "z"]);
+    }
+
+    #[test]
+    fn json_tells_the_same() {
+        let text = told(None, &[b"k\xff"], b"", true).unwrap();
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(objects[0]["place"], "server");
+        assert!(objects[0]["address"].is_string(), "{text}");
+        let store = json!({ "pool": "local", "key_hex": "6bff", "place": "store" });
+        assert_eq!(objects[1], store);
+        assert_eq!(objects[2]["place"], "any");
+        let plain = told(Some("local"), &[b"a\"b"], b"", true).unwrap();
+        let expected = json!({ "pool": "local", "key": "a\"b", "place": "store" });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&plain).unwrap(), expected);
+    }
+
+    #[test]
+    fn unknown_pool_is_told_with_those_there_are() {
+        let error = told(Some("tags"), &[b"k"], b"", false).unwrap_err().to_string();
+        assert_eq!(error, "f.toml has no pool \"tags\"; its pools are tagged, local, chance");
+    }
+}

@@ -1,0 +1,102 @@
+//! Stock clients of memcached, as people use them, and libmemcached's test of
+//! servers: on the store and through pools asked in each of the protocols.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyway_testkit::{
+    Keyway, KeywayConfig, MemcachedServer, Pool, Shared, has_memcached, run_tool,
+    skipped_for_want_of, tool_is_installed, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const PROTOCOLS: [&str; 3] = ["meta", "text", "binary"];
+
+struct Setup {
+    keyway: Keyway,
+    bare: MemcachedServer,
+    _servers: Vec<MemcachedServer>,
+}
+
+/// The store, and pools of three servers of their own.
+fn start() -> Option<Setup> {
+    if !has_memcached("stock clients of memcached") {
+        return None;
+    }
+    let servers = MemcachedServer::start_many(3 * PROTOCOLS.len());
+    let mut pools = vec![Pool::store("store").spoken_to_in("memcached")];
+    for (servers, protocol) in servers.chunks(3).zip(PROTOCOLS) {
+        let pool = Pool::memcached(protocol, servers).with("allow_flush", "true");
+        pools.push(pool.with("server_protocol", &format!("{protocol:?}")));
+    }
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    Some(Setup { keyway, bare: MemcachedServer::start(), _servers: servers })
+}
+
+/// Each system with its name; the bare server first, by which a test is right.
+fn systems(setup: &Setup) -> Vec<(&'static str, SocketAddr)> {
+    let ours = ["store", "meta", "text", "binary"].into_iter().enumerate();
+    let ours = ours.map(|(index, name)| (name, setup.keyway.address(index)));
+    [("bare", setup.bare.address())].into_iter().chain(ours).collect()
+}
+
+/// The interpreter with the clients in it, made when it is missing.
+fn python() -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(root.join("scripts/python_venv.sh"))
+        .env("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(".."))
+        .output()
+        .expect("scripts/python_venv.sh can be run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+static SETUP: Shared<Setup> = Shared::new();
+
+#[test]
+fn pymemcache_and_pylibmc_work_as_on_the_server_itself() {
+    let _watch = watchdog(Duration::from_secs(300), "pymemcache and pylibmc");
+    if !has_memcached("pymemcache and pylibmc") {
+        return;
+    }
+    let setup: Arc<Setup> = SETUP.get(|| start().expect("memcached is there"));
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = root.join("tests/python/memcached_client.py").to_string_lossy().into_owned();
+    let python = python();
+    for (name, address) in systems(&setup) {
+        let port = address.port().to_string();
+        let output = run_tool(&python, &[&script, &port], b"", Duration::from_secs(60));
+        let text = output.expect_success(&format!("the suite on {name}")).text;
+        assert!(text.contains("\nOK"), "{name}: {text}");
+    }
+}
+
+/// Empties what it is run against, so it has one of its own.
+#[test]
+fn memccapable_finds_no_fault() {
+    let _watch = watchdog(Duration::from_secs(300), "memccapable");
+    if !tool_is_installed("memccapable") {
+        return skipped_for_want_of("memccapable", "libmemcached's test of servers");
+    }
+    let Some(setup) = start() else { return };
+    for (name, address) in systems(&setup) {
+        for protocol in ["-a", "-b"] {
+            // It wants the number of what it has set, which classic commands do not tell.
+            if (name, protocol) == ("text", "-b") {
+                continue;
+            }
+            let port = address.port().to_string();
+            let arguments = ["-h", "127.0.0.1", "-p", &port, "-v", protocol];
+            let output = run_tool("memccapable", &arguments, b"", Duration::from_secs(60));
+            let failed: Vec<&str> =
+                output.text.lines().filter(|line| line.contains("[FAIL]")).collect();
+            assert!(failed.is_empty(), "{name} {protocol}: {failed:?}\n{}", output.text);
+            let text = output.expect_success(&format!("{name} {protocol}")).text;
+            assert!(text.contains("All tests passed"), "{name} {protocol}: {text}");
+        }
+    }
+}

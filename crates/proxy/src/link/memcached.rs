@@ -1,0 +1,265 @@
+//! A link to a server of memcached: how it introduces itself, and where the
+//! replies end, which is told by what was asked.
+
+use super::{Exchange, Internal, Link, LinkOptions, LinkState, MemcachedOptions, Owner};
+use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login};
+use keyway_base::{BackendFault, Limits, ReplyBound, Time};
+use keyway_memcache::{Expect, Framer, Framing as Framed, ReplyFault, ReplyLimits, Wire};
+use keyway_resp::Kind;
+
+/// Finds the ends of the replies on a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framing {
+    wire: Wire,
+    /// How far it came in a reply that is not whole yet.
+    framer: Option<Framer>,
+}
+
+impl Link {
+    /// Notes that the connection stands; says the password, if there is one.
+    pub(super) fn on_memcached_connected(
+        &mut self,
+        memcached: &MemcachedOptions,
+        options: &LinkOptions,
+        (deadline, now): (Time, Time),
+    ) {
+        self.trace.slower_than = options.slower_than;
+        self.progress = now;
+        self.answered = false;
+        self.memcached = Some(Framing { wire: wire_of(memcached.dialect), framer: None });
+        self.state = match &options.password {
+            None => LinkState::Ready,
+            Some(password) => {
+                let out = self.handshake.buf();
+                write_login(out, memcached.dialect, &memcached.user, password);
+                LinkState::Handshaking { left: 1, deadline }
+            }
+        };
+    }
+
+    pub(super) fn take_memcached_replies(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<usize, BackendFault> {
+        let limits = ReplyLimits { reply_len_max: limits.reply_len_max };
+        let Some(Framing { wire, mut framer }) = self.memcached else { return Ok(0) };
+        let mut pos = 0;
+        while pos < bytes.len() {
+            let rest = &bytes[pos..];
+            // What waits in the queue is not what the handshake's reply is to.
+            let expect = match (self.state, self.fifo.front()) {
+                (LinkState::Ready, Some(exchange)) => exchange.expect,
+                _ => Expect::One,
+            };
+            let mut one = framer.unwrap_or_else(|| Framer::new(wire, expect));
+            match one.frame(rest, &limits) {
+                Ok(Framed::Ready { len }) => {
+                    pos += len;
+                    framer = None;
+                    self.take_memcached_reply(&rest[..len], wire, deliver)?;
+                }
+                Ok(Framed::NeedMore { at_least }) => {
+                    framer = Some(one);
+                    self.input_needed = at_least;
+                    break;
+                }
+                Err(ReplyFault::Protocol) => return Err(BackendFault::Protocol),
+                Err(ReplyFault::TooLong) => {
+                    self.note_too_long();
+                    return Err(BackendFault::Reply(ReplyBound::Len));
+                }
+            }
+        }
+        self.memcached = Some(Framing { wire, framer });
+        Ok(pos)
+    }
+
+    fn take_memcached_reply(
+        &mut self,
+        reply: &[u8],
+        wire: Wire,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<(), BackendFault> {
+        if !self.answered && reply.starts_with(NO_ROOM) {
+            self.note_handshake_refusal(reply);
+            return Err(BackendFault::Full);
+        }
+        if let LinkState::Handshaking { .. } = self.state {
+            if !is_welcome(reply, wire) {
+                self.note_handshake_refusal(reply);
+                return Err(BackendFault::Handshake);
+            }
+            // What was not asked whole yet cannot be answered: the rest would be read as a request.
+            if !self.handshake.is_empty() {
+                return Err(BackendFault::Protocol);
+            }
+            self.state = LinkState::Ready;
+            return Ok(());
+        }
+        let exchange = self.take_answered()?;
+        self.answered = true;
+        self.failures = 0;
+        let kind = if is_error(reply, wire) { Kind::Error } else { Kind::Simple };
+        deliver(&exchange, kind, reply);
+        Ok(())
+    }
+
+    /// Asks a server of memcached something of the worker's own.
+    pub fn ask_memcached(
+        &mut self,
+        dialect: keyway_memcache::Dialect,
+        verb: keyway_memcache::Verb,
+        which: Internal,
+        now: Time,
+    ) {
+        self.ask_memcached_with(which, now, |out| crate::memcached::write_own(out, dialect, verb));
+    }
+
+    /// The same in words that `write` appends; it tells how the reply ends.
+    pub fn ask_memcached_with(
+        &mut self,
+        which: Internal,
+        now: Time,
+        write: impl FnOnce(&mut Vec<u8>) -> Expect,
+    ) {
+        let out = self.request_buf();
+        let start = out.len();
+        let expect = write(out);
+        let len = out.len() - start;
+        self.enqueue(Owner::Internal(which), 0, len, now);
+        self.set_expect(expect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Key;
+    use keyway_memcache::{Dialect, Verb};
+    use std::time::Duration;
+
+    fn options(dialect: Dialect, password: Option<&str>) -> LinkOptions {
+        LinkOptions {
+            password: password.map(str::to_owned),
+            memcached: Some(MemcachedOptions { dialect, user: "me".to_owned() }),
+            database: 0,
+            databases: 1,
+            timeout: Some(Duration::from_millis(400)),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            in_flight_max: 64,
+            output_len_max: 1 << 20,
+            slower_than: Duration::MAX,
+        }
+    }
+
+    fn connected(dialect: Dialect, password: Option<&str>) -> Link {
+        let mut link = Link::default();
+        link.on_connecting(&options(dialect, password), Time(0));
+        link.on_connected(&options(dialect, password), Time(0));
+        link
+    }
+
+    fn ask(link: &mut Link, request: &[u8], expect: Expect) {
+        link.request_buf().extend_from_slice(request);
+        let owner = Owner::Session { session: Key::NONE, sequence: 0 };
+        link.enqueue(owner, 0, request.len(), Time(0));
+        link.set_expect(expect);
+    }
+
+    fn hear(link: &mut Link, bytes: &[u8]) -> Result<Vec<(Kind, String)>, BackendFault> {
+        let mut got = Vec::new();
+        link.handle_input(bytes, &Limits::default(), Time(0), |_, kind, reply| {
+            got.push((kind, String::from_utf8_lossy(reply).into_owned()));
+        })?;
+        Ok(got)
+    }
+
+    #[test]
+    fn replies_end_as_their_requests_say_however_they_are_split() {
+        let bytes = b"VALUE a 0 5\r\nEND\r\n\r\nEND\r\nSTORED\r\nSERVER_ERROR x\r\n";
+        for split in 0..=bytes.len() {
+            let mut link = connected(Dialect::Text, None);
+            ask(&mut link, b"get a\r\n", Expect::List);
+            ask(&mut link, b"set a 0 0 1\r\nA\r\n", Expect::One);
+            ask(&mut link, b"set b 0 0 1\r\nB\r\n", Expect::One);
+            let mut got = hear(&mut link, &bytes[..split]).unwrap();
+            got.extend(hear(&mut link, &bytes[split..]).unwrap());
+            let told: Vec<_> = got.iter().map(|(kind, text)| (*kind, &**text)).collect();
+            assert_eq!(
+                told,
+                [
+                    (Kind::Simple, "VALUE a 0 5\r\nEND\r\n\r\nEND\r\n"),
+                    (Kind::Simple, "STORED\r\n"),
+                    (Kind::Error, "SERVER_ERROR x\r\n"),
+                ],
+                "split at {split}"
+            );
+        }
+    }
+
+    #[test]
+    fn requests_wait_until_the_password_was_taken() {
+        let mut link = connected(Dialect::Meta, Some("secret"));
+        ask(&mut link, b"mn\r\n", Expect::One);
+        assert_eq!(link.unsent(), b"set keyway 0 0 9\r\nme secret\r\n");
+        link.advance(link.unsent().len());
+        assert!(link.unsent().is_empty());
+        assert_eq!(hear(&mut link, b"STORED\r\n").unwrap(), []);
+        assert_eq!((link.state(), link.unsent()), (LinkState::Ready, &b"mn\r\n"[..]));
+        let mut refused = connected(Dialect::Meta, Some("wrong"));
+        let said = hear(&mut refused, b"CLIENT_ERROR authentication failure\r\n");
+        assert_eq!(said, Err(BackendFault::Handshake));
+        assert_eq!(refused.handshake_refusal(), b"CLIENT_ERROR authentication failure");
+    }
+
+    #[test]
+    fn the_reply_to_the_password_ends_by_itself_whatever_waits_behind() {
+        let mut link = connected(Dialect::Binary, Some("secret"));
+        ask(&mut link, b"request", Expect::UntilNoop);
+        link.advance(link.unsent().len());
+        let mut reply = vec![0x81, 0x21];
+        reply.resize(24, 0);
+        assert_eq!(hear(&mut link, &reply).unwrap(), []);
+        assert_eq!((link.state(), link.unsent()), (LinkState::Ready, &b"request"[..]));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_ends_the_connection() {
+        let mut link = connected(Dialect::Text, None);
+        assert_eq!(hear(&mut link, b"STORED\r\n"), Err(BackendFault::Protocol));
+        let mut full = connected(Dialect::Text, None);
+        ask(&mut full, b"get a\r\n", Expect::List);
+        let said = hear(&mut full, b"ERROR Too many open connections\r\n");
+        assert_eq!(said, Err(BackendFault::Full));
+        let mut other = connected(Dialect::Text, None);
+        ask(&mut other, b"get a\r\n", Expect::List);
+        assert_eq!(hear(&mut other, b"+OK\r\n"), Err(BackendFault::Protocol));
+    }
+
+    #[test]
+    fn a_late_reply_of_many_items_is_skipped_as_one() {
+        let mut link = connected(Dialect::Text, None);
+        ask(&mut link, b"get a b\r\n", Expect::List);
+        let late = Time(400_000_000);
+        link.handle_timeout(&options(Dialect::Text, None), late, |_| ()).unwrap();
+        ask(&mut link, b"delete a\r\n", Expect::One);
+        let mut owners = Vec::new();
+        let bytes = b"VALUE a 0 1\r\nA\r\nEND\r\nDELETED\r\n";
+        link.handle_input(bytes, &Limits::default(), late, |exchange, _, _| {
+            owners.push(exchange.owner == Owner::None);
+        })
+        .unwrap();
+        assert_eq!(owners, [true, false]);
+    }
+
+    #[test]
+    fn its_own_questions_are_in_the_servers_words() {
+        let mut link = connected(Dialect::Binary, None);
+        link.ask_memcached(Dialect::Binary, Verb::Version, Internal::Probe, Time(0));
+        assert_eq!(link.unsent()[..2], [0x80, 0x0b]);
+    }
+}

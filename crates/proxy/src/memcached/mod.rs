@@ -1,0 +1,154 @@
+//! What the proxy needs for memcached: the state of a client's connection, what
+//! a link says on its own account, and requests that are not answered with a
+//! server's bytes as they come ([`Gather`]).
+
+mod gather;
+mod marker;
+mod returning;
+mod stats;
+mod warm;
+
+pub use gather::{Gather, GatherPool, Rule};
+pub use marker::{Answer, LOCK_PREFIX, MARKER_PREFIX, Question, read_answer, write_question};
+pub use returning::{Cleaned, Next, Returning};
+pub use warm::{Aim, End, Haul, Place, Terms, WarmUpTotals, Warming, Warmth, warmth_of};
+
+use keyway_base::Fault;
+use keyway_memcache::{
+    Asker, Dialect, ErrorKind, Expect, Head, Outcome, Verb, Wire, compose_request, write_reply,
+};
+use keyway_topology::ServerProtocol;
+
+/// A client of memcached, as far as its bytes are concerned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemcachedClient {
+    /// What it speaks, which its first byte has told.
+    pub wire: Option<Wire>,
+    /// Bytes of a refused value that are still to be dropped.
+    pub skip: u64,
+    /// Longest item it may store, in bytes.
+    pub item_len_max: u32,
+}
+
+/// What servers that speak `protocol` are asked in; `None` for Redis.
+pub fn dialect_of(protocol: ServerProtocol) -> Option<Dialect> {
+    match protocol {
+        ServerProtocol::Redis => None,
+        ServerProtocol::MemcachedText => Some(Dialect::Text),
+        ServerProtocol::MemcachedMeta => Some(Dialect::Meta),
+        ServerProtocol::MemcachedBinary => Some(Dialect::Binary),
+    }
+}
+
+/// What requests in `dialect` are framed as.
+pub fn wire_of(dialect: Dialect) -> Wire {
+    match dialect {
+        Dialect::Text | Dialect::Meta => Wire::Text,
+        Dialect::Binary => Wire::Binary,
+    }
+}
+
+/// Appends a request of Keyway's own without keys, and tells how its reply ends.
+pub fn write_own(out: &mut Vec<u8>, dialect: Dialect, verb: Verb) -> Expect {
+    let head = Head { verb, ..Head::default() };
+    let composed = compose_request(out, dialect, &head, std::iter::empty(), b"");
+    composed.unwrap_or(Expect::One)
+}
+
+/// Appends how a link introduces itself, where servers want a password.
+pub(crate) fn write_login(out: &mut Vec<u8>, dialect: Dialect, user: &str, password: &str) {
+    if dialect == Dialect::Binary {
+        let head = Head { verb: Verb::SaslStart, ..Head::default() };
+        let value = [b"\0", user.as_bytes(), b"\0", password.as_bytes()].concat();
+        let composed = compose_request(out, dialect, &head, std::iter::once(&b"PLAIN"[..]), &value);
+        debug_assert!(composed.is_ok(), "every dialect of packets has SASL");
+        return;
+    }
+    let len = user.len() + 1 + password.len();
+    out.extend_from_slice(format!("set keyway 0 0 {len}\r\n{user} {password}\r\n").as_bytes());
+}
+
+/// Whether a server has taken what [`write_login`] said.
+pub(crate) fn is_welcome(reply: &[u8], wire: Wire) -> bool {
+    match wire {
+        Wire::Text => reply == b"STORED\r\n",
+        Wire::Binary => status(reply) == Some(0),
+    }
+}
+
+/// What a server without room says on a new connection before it closes that.
+pub(crate) const NO_ROOM: &[u8] = b"ERROR Too many open connections";
+
+/// Appends what a client is told for whom there is no room.
+pub fn write_no_room(out: &mut Vec<u8>) {
+    out.extend_from_slice(NO_ROOM);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a whole reply is an error of the server's.
+#[inline]
+pub fn is_error(reply: &[u8], wire: Wire) -> bool {
+    /// The least status that is no outcome of an ordinary request.
+    const ERRORS: u16 = 0x20;
+    match wire {
+        Wire::Text => {
+            reply.starts_with(b"ERROR")
+                || reply.starts_with(b"SERVER_ERROR")
+                || reply.starts_with(b"CLIENT_ERROR")
+        }
+        Wire::Binary => status(reply).is_some_and(|status| status >= ERRORS),
+    }
+}
+
+fn status(reply: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(reply.get(6..8)?.try_into().ok()?))
+}
+
+/// Appends what a client is told whose request has failed; `backend` as for
+/// [`crate::write_fault`].
+#[cold]
+pub fn write_failure(out: &mut Vec<u8>, asker: &Asker<'_>, fault: Fault, backend: &str) {
+    let text = crate::fault_reply::text(fault, backend);
+    let kind = match fault {
+        Fault::StoreFull => ErrorKind::OutOfMemory,
+        _ => ErrorKind::Server,
+    };
+    let words = text.split_once(' ').map_or(&*text, |(_, words)| words);
+    write_reply(out, asker, &Outcome::Error { kind, text: words.as_bytes() });
+}
+
+/// The same for a client of text of whose request no more is known.
+#[cold]
+pub fn write_text_failure(out: &mut Vec<u8>, fault: Fault, backend: &str) {
+    let head = Head::default();
+    write_failure(out, &Asker { head: &head, key: b"", meta: b"" }, fault, backend);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_says_is_in_the_words_of_its_servers() {
+        let said = |dialect, verb| {
+            let mut out = Vec::new();
+            let expect = write_own(&mut out, dialect, verb);
+            (out, expect)
+        };
+        assert_eq!(said(Dialect::Text, Verb::Version), (b"version\r\n".to_vec(), Expect::One));
+        assert_eq!(said(Dialect::Meta, Verb::FlushAll), (b"flush_all\r\n".to_vec(), Expect::One));
+        let (bytes, expect) = said(Dialect::Binary, Verb::Version);
+        assert_eq!((bytes.len(), bytes[0], bytes[1], expect), (24, 0x80, 0x0b, Expect::One));
+    }
+
+    #[test]
+    fn a_login_is_what_memcached_expects() {
+        let mut out = Vec::new();
+        write_login(&mut out, Dialect::Meta, "me", "secret");
+        assert_eq!(out, b"set keyway 0 0 9\r\nme secret\r\n");
+        out.clear();
+        write_login(&mut out, Dialect::Binary, "me", "secret");
+        assert_eq!((out[0], out[1]), (0x80, 0x21));
+        assert!(out.ends_with(b"PLAIN\0me\0secret"));
+    }
+}

@@ -1,0 +1,335 @@
+//! Clients of memcached: their bytes become requests, which the store or the
+//! servers of a pool answer.
+
+mod admission;
+mod local;
+mod pool;
+mod returns;
+mod store;
+mod warm;
+
+use super::input::Step;
+use super::{LinkSlot, Plane};
+use crate::{PoolKind, PoolPlan};
+use keyway_base::{ByteRange, Fault, Key, Slab};
+use keyway_command::Class;
+use keyway_memcache::{
+    Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
+    Wire, parse_request, write_reply,
+};
+use keyway_proxy::memcached::{Gather, GatherPool, Warming};
+use keyway_proxy::{Busy, Session};
+use std::sync::Arc;
+
+/// Longest item of a client that has not said its password yet, in bytes.
+const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
+
+/// What a worker needs for clients of memcached.
+#[derive(Default)]
+pub(super) struct State {
+    request: Request,
+    gathers: Slab<Box<Gather>>,
+    warmings: Slab<Warming>,
+    free: GatherPool,
+    scratch: pool::Scratch,
+    ahead: store::Ahead,
+    returns: returns::Returns,
+}
+
+/// A request with who has sent it.
+struct Call<'a> {
+    key: Key<Session>,
+    session: &'a mut Session,
+    busy: &'a mut Busy,
+    request: &'a Request,
+    /// What it was parsed from, and nothing else.
+    bytes: &'a [u8],
+    /// What an old pool has to do with it.
+    warm: Option<warm::Warm>,
+}
+
+impl Call<'_> {
+    /// The place of its reply.
+    #[inline]
+    fn reserve(&mut self) -> u32 {
+        match self.warm {
+            Some(warm::Warm::Resumed { sequence, .. }) => sequence,
+            _ => self.busy.order.reserve(),
+        }
+    }
+
+    /// Whether it was taken before, so that it is counted and goes on whatever
+    /// queues there are.
+    #[inline]
+    fn is_resumed(&self) -> bool {
+        matches!(self.warm, Some(warm::Warm::Resumed { .. }))
+    }
+
+    fn head(&self) -> &Head {
+        &self.request.head
+    }
+
+    fn class(&self) -> u8 {
+        class_of(self.request) as u8
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        let key = if self.request.keys.is_empty() { b"" } else { self.request.key(self.bytes, 0) };
+        Asker { head: self.head(), key, meta: self.request.meta.of(self.bytes) }
+    }
+}
+
+/// Whether it changes or may change what is stored.
+fn writes(verb: Verb) -> bool {
+    use Verb::*;
+    verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | GetTouch | FlushAll)
+}
+
+/// What the metrics count it as.
+fn class_of(request: &Request) -> Class {
+    use Verb::*;
+    match request.head.verb {
+        Get | Debug if request.keys.len() > 1 => Class::ReadMany,
+        Get | Debug => Class::Read,
+        GetTouch if request.keys.len() > 1 => Class::WriteMany,
+        Quit | Noop | Version | Verbosity | SaslList | SaslStart | SaslStep => Class::Connection,
+        FlushAll | Stats | CacheMemlimit | Shutdown | Admin => Class::Admin,
+        _ => Class::Write,
+    }
+}
+
+impl Plane {
+    /// Starts the requests in `bytes`, as many as there is room for. Returns
+    /// how many bytes they took.
+    #[inline(never)]
+    pub(super) fn parse_memcached(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        bytes: &[u8],
+    ) -> usize {
+        let mut request = std::mem::take(&mut self.memcached.request);
+        let was_paused = std::mem::replace(&mut session.paused, false);
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[usize::from(session.pool)];
+        let mut pos = 0;
+        // Up to where the store knows which keys will come.
+        let mut ahead = 0;
+        busy.input_needed = 0;
+        while pos < bytes.len() {
+            if session.closing {
+                pos = bytes.len();
+                break;
+            }
+            if session.barrier && !session.is_quiet(busy) {
+                session.paused = true;
+                break;
+            }
+            session.barrier = false;
+            if !busy.has_room(&plan.limits, session.reply_size) {
+                session.paused = true;
+                break;
+            }
+            let rest = &bytes[pos..];
+            let Some(client) = &mut session.memcached else { break };
+            if client.skip > 0 {
+                let dropped =
+                    usize::try_from(client.skip).map_or(rest.len(), |skip| skip.min(rest.len()));
+                client.skip -= dropped as u64;
+                pos += dropped;
+                continue;
+            }
+            let wire = *client.wire.get_or_insert_with(|| Wire::of(rest[0]));
+            let len_max = match session.identity.authenticated {
+                true => client.item_len_max,
+                false => client.item_len_max.min(UNAUTHENTICATED_LEN_MAX),
+            };
+            let limits = ParseLimits::of(&plan.limits, len_max);
+            if pos > 0
+                && pos >= ahead
+                && let PoolKind::Store(store) = &pool.kind
+            {
+                ahead = pos + self.look_ahead_memcached(store, rest, (wire, &limits));
+            }
+            let consumed = match parse_request(rest, wire, &limits, &mut request) {
+                Parsed::Ready { consumed } => consumed,
+                Parsed::NeedMore { at_least } => {
+                    busy.input_needed = at_least;
+                    break;
+                }
+                Parsed::Refused { consumed, skip, fault } => {
+                    if fault == RequestFault::ValueTooLarge {
+                        let whose = (key, &mut *session, &mut *busy);
+                        let step = self.forget_refused(links, pool, whose, (&request, rest));
+                        if self.has_to_wait(links, (key, session), step) {
+                            break;
+                        }
+                    }
+                    if let Some(client) = &mut session.memcached {
+                        client.skip = skip;
+                    }
+                    pos += consumed;
+                    self.refuse_memcached(session, busy, &request, fault);
+                    continue;
+                }
+            };
+            let bytes = &rest[..consumed];
+            let mut call = Call { key, session, busy, request: &request, bytes, warm: None };
+            let step = self.dispatch_memcached(links, pool, &mut call);
+            if self.has_to_wait(links, (key, session), step) {
+                break;
+            }
+            pos += consumed;
+        }
+        let now_unix = self.clock.unix_micros / 1_000_000;
+        session.identity.live.note_request(None, now_unix);
+        if session.paused && !was_paused {
+            self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
+        }
+        self.memcached.request = request;
+        pos
+    }
+
+    /// Whether a request could not be started; its session is resumed when it can.
+    #[inline]
+    fn has_to_wait(
+        &self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        step: Step,
+    ) -> bool {
+        match step {
+            Step::Started => return false,
+            Step::Wait => {}
+            Step::Full(link) => {
+                if !session.waits_for_link {
+                    session.waits_for_link = true;
+                    links[link].waiting.push(key);
+                }
+            }
+        }
+        session.paused = true;
+        true
+    }
+
+    /// Deletes what was to be replaced by a value that is refused for its length, as memcached
+    /// does: nobody is to go on reading what is out of date.
+    #[cold]
+    fn forget_refused(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        (refused, bytes): (&Request, &[u8]),
+    ) -> Step {
+        let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
+        if !is_wanted || !session.identity.authenticated {
+            return Step::Started;
+        }
+        let name = refused.key(bytes, 0);
+        let request = Request {
+            head: Head { verb: Verb::Delete, quiet: true, ..Head::default() },
+            keys: vec![ByteRange::new(0, name.len())],
+            ..Request::default()
+        };
+        let mut call = Call { key, session, busy, request: &request, bytes: name, warm: None };
+        self.dispatch_memcached(links, pool, &mut call)
+    }
+
+    /// Answers what is no request.
+    #[cold]
+    fn refuse_memcached(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        fault: RequestFault,
+    ) {
+        let cells = self.cells.pool(usize::from(session.pool));
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), |out| fault.write(&request.head, out));
+        if fault.closes() {
+            cells.refused.of(Fault::Client).add(1);
+            session.closing = true;
+            session.broken = true;
+        } else {
+            cells.refused.of(Fault::Denied).add(1);
+        }
+    }
+
+    /// Starts one request.
+    #[inline]
+    fn dispatch_memcached(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        call: &mut Call<'_>,
+    ) -> Step {
+        if !call.session.identity.authenticated {
+            self.admit_memcached(call);
+            return Step::Started;
+        }
+        if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
+            return Step::Wait;
+        }
+        self.batch += 1;
+        if let Some(step) = self.answer_memcached_locally(pool, call) {
+            return step;
+        }
+        match &pool.kind {
+            PoolKind::Store(store) => self.serve_memcached(store, call),
+            PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
+                let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
+                if let Some(warm_up) = warm_up {
+                    return self.warm_memcached(links, (pool, sharded, warm_up), dialect, call);
+                }
+                self.send_memcached(links, (pool, sharded), dialect, call)
+            }
+        }
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+        let verb = call.request.head.verb;
+        let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
+            return false;
+        };
+        self.held_back.push(call.key);
+        call.session.is_held_back = true;
+        call.session.waits_for_link = true;
+        self.note_deadline(Some(until));
+        true
+    }
+
+    fn count_memcached(&self, call: &Call<'_>) {
+        if !call.is_resumed() {
+            let cells = self.cells.pool(usize::from(call.session.pool));
+            cells.class(call.class().into()).requests.add(1);
+        }
+    }
+
+    /// Puts a reply that is known now into its place.
+    fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
+        let place = call.reserve();
+        let asker = Asker {
+            head: &call.request.head,
+            key: if call.request.keys.is_empty() { b"" } else { call.request.key(call.bytes, 0) },
+            meta: call.request.meta.of(call.bytes),
+        };
+        call.busy.order.complete(place, call.busy.output.buf(), |out| {
+            write_reply(out, &asker, outcome);
+        });
+    }
+
+    /// Answers with an error that is the client's own doing.
+    #[cold]
+    fn deny_memcached(&mut self, call: &mut Call<'_>, text: &str) {
+        self.cells.pool(usize::from(call.session.pool)).refused.of(Fault::Denied).add(1);
+        let error = Outcome::Error { kind: ErrorKind::Client, text: text.as_bytes() };
+        self.tell_memcached(call, &error);
+    }
+}

@@ -1,0 +1,591 @@
+//! Requests to the servers of a pool. Where client and server say the same in
+//! the same words, the reply goes through as it is; all else is composed anew
+//! and answered by a [`Gather`].
+
+use super::{Call, Plane, Step};
+use crate::PoolPlan;
+use crate::core::pools::PoolState;
+use crate::core::{LinkIndex, LinkSlot};
+use keyway_base::{Fault, Key, Slab};
+use keyway_memcache::{Dialect, Expect, Request, Untranslatable, Verb, compose_request};
+use keyway_metrics::Latency;
+use keyway_proxy::memcached::{Gather, Rule, wire_of, write_failure};
+use keyway_proxy::{Owner, Session};
+use keyway_resp::Protocol;
+use keyway_route::place;
+use keyway_topology::{Distribution, ShardedPool};
+use std::sync::Arc;
+
+/// Room for splitting one request.
+#[derive(Default)]
+pub(in crate::core) struct Scratch {
+    /// Server of each key.
+    servers: Vec<u16>,
+    /// Fragment of each server, or [`NO_FRAGMENT`].
+    fragments: Vec<u16>,
+    /// Keys of one server, as positions.
+    positions: Vec<u32>,
+}
+
+const NO_FRAGMENT: u16 = u16::MAX;
+
+/// Whether the reply of a server that speaks `to` can go to the client as it
+/// comes, the request being said in the client's own words.
+#[inline]
+fn is_alike(request: &Request, bytes: &[u8], to: Dialect) -> bool {
+    let head = &request.head;
+    let is_known = match head.dialect {
+        Dialect::Text => matches!(to, Dialect::Text | Dialect::Meta),
+        Dialect::Meta => to == Dialect::Meta && is_plain(bytes),
+        // The opaque numbers are the client's, but quiet operations have no
+        // reply to wait for.
+        Dialect::Binary => false,
+    };
+    is_known && !head.quiet
+}
+
+/// Whether a meta command's line means the same to every release of memcached:
+/// they differ in what they take for a blank, the end of a line and a number.
+fn is_plain(bytes: &[u8]) -> bool {
+    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let is_number = |digits: &[u8], most: usize| {
+        let digits = digits.strip_prefix(b"-").unwrap_or(digits);
+        (1..=most).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
+    };
+    let stores = line.starts_with(b"ms ");
+    line.split(|&byte| byte == b' ').enumerate().all(|(index, word)| {
+        let is_printed = !word.is_empty() && word.iter().all(|&byte| byte > b' ' && byte != 127);
+        is_printed
+            && match (index, word[0]) {
+                (0 | 1, _) => true,
+                (2, _) if stores => is_number(word, 9),
+                // Of 32 bits, of times and of 64 bits.
+                (_, b'F' | b'S') => is_number(&word[1..], 9),
+                (_, b'T' | b'N' | b'R') => is_number(&word[1..], 10),
+                (_, b'C' | b'E' | b'J' | b'D') => is_number(&word[1..], 18),
+                (_, b'M' | b'O') => true,
+                _ => word.len() == 1,
+            }
+    })
+}
+
+/// Appends a request for which [`is_alike`]. A classic line is written anew, so
+/// that no release of memcached can take it for anything else: numbers, blanks
+/// and ends of lines are as all read them.
+#[inline]
+fn write_alike(
+    out: &mut Vec<u8>,
+    request: &Request,
+    bytes: &[u8],
+) -> Result<Expect, Untranslatable> {
+    if request.head.dialect == Dialect::Meta {
+        out.extend_from_slice(bytes);
+        return Ok(Expect::One);
+    }
+    let value = request.value.of(bytes);
+    compose_request(out, Dialect::Text, &request.head, request.keys(bytes), value)
+}
+
+/// In what a request is put to a server that knows `to`.
+pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
+    // Many keys are one classic line, where meta has a command for each.
+    let many = request.keys.len() > 1 && request.head.verb.reads();
+    match (to, request.head.dialect) {
+        (Dialect::Meta, _) if many => Dialect::Text,
+        (Dialect::Meta, Dialect::Text) => Dialect::Text,
+        _ => to,
+    }
+}
+
+impl Plane {
+    /// Sends a request on to the servers of a pool it is for.
+    pub(super) fn send_memcached(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, sharded): (&PoolPlan, &ShardedPool),
+        to: Dialect,
+        call: &mut Call<'_>,
+    ) -> Step {
+        match call.head().verb {
+            Verb::Stats => {
+                let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
+                self.send_to_all(links, (pool, sharded), to, (call, rule))
+            }
+            Verb::FlushAll => self.send_to_all(links, (pool, sharded), to, (call, Rule::All)),
+            _ if call.request.keys.len() > 1 => self.send_items(links, (pool, sharded), to, call),
+            _ => match self.server_of(call.session.pool, sharded, call.asker().key) {
+                Some(server) => self.send_to_one(links, pool, (to, server), call),
+                None => self.tell_unrouted(pool, call),
+            },
+        }
+    }
+
+    #[inline]
+    pub(super) fn server_of(
+        &mut self,
+        pool: u16,
+        sharded: &ShardedPool,
+        key: &[u8],
+    ) -> Option<u16> {
+        let random = match sharded.distribution {
+            Distribution::Random => self.next_random() as u32,
+            _ => 0,
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        place(sharded, &state.ring, key, random)
+    }
+
+    #[inline]
+    pub(super) fn memcached_link(&self, pool: u16, server: u16, key: Key<Session>) -> LinkIndex {
+        match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(state) => state.link(server, key, Protocol::Resp2),
+            PoolState::Store => unreachable!("the store has no links"),
+        }
+    }
+
+    /// Sends a request whole to one server.
+    #[inline]
+    fn send_to_one(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        (to, server): (Dialect, u16),
+        call: &mut Call<'_>,
+    ) -> Step {
+        let index = self.memcached_link(call.session.pool, server, call.key);
+        let slot = &mut links[index];
+        if !call.is_resumed() && !slot.link.has_room(self.link_options(slot.pool)) {
+            return Step::Full(index);
+        }
+        self.count_memcached(call);
+        if slot.link.is_down(self.clock.now) {
+            let fault = self.note_refused(slot);
+            let backend = self.describe_backend(slot.pool, slot.backend);
+            self.count_fault(call.session.pool, call.class(), fault);
+            self.note_served(call.session.pool, call.class());
+            self.tell_failure(call, fault, &backend);
+            return Step::Started;
+        }
+        if call.warm.is_some() || !is_alike(call.request, call.bytes, to) {
+            return self.send_composed(links, pool, (to, server), call);
+        }
+        self.prepare_link(index, slot, 0);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        let expect = match write_alike(out, call.request, call.bytes) {
+            Ok(expect) => expect,
+            Err(fault) => {
+                self.deny_memcached(call, &untranslatable(fault, Dialect::Text, &pool.name));
+                return Step::Started;
+            }
+        };
+        let len = slot.link.request_buf().len() - start;
+        let owner = Owner::Session { session: call.key, sequence: call.busy.order.reserve() };
+        slot.link.enqueue(owner, call.class(), len, self.clock.now);
+        slot.link.set_expect(expect);
+        self.note_unsent(index, slot);
+        Step::Started
+    }
+
+    /// Sends a request in other words to one server.
+    fn send_composed(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        (to, server): (Dialect, u16),
+        call: &mut Call<'_>,
+    ) -> Step {
+        let index = self.memcached_link(call.session.pool, server, call.key);
+        let slot = &mut links[index];
+        let to = dialect_for(call.request, to);
+        self.prepare_link(index, slot, 0);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        let keys = call.request.keys(call.bytes);
+        let value = call.request.value.of(call.bytes);
+        let expect = match compose_request(out, to, &call.request.head, keys, value) {
+            Ok(expect) => expect,
+            Err(fault) => {
+                self.deny_memcached(call, &untranslatable(fault, to, &pool.name));
+                return Step::Started;
+            }
+        };
+        let len = slot.link.request_buf().len() - start;
+        let mut gather = self.begin_gather(call, Rule::One);
+        let fragment = gather.add_fragment(server, wire_of(to));
+        gather.set_expect(fragment, expect);
+        let gather = self.memcached.gathers.insert(gather);
+        let owner = Owner::Gather { gather, fragment };
+        let slot = &mut links[index];
+        slot.link.enqueue(owner, call.class(), len, self.clock.now);
+        slot.link.set_expect(expect);
+        self.note_unsent(index, slot);
+        Step::Started
+    }
+
+    fn begin_gather(&mut self, call: &mut Call<'_>, rule: Rule) -> Box<Gather> {
+        let mut gather = self.memcached.free.take();
+        gather.restart(call.request, call.bytes, rule);
+        gather.session = Some(call.key);
+        gather.sequence = call.reserve();
+        gather.started = self.clock.now;
+        if let Some(warm) = &call.warm {
+            warm.mark(&mut gather, call.bytes);
+        }
+        gather.class = call.class();
+        gather.pool = call.session.pool;
+        gather
+    }
+
+    /// Sends a request for many items to the servers that have their share.
+    fn send_items(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, sharded): (&PoolPlan, &ShardedPool),
+        to: Dialect,
+        call: &mut Call<'_>,
+    ) -> Step {
+        let mut scratch = std::mem::take(&mut self.memcached.scratch);
+        let step = self.send_items_with(&mut scratch, links, (pool, sharded), to, call);
+        self.memcached.scratch = scratch;
+        step
+    }
+
+    fn send_items_with(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        (pool, sharded): (&PoolPlan, &ShardedPool),
+        to: Dialect,
+        call: &mut Call<'_>,
+    ) -> Step {
+        scratch.servers.clear();
+        scratch.fragments.clear();
+        scratch.fragments.resize(sharded.servers.len(), NO_FRAGMENT);
+        let mut used = 0;
+        for index in 0..call.request.keys.len() {
+            let key = call.request.key(call.bytes, index);
+            let Some(server) = self.server_of(call.session.pool, sharded, key) else {
+                return self.tell_unrouted(pool, call);
+            };
+            scratch.servers.push(server);
+            let fragment = &mut scratch.fragments[usize::from(server)];
+            if *fragment == NO_FRAGMENT {
+                *fragment = used;
+                used += 1;
+            }
+        }
+        if used == 1 {
+            return self.send_to_one(links, pool, (to, scratch.servers[0]), call);
+        }
+        for (server, &fragment) in scratch.fragments.iter().enumerate() {
+            let link = self.memcached_link(call.session.pool, server as u16, call.key);
+            if fragment != NO_FRAGMENT
+                && !call.is_resumed()
+                && !links[link].link.has_room(self.link_options(call.session.pool))
+            {
+                return Step::Full(link);
+            }
+        }
+        self.count_memcached(call);
+        let mut gather = self.begin_gather(call, Rule::Items);
+        let to = dialect_for(call.request, to);
+        // In the order of their numbers.
+        for &server in &scratch.servers {
+            let fragment = &mut scratch.fragments[usize::from(server)];
+            if usize::from(*fragment) == gather.fragments() {
+                gather.add_fragment(server, wire_of(to));
+            }
+            gather.add_owner(*fragment);
+        }
+        let key = self.memcached.gathers.insert(gather);
+        self.send_shares(scratch, links, (pool, to), (call, key));
+        Step::Started
+    }
+
+    /// Sends each server its share of the keys.
+    fn send_shares(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        (pool, to): (&PoolPlan, Dialect),
+        (call, gather): (&mut Call<'_>, Key<Box<Gather>>),
+    ) {
+        let mut is_last = false;
+        for server in 0..scratch.fragments.len() {
+            let fragment = scratch.fragments[server];
+            if fragment == NO_FRAGMENT {
+                continue;
+            }
+            scratch.positions.clear();
+            let positions = scratch.servers.iter().enumerate();
+            let own = positions.filter(|(_, owner)| usize::from(**owner) == server);
+            scratch.positions.extend(own.map(|(position, _)| position as u32));
+            let keys = scratch.positions.iter();
+            let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
+            let place = (gather, fragment);
+            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, keys), place);
+        }
+        if is_last {
+            self.finish_gather_now(gather, call);
+        }
+    }
+
+    /// Sends a request whole to every server in use.
+    fn send_to_all(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, sharded): (&PoolPlan, &ShardedPool),
+        to: Dialect,
+        (call, rule): (&mut Call<'_>, Rule),
+    ) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let index = usize::from(call.session.pool);
+        let used = |server: &usize| plan.health.is_usable(plan.topology.backend_id(index, *server));
+        let servers: Vec<usize> = (0..sharded.servers.len()).filter(used).collect();
+        if servers.is_empty() {
+            return self.tell_unrouted(pool, call);
+        }
+        for &server in &servers {
+            let link = self.memcached_link(call.session.pool, server as u16, call.key);
+            if !call.is_resumed()
+                && !links[link].link.has_room(self.link_options(call.session.pool))
+            {
+                return Step::Full(link);
+            }
+        }
+        self.count_memcached(call);
+        let mut gather = self.begin_gather(call, rule);
+        // Which servers' figures are told apart is the first word, and ours.
+        let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
+        for &server in &servers {
+            gather.add_fragment(server as u16, wire_of(to));
+        }
+        let key = self.memcached.gathers.insert(gather);
+        let mut is_last = false;
+        for (fragment, &server) in servers.iter().enumerate() {
+            let words = usize::from(is_ours)..call.request.keys.len();
+            let words = words.map(|word| call.request.key(call.bytes, word));
+            let place = (key, fragment as u16);
+            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), place);
+        }
+        if is_last {
+            self.finish_gather_now(key, call);
+        }
+        Step::Started
+    }
+
+    /// Sends a request with these keys to a server, for a gather. Returns
+    /// whether that is complete, since no server can be asked.
+    fn send_fragment<'k>(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, server, to): (&PoolPlan, u16, Dialect),
+        (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
+        (gather_key, fragment): (Key<Box<Gather>>, u16),
+    ) -> bool {
+        let index = self.memcached_link(call.session.pool, server, call.key);
+        let slot = &mut links[index];
+        if slot.link.is_down(self.clock.now) {
+            let fault = self.note_refused(slot);
+            let gather = self.memcached.gathers.get_mut(gather_key);
+            return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
+        }
+        self.prepare_link(index, slot, 0);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        let composed = compose_request(out, to, &call.request.head, keys, b"");
+        let len = out.len() - start;
+        let Some(gather) = self.memcached.gathers.get_mut(gather_key) else { return false };
+        let expect = match composed {
+            Ok(expect) => expect,
+            Err(fault) => {
+                return gather.on_refused(fragment, &untranslatable(fault, to, &pool.name));
+            }
+        };
+        gather.set_expect(fragment, expect);
+        let owner = Owner::Gather { gather: gather_key, fragment };
+        slot.link.enqueue(owner, call.class(), len, self.clock.now);
+        slot.link.set_expect(expect);
+        self.note_unsent(index, slot);
+        false
+    }
+
+    #[cold]
+    fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
+        self.count_memcached(call);
+        self.count_fault(call.session.pool, call.class(), Fault::Unrouted);
+        self.note_served(call.session.pool, call.class());
+        self.tell_failure(call, Fault::Unrouted, &pool.name);
+        Step::Started
+    }
+
+    #[cold]
+    pub(super) fn tell_failure(&mut self, call: &mut Call<'_>, fault: Fault, backend: &str) {
+        let place = call.reserve();
+        let asker = call.asker();
+        let mut told = Vec::new();
+        write_failure(&mut told, &asker, fault, backend);
+        call.busy.order.complete(place, call.busy.output.buf(), |out| out.extend_from_slice(&told));
+    }
+
+    /// Takes a server's reply to a part of a request.
+    pub(in crate::core) fn on_gather_reply(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, fragment): (Key<Box<Gather>>, u16),
+        reply: &[u8],
+    ) {
+        let gather = self.memcached.gathers.get_mut(key);
+        if gather.is_some_and(|gather| gather.on_reply(fragment, reply)) {
+            self.finish_gather(sessions, key);
+        }
+    }
+
+    /// A server does not answer its part of a request.
+    #[cold]
+    pub(in crate::core) fn on_gather_fault(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, fragment): (Key<Box<Gather>>, u16),
+        fault: Fault,
+    ) {
+        let gather = self.memcached.gathers.get_mut(key);
+        if gather.is_some_and(|gather| gather.on_fault(fragment, fault)) {
+            self.finish_gather(sessions, key);
+        }
+    }
+
+    /// Answers a request whose last part has come.
+    fn finish_gather(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Gather>>) {
+        let Some(mut gather) = self.memcached.gathers.remove(key) else { return };
+        if let Some(request) = gather.watched.take() {
+            match self.warm_read(sessions, gather, request) {
+                Some(answered) => gather = answered,
+                None => return,
+            }
+        }
+        if let Some(owner) = gather.session
+            && let Some(session) = sessions.get_mut(owner)
+        {
+            self.note_gather(&gather);
+            if gather.fault().is_none() {
+                let plan = Arc::clone(&self.plan);
+                let servers = plan.topology.pools()[usize::from(gather.pool)].servers();
+                let name = |backend| servers[usize::from(backend)].label().into_owned();
+                self.complete(owner, session, gather.sequence, |out| gather.write(out, name, name));
+            } else {
+                let mut told = Vec::new();
+                self.write_gather(&gather, &mut told);
+                self.complete(owner, session, gather.sequence, |out| out.extend_from_slice(&told));
+            }
+        }
+        self.memcached.free.give(gather);
+    }
+
+    /// The same while its session is being parsed.
+    #[cold]
+    fn finish_gather_now(&mut self, key: Key<Box<Gather>>, call: &mut Call<'_>) {
+        let Some(gather) = self.memcached.gathers.remove(key) else { return };
+        self.note_gather(&gather);
+        let mut told = Vec::new();
+        self.write_gather(&gather, &mut told);
+        let out = call.busy.output.buf();
+        call.busy.order.complete(gather.sequence, out, |out| out.extend_from_slice(&told));
+        self.memcached.free.give(gather);
+    }
+
+    pub(super) fn write_gather(&self, gather: &Gather, out: &mut Vec<u8>) {
+        let servers = self.plan.topology.pools()[usize::from(gather.pool)].servers();
+        gather.write(
+            out,
+            |backend| servers[usize::from(backend)].label().into_owned(),
+            |backend| self.describe_backend(gather.pool, backend),
+        );
+    }
+
+    pub(super) fn note_gather(&self, gather: &Gather) {
+        let class = self.cells.pool(usize::from(gather.pool)).class(usize::from(gather.class));
+        class.latency.add(Latency::between(gather.started, self.clock.now), 1);
+        if let Some(fault) = gather.fault() {
+            class.errors.of(fault).add(1);
+        }
+    }
+}
+
+/// What a client is told whose request a server's protocol has no words for.
+fn untranslatable(fault: Untranslatable, to: Dialect, pool: &str) -> String {
+    let what = match fault {
+        Untranslatable::Key => "has no way to write this key".to_owned(),
+        Untranslatable::Line => "takes no line this long: ask for fewer keys at a time".to_owned(),
+        Untranslatable::Request => format!(
+            "cannot say this; write server_protocol = \"meta\" in [pool.{pool}] if its servers are \
+             of memcached 1.6 or later"
+        ),
+    };
+    let protocol = match to {
+        Dialect::Text => "text",
+        Dialect::Meta => "meta",
+        Dialect::Binary => "binary",
+    };
+    format!("the servers' protocol ({protocol}) {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Limits;
+    use keyway_memcache::{ParseLimits, Parsed, Wire, parse_request};
+
+    fn parsed(bytes: &[u8]) -> Request {
+        let mut request = Request::default();
+        let limits = ParseLimits::of(&Limits::default(), 1 << 20);
+        let outcome = parse_request(bytes, Wire::Text, &limits, &mut request);
+        assert_eq!(outcome, Parsed::Ready { consumed: bytes.len() }, "{}", bytes.escape_ascii());
+        request
+    }
+
+    #[test]
+    fn classic_lines_are_written_as_every_release_reads_them() {
+        for (said, sent) in [
+            (&b" set k 0 0 9\r\nflush_all\r\n"[..], &b"set k 0 0 9\r\nflush_all\r\n"[..]),
+            (b"set k +5 007 +9\r\nflush_all\r\n", b"set k 5 7 9\r\nflush_all\r\n"),
+            (b"get  a   b \n", b"get a b\r\n"),
+            (b"touch k 0010\n", b"touch k 10\r\n"),
+        ] {
+            let (request, mut out) = (parsed(said), Vec::new());
+            assert!(is_alike(&request, said, Dialect::Text));
+            write_alike(&mut out, &request, said).unwrap();
+            assert_eq!(out.escape_ascii().to_string(), sent.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_server_takes_is_not_sent() {
+        let said = [b"gat 0".to_vec(), b" k".repeat(2000), b"\r\n".to_vec()].concat();
+        let (request, mut out) = (parsed(&said), Vec::new());
+        assert_eq!(write_alike(&mut out, &request, &said), Err(Untranslatable::Line));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn meta_lines_go_through_only_where_every_release_reads_them_alike() {
+        for plain in
+            [&b"mg k v t O7\r\n"[..], b"ms k 2 T-1 F7 MA\r\nab\r\n", b"mn\r\n", b"ma k D18\r\n"]
+        {
+            assert!(is_plain(plain), "{}", plain.escape_ascii());
+        }
+        for other in [
+            &b" mg k v\r\n"[..],
+            b"mg  k v\r\n",
+            b"mg k v\0 q\r\n",
+            b"mg k v\t\r\n",
+            b"ms k +2\r\nab\r\n",
+            b"ms k 2 F4294967305\r\nab\r\n",
+            b"mg k T+1\r\n",
+        ] {
+            assert!(!is_plain(other), "{}", other.escape_ascii());
+        }
+    }
+}

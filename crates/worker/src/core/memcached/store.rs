@@ -1,0 +1,115 @@
+//! Requests to the embedded store.
+
+use super::{Call, Plane, Step};
+use keyway_memcache::{ParseLimits, Parsed, Request, Verb, Wire, parse_request};
+use keyway_proxy::Session;
+use keyway_proxy::memcached::{is_error, wire_of};
+use keyway_store::{Footprint, KeyHint, MemcachedContext, Refused, Store};
+use std::collections::BTreeSet;
+
+/// Requests looked at in one go, see [`crate::core::ahead`].
+const REQUESTS_MAX: usize = 16;
+
+/// Room for looking ahead.
+#[derive(Default)]
+pub(super) struct Ahead {
+    request: Request,
+    hints: Vec<KeyHint>,
+}
+
+impl Plane {
+    /// Executes a request on the store.
+    #[inline]
+    pub(super) fn serve_memcached(&mut self, store: &Store, call: &mut Call<'_>) -> Step {
+        self.count_memcached(call);
+        self.note_served(call.session.pool, call.class());
+        let context = self.memcached_context(call.session);
+        let is_ok = if store.has_script() {
+            self.serve_beside_script(store, context, call)
+        } else {
+            let mut is_ok = true;
+            let place = call.busy.order.reserve();
+            call.busy.order.complete(place, call.busy.output.buf(), |out| {
+                let start = out.len();
+                store.execute_memcached(call.request, call.bytes, context, out);
+                is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
+            });
+            is_ok
+        };
+        if !is_ok {
+            self.note_store_error(call.session.pool, call.class(), false);
+        }
+        if store.notifies() {
+            self.settle_memcached(store, call);
+        }
+        Step::Started
+    }
+
+    fn memcached_context(&self, session: &Session) -> MemcachedContext {
+        let item_len_max = session.memcached.map_or(0, |client| client.item_len_max);
+        MemcachedContext { database: 0, clock: self.clock, worker: self.worker(), item_len_max }
+    }
+
+    /// The same while a script of another worker may hold what it needs.
+    /// Returns whether it was let.
+    #[cold]
+    fn serve_beside_script(
+        &mut self,
+        store: &Store,
+        context: MemcachedContext,
+        call: &mut Call<'_>,
+    ) -> bool {
+        let mut footprint = Footprint::default();
+        footprint.add_memcached(store, call.request, call.bytes, context);
+        let held = store.hold(footprint, context.into());
+        let place = call.busy.order.reserve();
+        let mut refused_full = false;
+        let is_ok = held.is_ok();
+        call.busy.order.complete(place, call.busy.output.buf(), |out| match held {
+            Ok(held) => {
+                held.execute_memcached(call.request, call.bytes, context, out);
+            }
+            Err(refused) => {
+                refused_full = refused == Refused::OutOfMemory;
+                store.refuse_memcached(call.request, call.bytes, context, refused, out);
+            }
+        });
+        is_ok && !refused_full
+    }
+
+    /// Tells whom it concerns of what the request has changed.
+    #[cold]
+    fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
+        let is_flush = call.head().verb == Verb::FlushAll;
+        let settlement = self.gather_script(call.session, store, BTreeSet::new(), is_flush);
+        self.tell_changes(call.session, call.busy, settlement);
+        self.serve_waiters(call.session.pool, store);
+    }
+
+    /// Tells the store which keys the requests at the start of `bytes` name.
+    /// Returns how many bytes those requests take; nothing is done with them yet.
+    pub(super) fn look_ahead_memcached(
+        &mut self,
+        store: &Store,
+        bytes: &[u8],
+        (wire, limits): (Wire, &ParseLimits),
+    ) -> usize {
+        let Ahead { request, hints } = &mut self.memcached.ahead;
+        hints.clear();
+        let mut end = 0;
+        for _ in 0..REQUESTS_MAX {
+            let rest = &bytes[end..];
+            let Parsed::Ready { consumed } = parse_request(rest, wire, limits, request) else {
+                break;
+            };
+            if !request.keys.is_empty() {
+                hints.push(store.hint(request.key(rest, 0)));
+            }
+            end += consumed;
+        }
+        if hints.len() > 1 {
+            store.prefetch(0, hints);
+        }
+        end.max(1)
+    }
+}

@@ -1,0 +1,92 @@
+//! Clients that wait are taken in, or told that there is no room.
+
+use super::Worker;
+use crate::Adopted;
+use keyway_base::{Fault, LimitFault};
+use keyway_net::{Accept, Io, ListenerIndex, Peer, Socket};
+use keyway_proxy::local::ClientEntry;
+use keyway_proxy::memcached::write_no_room;
+use keyway_proxy::{Identity, write_fault};
+use keyway_resp::Protocol;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Clients accepted in one turn before those connected get theirs.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Pause after the system could not hand over a waiting client.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl<I: Io> Worker<I> {
+    pub(super) fn accept(&mut self, listener: ListenerIndex) {
+        if self.accept_paused_until.is_some() {
+            return;
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.io.accept(listener) {
+                Accept::Client { socket, peer } => self.add_client(socket, peer, listener.0),
+                Accept::Empty => return,
+                Accept::Exhausted => {
+                    tracing::warn!(
+                        "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
+                         clients_max"
+                    );
+                    return self.pause_accepting();
+                }
+                Accept::Failed(reason) => {
+                    tracing::warn!("a waiting client cannot be accepted: {reason}");
+                    return self.pause_accepting();
+                }
+            }
+        }
+    }
+
+    fn pause_accepting(&mut self) {
+        self.accept_paused_until = Some(self.core.clock().now + ACCEPT_PAUSE);
+        self.io.pause_accepting(true);
+    }
+
+    fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
+        let place = &self.plan.listeners[listener as usize];
+        let pool = &self.plan.pools[place.pool as usize];
+        let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
+        clients.accepted.add(1);
+        let in_pool = self.core.plane.cells.registry().clients_connected(place.pool as usize);
+        let all = self.plan.clients.len() as u64;
+        let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
+        if is_full || all >= u64::from(self.plan.limits.clients_max) {
+            let mut out = Vec::new();
+            let fault = Fault::Limit(LimitFault::Clients);
+            match place.memcached {
+                Some(_) => write_no_room(&mut out),
+                None => write_fault(fault, "", &mut out),
+            }
+            self.core.plane.cells.pool(place.pool as usize).refused.of(fault).add(1);
+            self.io.send(socket, &out);
+            self.io.close(socket);
+            return;
+        }
+        let clock = self.core.clock();
+        let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
+        let is_open = place.password.is_none();
+        let addr = Arc::from(peer.to_string());
+        let identity = Identity { addr, ..Identity::new(id, is_open, clock.now) };
+        let entry = ClientEntry {
+            addr: Arc::clone(&identity.addr),
+            laddr: place.name.clone(),
+            worker: self.index,
+            pool: place.pool,
+            connected_unix: clock.unix_micros / 1_000_000,
+            name: String::new(),
+            lib_name: String::new(),
+            lib_ver: String::new(),
+            database: 0,
+            protocol: Protocol::Resp2,
+            live: Arc::clone(&identity.live),
+            tracking: None,
+        };
+        self.plan.clients.insert(id, entry);
+        self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
+    }
+}
