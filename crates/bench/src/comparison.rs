@@ -8,7 +8,7 @@ use crate::items::{COUNTS, measure_items};
 use crate::load::Dialect;
 use crate::memory::measure_memory;
 use crate::options::Options;
-use crate::plan::Side;
+use crate::plan::{SIDES, Side};
 use crate::process::version_of;
 use crate::report::{BySystem, Machine, Report, Setting, load_average};
 use crate::rounds::{Progress, RowResult, run_row};
@@ -28,6 +28,9 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     let load_before = load_average();
     let kinds = wanted_kinds(options);
     let mut session = Session::start(options.programs.clone())?;
+    if kinds.contains(&Kind::KeywayMemcached) {
+        session.start_memcached()?;
+    }
     for &kind in &kinds {
         session.add(kind)?;
     }
@@ -87,10 +90,15 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
         kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
     }
+    if !selection.rows(Side::MemcachedProxy).is_empty() {
+        kinds.extend([Kind::NutcrackerMemcached, Kind::NutcrackerSmallMemcached]);
+        kinds.push(Kind::KeywayMemcached);
+    }
     if parts || selection.has("items") || !selection.rows(Side::Store).is_empty() {
         kinds.push(Kind::Redis);
         kinds.extend(options.programs.memcached.as_ref().map(|_| Kind::Memcached));
         kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
+        kinds.push(Kind::KeywayStoreMemcached);
     }
     kinds
 }
@@ -98,11 +106,10 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
 fn measure_rows(options: &Options, session: &mut Session) -> Result<Vec<RowResult>, Error> {
     let window = options.window();
     let count = |side| session.systems.iter().filter(|system| system.side == side).count();
-    let steps = [Side::Proxy, Side::Store]
-        .map(|side| count(side) * options.selection.rows(side).len() * options.rounds);
+    let steps = SIDES.map(|side| count(side) * options.selection.rows(side).len() * options.rounds);
     let mut progress = Progress::new(steps.into_iter().sum(), window.expected());
     let mut results = Vec::new();
-    for side in [Side::Proxy, Side::Store] {
+    for side in SIDES {
         let mut systems: Vec<&mut System> =
             session.systems.iter_mut().filter(|system| system.side == side).collect();
         if systems.is_empty() {

@@ -100,6 +100,7 @@ pub fn measure(
     let sample = match row.driver {
         Driver::Own if row.work == Work::SortedLoad => sorted_load(system, row, requests),
         Driver::Own => own_load(system, row, requests, window),
+        Driver::Short(each) => short_connections(system, row, (requests, each), window),
         Driver::RedisBenchmark => redis_benchmark(system, row, window, scratch),
     };
     match sample {
@@ -140,6 +141,37 @@ fn own_load(
     let loader_cpu = cpu_time(std::process::id())? - loader_before;
     totals.check()?;
     Ok(Sample { requests: totals.requests, cpu, loader_cpu, elapsed })
+}
+
+/// Connections that end after `each` requests, as many at a time as the row
+/// has: what counts is connections.
+fn short_connections(
+    system: &System,
+    row: &Row,
+    (requests, each): (&Requests, u32),
+    window: &Window,
+) -> Result<Sample, Error> {
+    let pid = system.pid();
+    let once = || -> Result<Totals, Error> {
+        let mut loader = Loader::connect(system.addr, row.connections, row.depth, requests)?;
+        let totals = loader.run(Limit::Requests(row.connections as u64 * u64::from(each)))?;
+        totals.check().map(|()| totals)
+    };
+    once()?;
+    let (cpu_before, loader_before) = (cpu_time(pid)?, cpu_time(std::process::id())?);
+    let started = clock::now();
+    let mut connections = 0;
+    loop {
+        once()?;
+        connections += row.connections as u64;
+        let elapsed = clock::now() - started;
+        let cpu = cpu_time(pid)? - cpu_before;
+        let is_enough = elapsed >= window.at_least && cpu >= window.cpu_at_least;
+        if is_enough || elapsed >= window.at_most {
+            let loader_cpu = cpu_time(std::process::id())? - loader_before;
+            return Ok(Sample { requests: connections, cpu, loader_cpu, elapsed });
+        }
+    }
 }
 
 /// Loads the whole sorted set once, over one connection so that every member

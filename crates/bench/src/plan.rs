@@ -9,15 +9,23 @@ use crate::load::{Dataset, Dialect, Work};
 pub enum Side {
     /// Proxies in front of the same four servers.
     Proxy,
+    /// The same in front of four servers of memcached.
+    MemcachedProxy,
     /// The embedded store and a bare server.
     Store,
 }
+
+/// Every side, in the order of the tables.
+pub const SIDES: [Side; 3] = [Side::Proxy, Side::MemcachedProxy, Side::Store];
 
 /// Who sends a row's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The loader of this crate.
     Own,
+    /// The loader of this crate over connections that end after so many
+    /// requests; it is connections that are counted.
+    Short(u32),
     /// `redis-benchmark`, to check the loader against: GET only.
     RedisBenchmark,
 }
@@ -82,12 +90,20 @@ const fn large(row: Row) -> Row {
     Row { dataset: Dataset::LARGE, ..row }
 }
 
+const fn memcached(row: Row) -> Row {
+    Row { side: Side::MemcachedProxy, ..row }
+}
+
+const fn short(requests: u32, row: Row) -> Row {
+    Row { driver: Driver::Short(requests), ..row }
+}
+
 const fn cross_check(row: Row) -> Row {
     Row { driver: Driver::RedisBenchmark, target: None, ..row }
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 20] = [
+pub const ROWS: [Row; 27] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -106,6 +122,37 @@ pub const ROWS: [Row; 20] = [
     proxy("mget20", "MGET of 20 keys, 50 clients, depth 1", Work::Mget(20), 50, 1, [1.5, 2.0]),
     large(proxy("large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 50, 1, [1.15, 1.4])),
     large(proxy("large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 50, 1, [1.15, 1.4])),
+    memcached(proxy("mc-depth1-get", "get, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5])),
+    memcached(proxy("mc-depth1-set", "set, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5])),
+    memcached(proxy("mc-depth16-get", "get, 50 clients, depth 16", Work::Get, 50, 16, [1.6, 2.0])),
+    memcached(proxy("mc-depth16-set", "set, 50 clients, depth 16", Work::Set, 50, 16, [1.6, 2.0])),
+    memcached(proxy(
+        "mc-depth75-mixed",
+        "set and get 1:1, 50 clients, depth 75",
+        Work::Mixed,
+        50,
+        75,
+        [4.0, 5.0],
+    )),
+    memcached(proxy(
+        "mc-mget100",
+        "get of 100 keys, 50 clients, depth 1",
+        Work::Mget(100),
+        50,
+        1,
+        [3.0, 3.0],
+    )),
+    short(
+        10,
+        memcached(proxy(
+            "mc-connections",
+            "connections of 10 sets each, 50 at a time",
+            Work::Set,
+            50,
+            1,
+            [1.3, 1.3],
+        )),
+    ),
     store("store-depth1-get", "GET, 50 clients, depth 1", Work::Get, 1, 1.2),
     store("store-depth1-set", "SET, 50 clients, depth 1", Work::Set, 1, 1.2),
     over(500, store("store-clients500-get", "GET, 500 clients, depth 1", Work::Get, 1, 1.8)),
@@ -207,7 +254,7 @@ mod tests {
     fn no_list_selects_everything() {
         let selection = Selection::default();
         assert_eq!(
-            selection.rows(Side::Proxy).len() + selection.rows(Side::Store).len(),
+            SIDES.map(|side| selection.rows(side).len()).into_iter().sum::<usize>(),
             ROWS.len()
         );
         assert!(selection.has("memory") && selection.has("syscalls"));

@@ -4,7 +4,9 @@ use crate::error::Error;
 use crate::load::{Dataset, Limit, Loader, Requests};
 use crate::plan::Side;
 use crate::process::{Child, Scratch};
-use crate::systems::{BACKENDS, Kind, Programs, Site, System, start_backend};
+use crate::systems::{
+    BACKENDS, Kind, Programs, Site, System, start_backend, start_memcached_backend,
+};
 
 /// A system that takes no part, and why.
 #[derive(Clone, Debug)]
@@ -32,6 +34,7 @@ pub struct Session {
     pub programs: Programs,
     backend_ports: Vec<u16>,
     backends: Vec<Child>,
+    memcached_ports: Vec<u16>,
     /// Where configuration and output go. Last, so that it is removed when
     /// nothing writes there any more.
     pub scratch: Scratch,
@@ -50,13 +53,31 @@ impl Session {
             backends.push(child);
             backend_ports.push(port);
         }
-        let (systems, absent) = (Vec::new(), Vec::new());
-        Ok(Session { systems, absent, programs, scratch, backend_ports, backends })
+        let (systems, absent, memcached_ports) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Session { systems, absent, programs, scratch, backend_ports, backends, memcached_ports })
+    }
+
+    /// Starts the servers of memcached behind the proxies for it.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when `memcached` cannot be started.
+    pub fn start_memcached(&mut self) -> Result<(), Error> {
+        for _ in 0..BACKENDS {
+            let (child, port) = start_memcached_backend(&self.programs, &self.scratch)?;
+            self.backends.push(child);
+            self.memcached_ports.push(port);
+        }
+        Ok(())
     }
 
     /// What is needed to start more systems in front of the same servers.
     pub fn site(&self) -> Site<'_> {
-        Site { programs: &self.programs, backends: &self.backend_ports, scratch: &self.scratch }
+        Site {
+            programs: &self.programs,
+            backends: &self.backend_ports,
+            memcached_backends: &self.memcached_ports,
+            scratch: &self.scratch,
+        }
     }
 
     /// The process ids of the servers behind the proxies.
@@ -114,18 +135,66 @@ impl Session {
 /// [`Error::Load`] or [`Error::Answers`] when a write fails.
 pub fn fill(system: &System) -> Result<(), Error> {
     let datasets = match system.side {
-        Side::Proxy => [Dataset::SMALL, Dataset::LARGE],
+        Side::Proxy | Side::MemcachedProxy => [Dataset::SMALL, Dataset::LARGE],
         Side::Store => [Dataset::ITEMS, Dataset::RECORDS],
     };
-    for dataset in datasets.into_iter().filter(|dataset| dataset.fits(system.dialect)) {
-        let mut first = 0;
-        while first < dataset.keys {
-            let requests = Requests::fill(dataset, system.dialect, first);
-            let mut loader = Loader::connect(system.addr, 1, 50, &requests)?;
-            let count = requests.count();
-            loader.run(Limit::Requests(count as u64))?.check()?;
-            first += count as u32;
-        }
+    datasets
+        .into_iter()
+        .filter(|dataset| dataset.fits(system.dialect))
+        .try_for_each(|dataset| write_keys(system, dataset))
+}
+
+/// Writes every key of a dataset through `system`, over whatever is there.
+///
+/// # Errors
+/// [`Error::Load`] or [`Error::Answers`] when a write fails.
+pub fn write_keys(system: &System, dataset: Dataset) -> Result<(), Error> {
+    let mut first = 0;
+    while first < dataset.keys {
+        let requests = Requests::fill(dataset, system.dialect, first);
+        let mut loader = Loader::connect(system.addr, 1, 50, &requests)?;
+        let count = requests.count();
+        loader.run(Limit::Requests(count as u64))?.check()?;
+        first += count as u32;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Dialect, Work};
+    use crate::syscalls::count_syscalls;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    #[test]
+    fn system_calls_are_counted_after_the_keys_are_gone() {
+        let programs = Programs {
+            keyway: "keyway".into(),
+            nutcracker: "nutcracker".into(),
+            redis_server: "redis-server".into(),
+            predixy: None,
+            memcached: None,
+        };
+        let mut session = Session::start(programs).expect("redis-server is installed");
+        session.add(Kind::Redis).expect("nobody interrupts");
+        let system = session.systems.first().expect("it runs");
+        let mut client = TcpStream::connect(system.addr).expect("it listens");
+        client.write_all(b"FLUSHALL\r\n").expect("it reads");
+        let mut reply = [0; 5];
+        client.read_exact(&mut reply).expect("it answers");
+        assert_eq!(&reply, b"+OK\r\n");
+        let counted = count_syscalls(system, Duration::from_millis(50), &session.scratch);
+        match counted {
+            Ok(counted) => assert!(counted.requests > 0 && counted.per_request > 0.0),
+            // The tracer may be missing, or forbidden: the keys are there all the same.
+            Err(error) => assert!(matches!(error, Error::Start { .. }), "{error}"),
+        }
+        let get = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
+        let mut loader = Loader::connect(system.addr, 1, 50, &get).expect("it listens");
+        let totals = loader.run(Limit::Requests(5_000)).expect("it answers");
+        totals.check().expect("every key is there");
+    }
 }

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Work};
 use crate::process::{Child, CommandLine, Scratch, threads};
+use crate::session::write_keys;
 use crate::systems::System;
 
 /// Calls that make up less than this per request are not listed.
@@ -26,7 +27,8 @@ pub struct Syscalls {
     pub by_name: Vec<(String, f64)>,
 }
 
-/// Counts the calls of `system` for about `length`.
+/// Counts the calls of `system` for about `length`, with all keys there: what ran
+/// before may have removed them, or never have needed them.
 ///
 /// # Errors
 /// [`Error::Start`] when `strace` is missing or may not attach; whatever keeps
@@ -41,6 +43,7 @@ pub fn count_syscalls(
         .args(["-c", "-f", "-p", &system.pid().to_string(), "-o"])
         .arg(&table);
     let requests = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
+    write_keys(system, Dataset::SMALL)?;
     let mut loader = Loader::connect(system.addr, 50, 1, &requests)?;
     loader.run(Limit::Requests(5_000))?.check()?;
     let mut strace = Child::start(&line, scratch, "strace")?;

@@ -36,6 +36,14 @@ pub enum Kind {
     RedisAgain,
     /// memcached with one thread.
     Memcached,
+    /// twemproxy in front of servers of memcached.
+    NutcrackerMemcached,
+    /// The same with 512-byte buffers.
+    NutcrackerSmallMemcached,
+    /// Keyway in front of servers of memcached.
+    KeywayMemcached,
+    /// Keyway with the embedded store, spoken to as memcached is.
+    KeywayStoreMemcached,
 }
 
 impl Kind {
@@ -51,24 +59,41 @@ impl Kind {
             Kind::Redis => "redis-server",
             Kind::RedisAgain => "redis-server again",
             Kind::Memcached => "memcached",
+            Kind::NutcrackerMemcached => "nutcracker, memcached",
+            Kind::NutcrackerSmallMemcached => "nutcracker -m 512, memcached",
+            Kind::KeywayMemcached => "keyway, memcached",
+            Kind::KeywayStoreMemcached => "keyway store, memcached port",
         }
     }
 
     /// Its part in the comparison.
     pub fn part(self) -> Part {
         match self {
-            Kind::Keyway | Kind::KeywayStore | Kind::NutcrackerAgain | Kind::RedisAgain => {
-                Part::Subject
-            }
-            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::Redis => Part::Judge,
-            Kind::Predixy | Kind::Memcached => Part::Peer,
+            Kind::Keyway
+            | Kind::KeywayStore
+            | Kind::KeywayMemcached
+            | Kind::NutcrackerAgain
+            | Kind::RedisAgain => Part::Subject,
+            Kind::Nutcracker
+            | Kind::NutcrackerSmall
+            | Kind::NutcrackerMemcached
+            | Kind::NutcrackerSmallMemcached
+            | Kind::Redis => Part::Judge,
+            Kind::Predixy | Kind::Memcached | Kind::KeywayStoreMemcached => Part::Peer,
         }
     }
 
     /// Which rows it takes part in.
     pub fn side(self) -> Side {
         match self {
-            Kind::KeywayStore | Kind::Redis | Kind::RedisAgain | Kind::Memcached => Side::Store,
+            Kind::KeywayStore
+            | Kind::KeywayStoreMemcached
+            | Kind::Redis
+            | Kind::RedisAgain
+            | Kind::Memcached => Side::Store,
+            Kind::NutcrackerMemcached | Kind::NutcrackerSmallMemcached | Kind::KeywayMemcached => {
+                Side::MemcachedProxy
+            }
             _ => Side::Proxy,
         }
     }
@@ -76,14 +101,22 @@ impl Kind {
     /// What it is spoken to in.
     pub fn dialect(self) -> Dialect {
         match self {
-            Kind::Memcached => Dialect::Memcached,
+            Kind::Memcached
+            | Kind::NutcrackerMemcached
+            | Kind::NutcrackerSmallMemcached
+            | Kind::KeywayMemcached
+            | Kind::KeywayStoreMemcached => Dialect::Memcached,
             _ => Dialect::Redis,
         }
     }
 
     fn version_flag(self) -> &'static str {
         match self {
-            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::NutcrackerAgain => "-V",
+            Kind::Nutcracker
+            | Kind::NutcrackerSmall
+            | Kind::NutcrackerAgain
+            | Kind::NutcrackerMemcached
+            | Kind::NutcrackerSmallMemcached => "-V",
             _ => "--version",
         }
     }
@@ -122,8 +155,15 @@ impl Programs {
     /// [`Error::Usage`] for predixy and memcached without a path.
     fn path(&self, kind: Kind) -> Result<&Path, Error> {
         Ok(match kind {
-            Kind::Nutcracker | Kind::NutcrackerSmall | Kind::NutcrackerAgain => &self.nutcracker,
-            Kind::Keyway | Kind::KeywayStore => &self.keyway,
+            Kind::Nutcracker
+            | Kind::NutcrackerSmall
+            | Kind::NutcrackerAgain
+            | Kind::NutcrackerMemcached
+            | Kind::NutcrackerSmallMemcached => &self.nutcracker,
+            Kind::Keyway
+            | Kind::KeywayStore
+            | Kind::KeywayMemcached
+            | Kind::KeywayStoreMemcached => &self.keyway,
             Kind::Redis | Kind::RedisAgain => &self.redis_server,
             Kind::Predixy => self
                 .predixy
@@ -212,6 +252,8 @@ pub struct Site<'a> {
     pub programs: &'a Programs,
     /// The ports of the servers behind the proxies.
     pub backends: &'a [u16],
+    /// The same of memcached, where they were started.
+    pub memcached_backends: &'a [u16],
     /// Where configuration and output go.
     pub scratch: &'a Scratch,
 }
@@ -251,24 +293,40 @@ impl Site<'_> {
         let config = |text: String| self.scratch.write(&format!("{tag}.conf"), &text);
         Ok(match kind {
             Kind::Redis | Kind::RedisAgain => redis_args(line, port, self.scratch),
-            // As root it wants to be told so.
-            Kind::Memcached => line
-                .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "-m", "1024"])
-                .args(["-c", "12000", "-u", "root", "-R", "100"]),
+            Kind::Memcached => memcached_args(line, port),
             Kind::Keyway => {
                 line.arg("serve").arg(config(keyway_proxy(port, free_port()?, self.backends))?)
             }
+            Kind::KeywayMemcached => {
+                let (redis, admin) = (keyway_proxy, free_port()?);
+                let text = as_memcached(&redis(port, admin, self.memcached_backends));
+                line.arg("serve").arg(config(text.replace("\"sharded\"", "\"memcached\""))?)
+            }
             Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port, free_port()?))?),
+            Kind::KeywayStoreMemcached => {
+                line.arg("serve").arg(config(as_memcached(&keyway_store(port, free_port()?)))?)
+            }
             Kind::Predixy => line.arg(config(predixy(port, self.backends))?),
-            Kind::Nutcracker | Kind::NutcrackerAgain | Kind::NutcrackerSmall => {
-                let line = line.arg("-c").arg(config(nutcracker(port, self.backends))?);
+            Kind::Nutcracker
+            | Kind::NutcrackerAgain
+            | Kind::NutcrackerSmall
+            | Kind::NutcrackerMemcached
+            | Kind::NutcrackerSmallMemcached => {
+                let text = match kind.side() {
+                    Side::MemcachedProxy => nutcracker(port, self.memcached_backends)
+                        .replace("redis: true", "redis: false"),
+                    _ => nutcracker(port, self.backends),
+                };
+                let line = line.arg("-c").arg(config(text)?);
                 let line = line.args(["-a", "127.0.0.1", "-s", &free_port()?.to_string()]);
                 // At the default level 5 it looks up the client's address for
                 // every request, in case a log line wants it.
                 let line =
                     line.args(["-v", "4", "-p"]).arg(self.scratch.path(&format!("{tag}.pid")));
                 match kind {
-                    Kind::NutcrackerSmall => line.args(["-m", "512"]),
+                    Kind::NutcrackerSmall | Kind::NutcrackerSmallMemcached => {
+                        line.args(["-m", "512"])
+                    }
                     _ => line,
                 }
             }
@@ -286,6 +344,33 @@ pub fn start_backend(programs: &Programs, scratch: &Scratch) -> Result<(Child, u
     let mut child = Child::start(&line, scratch, &format!("backend-{port}"))?;
     child.wait_for_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
     Ok((child, port))
+}
+
+/// The same of memcached.
+///
+/// # Errors
+/// [`Error::Start`] when `memcached` is missing or does not come up.
+pub fn start_memcached_backend(
+    programs: &Programs,
+    scratch: &Scratch,
+) -> Result<(Child, u16), Error> {
+    let port = free_port()?;
+    let program = programs.memcached.as_deref().unwrap_or(Path::new("memcached"));
+    let line = memcached_args(CommandLine::new(program), port);
+    let mut child = Child::start(&line, scratch, &format!("memcached-{port}"))?;
+    child.wait_for_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    Ok((child, port))
+}
+
+/// One thread; as root it wants to be told so.
+fn memcached_args(line: CommandLine, port: u16) -> CommandLine {
+    line.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "-m", "1024"])
+        .args(["-c", "12000", "-u", "root", "-R", "100"])
+}
+
+/// The same configuration for clients of memcached.
+fn as_memcached(text: &str) -> String {
+    text.replace("protocol = \"redis\"", "protocol = \"memcached\"")
 }
 
 /// Memory only, and room for the 10,000 connections of the memory table.

@@ -119,7 +119,7 @@ pub enum Work {
 impl Work {
     /// Whether a server of this dialect can do it.
     pub fn fits(self, dialect: Dialect) -> bool {
-        dialect == Dialect::Redis || matches!(self, Work::Get | Work::Set | Work::Mixed)
+        dialect == Dialect::Redis || self != Work::SortedLoad
     }
 }
 
@@ -157,6 +157,10 @@ impl Requests {
                 Work::Get | Work::Mixed => dataset.push_get(dialect, key(), out),
                 Work::Mget(keys) => {
                     let keys: Vec<String> = (0..keys).map(|_| dataset.key(key())).collect();
+                    if dialect == Dialect::Memcached {
+                        out.extend_from_slice(format!("get {}\r\n", keys.join(" ")).as_bytes());
+                        return;
+                    }
                     let keys = keys.iter().map(String::as_bytes);
                     push_command(&[&b"MGET"[..]].into_iter().chain(keys).collect::<Vec<_>>(), out);
                 }
