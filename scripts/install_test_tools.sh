@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # Installs the servers and clients the tests start, from Debian, where they
-# are missing: redis-server, redis-tools, memcached, nutcracker,
-# python3-venv.
+# are missing: redis-server, redis-tools, memcached, libmemcached-tools,
+# nutcracker, python3-venv, and PHP with both of its extensions for memcached.
 set -euo pipefail
 
 wanted=()
 command -v redis-server >/dev/null || wanted+=(redis-server)
 command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || wanted+=(redis-tools)
 command -v memcached >/dev/null || wanted+=(memcached)
+command -v memccapable >/dev/null || wanted+=(libmemcached-tools)
 PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
+for extension in memcache memcached; do
+  php -r "exit(extension_loaded('$extension') ? 0 : 1);" >/dev/null 2>&1 ||
+    wanted+=(php-cli "php-$extension")
+done
 [ ${#wanted[@]} -gt 0 ] || exit 0
 
 by_hand="install them by hand and run this again: apt-get install ${wanted[*]}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stock clients of five languages against a bare redis-server, a 4-shard pool
+# Stock clients of five languages against a bare redis-server or memcached, a 4-shard pool
 # and the embedded store: builds their programs below the target directory,
 # runs them, compares with tests/clients/expected.tsv and writes docs/clients.md.
 #

@@ -14,6 +14,7 @@ pub mod link_ops;
 pub mod lua_limits;
 pub mod memcache_reply;
 pub mod memcache_request;
+pub mod memcached_ops;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
@@ -28,7 +29,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
@@ -38,6 +39,7 @@ pub const TARGETS: [Target; 16] = [
     ("memcache_meta", memcache_request::run_meta),
     ("memcache_reply", memcache_reply::run),
     ("memcache_text", memcache_request::run_text),
+    ("memcached_ops", memcached_ops::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("restore", restore::run),

@@ -66,6 +66,7 @@ impl Driver {
         let database = choice % 2;
         let protocol = if choice < 2 { Protocol::Resp2 } else { Protocol::Resp3 };
         let options = LinkOptions {
+            memcached: None,
             password,
             database,
             databases: choices.pick(&[1, 3]),

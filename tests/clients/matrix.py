@@ -45,7 +45,13 @@ LIBRARIES = {
     ("node", "BullMQ"): ["job and result", "delay and retry", "flows"],
     ("rust", "redis-rs"): TOPICS,
     ("rust", "fred"): TOPICS,
+    ("go", "gomemcache"): ["values", "conditions", "cas", "many", "counters", "expiry"],
+    ("java", "spymemcached"): ["values", "conditions", "cas", "many", "counters", "expiry"],
+    ("node", "memjs"): ["values", "conditions", "many", "counters", "expiry"],
 }
+# Those that speak memcached's protocols, and what they are tried against.
+OF_MEMCACHED = {"gomemcache", "spymemcached", "memjs"}
+BARE = {"redis", "memcached"}
 # One library per language for every `make test`.
 QUICK = {"go": "go-redis", "java": "Jedis", "node": "ioredis", "rust": "redis-rs"}
 # Where each library's version is pinned: file, and a pattern with the version.
@@ -63,6 +69,9 @@ PINS = {
     "ioredis": ("node/package.json", r'"ioredis": "(.+?)"'),
     "node-redis": ("node/package.json", r'"redis": "(.+?)"'),
     "BullMQ": ("node/package.json", r'"bullmq": "(.+?)"'),
+    "gomemcache": ("go/go.mod", r"gomemcache v(\S+)"),
+    "spymemcached": ("java/pom.xml", r"<artifactId>spymemcached</artifactId>\s*<version>(.+?)</version>"),
+    "memjs": ("node/package.json", r'"memjs": "(.+?)"'),
     "redis-rs": ("rust/Cargo.toml", r'redis = \{ version = "=(.+?)"'),
     "fred": ("rust/Cargo.toml", r'fred = \{ version = "=(.+?)"'),
 }
@@ -76,15 +85,15 @@ def free_ports(count):
     return ports
 
 
-def wait_until_answering(port, process, what):
+def wait_until_answering(port, process, what, asked=b"PING\r\n"):
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if process.poll() is not None:
             sys.exit("%s ended with %d" % (what, process.returncode))
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as one:
-                one.sendall(b"PING\r\n")
-                if one.recv(64).startswith(b"+PONG"):
+                one.sendall(asked)
+                if one.recv(64).startswith((b"+PONG", b"VERSION")):
                     return
         except OSError:
             pass
@@ -93,7 +102,7 @@ def wait_until_answering(port, process, what):
 
 
 class Servers:
-    """A bare server, four shards and Keyway, for as long as the context lasts."""
+    """A bare server, four shards and Keyway, for as long as the context lasts; of Redis and of memcached."""
 
     def __init__(self, keyway, directory):
         self.keyway = keyway
@@ -102,7 +111,12 @@ class Servers:
 
     def __enter__(self):
         ports = free_ports(SHARDS + 3)
+        cached = free_ports(SHARDS + 5)
         bare, pool, store = ports[SHARDS:]
+        for port in cached[: SHARDS + 1]:
+            self.start("memcached", port, [
+                "memcached", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-u", "nobody",
+            ])
         for port in ports[: SHARDS + 1]:
             self.start("redis-server", port, [
                 "redis-server", "--port", str(port), "--bind", "127.0.0.1",
@@ -116,16 +130,30 @@ class Servers:
             '[[listener]]\nbind = "tcp://127.0.0.1:%d"\npool = "local"\n'
             '[pool.shards]\nkind = "sharded"\nhash_tag = "{}"\nservers = [%s]\n'
             '[pool.local]\nkind = "store"\nmemory_max = "256MiB"\n' % (pool, store, lines)
+            + self.of_memcached(cached)
         )
         self.start("keyway", store, [self.keyway, "serve", str(config)])
-        return {"redis": bare, "pool": pool, "store": store}
+        names = ["memcached", "memcached pool", "memcached pool, asked in text", "memcached pool, asked in packets"]
+        served = cached[SHARDS : SHARDS + 4] + [cached[-1]]
+        of_memcached = dict(zip(names + ["memcached store"], served))
+        return {"redis": bare, "pool": pool, "store": store, **of_memcached}
+
+    def of_memcached(self, ports):
+        """The pools of memcached, and the listener of the store, as parts of a file."""
+        lines = ", ".join('"127.0.0.1:%d:1 cache%d"' % (port, nth) for nth, port in enumerate(ports[:SHARDS]))
+        text = '[[listener]]\nbind = "tcp://127.0.0.1:%d"\nprotocol = "memcached"\npool = "cached"\n' % ports[-1]
+        text += '[pool.cached]\nkind = "store"\nmemory_max = "64MiB"\n'
+        for port, protocol in zip(ports[SHARDS + 1 :], ["meta", "text", "binary"]):
+            text += '[[listener]]\nbind = "tcp://127.0.0.1:%d"\nprotocol = "memcached"\npool = "%s"\n' % (port, protocol)
+            text += '[pool.%s]\nkind = "memcached"\nserver_protocol = "%s"\nservers = [%s]\n' % (protocol, protocol, lines)
+        return text
 
     def start(self, what, port, command):
         log = open(self.directory / ("%s-%d.log" % (what, port)), "wb")
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
         self.processes.append(process)
-        wait_until_answering(port, process, what)
+        wait_until_answering(port, process, what, b"version\r\n" if what == "memcached" else b"PING\r\n")
 
     def __exit__(self, *_):
         for process in self.processes:
@@ -180,6 +208,8 @@ def run_target(target, port, languages, programs, quick):
     """Every program at once against one server, and a failure for each case that said nothing."""
     wanted = {}
     for (language, library), topics in LIBRARIES.items():
+        if (library in OF_MEMCACHED) != target.startswith("memcached"):
+            continue
         if language in languages and (not quick or QUICK.get(language) == library):
             wanted.setdefault(language, {})[library] = topics
     with concurrent.futures.ThreadPoolExecutor() as together:
@@ -205,7 +235,7 @@ def read_expected():
 def write_expected(results, languages):
     kept = {case: reason for case, reason in read_expected().items() if case[1] not in languages}
     kept.update({case: reason for case, (verdict, reason) in results.items()
-                 if verdict == "fail" and case[0] != "redis"})
+                 if verdict == "fail" and case[0] not in BARE})
     text = "# Cases known to fail: target, language, library, topic, reason. Rewritten by\n"
     text += "# scripts/test_clients.sh --accept; a failure that is not here fails the run.\n"
     text += "".join("\t".join(case + (kept[case],)) + "\n" for case in sorted(kept))
@@ -244,11 +274,26 @@ This page is written by `make test-clients`, which fails when a case fails that 
     text += "\n## What only some libraries do\n\n| language | library | case | pool | store |\n| --- | --- | --- | --- | --- |\n"
     for (language, library), topics in LIBRARIES.items():
         for topic in topics:
-            if topic not in TOPICS:
+            if topic not in TOPICS and library not in OF_MEMCACHED:
                 marks = [mark(results, target, language, library, topic) for target in ("pool", "store")]
                 text += "| %s | %s %s | %s | %s |\n" % (language, library, version(library), topic, " | ".join(marks))
+    text += """
+## Clients of memcached
+
+Through a pool of four servers, asked in each of their protocols, and on the embedded store. Every
+case passes against a bare memcached. pymemcache and pylibmc are tried by every `make test`
+(`tests/python/memcached_client.py`), as is libmemcached's `memccapable`.
+
+| language | library | case | pool, meta | pool, text | pool, binary | store |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+    targets = ["memcached pool", "memcached pool, asked in text", "memcached pool, asked in packets", "memcached store"]
+    for (language, library), topics in LIBRARIES.items():
+        for topic in topics if library in OF_MEMCACHED else []:
+            marks = [mark(results, target, language, library, topic) for target in targets]
+            text += "| %s | %s %s | %s | %s |\n" % (language, library, version(library), topic, " | ".join(marks))
     text += "\n## Each failure and its reason\n\nAs the library words it.\n\n"
-    failed = [(case, reason) for case, (verdict, reason) in results.items() if verdict == "fail" and case[0] != "redis"]
+    failed = [(case, reason) for case, (verdict, reason) in results.items() if verdict == "fail" and case[0] not in BARE]
     if failed:
         text += "| where | library | case | reason |\n| --- | --- | --- | --- |\n"
     for (target, _, library, topic), reason in failed:
@@ -263,7 +308,7 @@ def judge(results):
     for case, (verdict, reason) in results.items():
         if verdict == "fail" and case not in expected:
             wrong += 1
-            why = "the case itself is wrong" if case[0] == "redis" else "not among the known failures"
+            why = "the case itself is wrong" if case[0] in BARE else "not among the known failures"
             print("FAILED %s: %s (%s)" % (" / ".join(case), reason, why))
         elif verdict == "pass" and case in expected:
             print("passes now, though listed as failing: %s" % " / ".join(case))

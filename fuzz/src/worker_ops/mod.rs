@@ -6,7 +6,7 @@
 
 mod peers;
 mod rich;
-mod wires;
+pub(crate) mod wires;
 
 use crate::Choices;
 use crate::laws::{NoFacts, tell};
@@ -378,6 +378,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
+        memcached: None,
         pool,
         name: "unix:0".to_owned(),
         password: password.map(str::to_owned),
@@ -406,7 +407,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     })
 }
 
-fn registry(topology: &Topology) -> Arc<Registry> {
+pub(crate) fn registry(topology: &Topology) -> Arc<Registry> {
     const CLASSES: [&str; Class::ALL.len()] = [""; Class::ALL.len()];
     let pools = topology.pools().iter().map(|pool| PoolLayout {
         name: pool.name.clone(),

@@ -4,6 +4,7 @@ const MODULES = {
   ioredis: "./with_ioredis.mjs",
   "node-redis": "./with_node_redis.mjs",
   BullMQ: "./with_bullmq.mjs",
+  memjs: "./with_memjs.mjs",
 };
 
 const [address, ...libraries] = process.argv.slice(2);

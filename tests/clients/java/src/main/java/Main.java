@@ -23,6 +23,7 @@ public final class Main {
         CLASSES.put("Jedis", "WithJedis");
         CLASSES.put("Lettuce", "WithLettuce");
         CLASSES.put("Redisson", "WithRedisson");
+        CLASSES.put("spymemcached", "WithSpymemcached");
     }
 
     private Main() {}
@@ -121,7 +122,7 @@ public final class Main {
     }
 
     static void equal(Object got, Object wanted) {
-        if (!wanted.equals(got)) {
+        if (!java.util.Objects.equals(wanted, got)) {
             throw new AssertionError("expected " + wanted + ", got " + got);
         }
     }
