@@ -7,7 +7,7 @@
 use rustix::process::Signal;
 
 use crate::error::Error;
-use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Shape, Work};
+use crate::load::{Dataset, Limit, Loader, Requests, Shape, Work};
 use crate::process::CommandLine;
 use crate::systems::{Kind, Site, System};
 
@@ -23,7 +23,7 @@ pub struct Case {
 }
 
 /// The cases of the table.
-pub const CASES: [Case; 8] = [
+pub const CASES: [Case; 14] = [
     case("proxy, GET, depth 1", Kind::Keyway, Work::Get, 1),
     case("proxy, GET, depth 16", Kind::Keyway, Work::Get, 16),
     case("store, GET, depth 1", Kind::KeywayStore, Work::Get, 1),
@@ -32,6 +32,12 @@ pub const CASES: [Case; 8] = [
     case("store, SET, depth 16", Kind::KeywayStore, Work::Set, 16),
     hashes(case("store, HGETALL of one field, depth 16", Kind::KeywayStore, Work::Get, 16)),
     hashes(case("store, HMSET of one field, depth 16", Kind::KeywayStore, Work::Set, 16)),
+    case("store, memcached port, get, depth 1", Kind::KeywayStoreMemcached, Work::Get, 1),
+    case("store, memcached port, get, depth 16", Kind::KeywayStoreMemcached, Work::Get, 16),
+    case("store, memcached port, set, depth 16", Kind::KeywayStoreMemcached, Work::Set, 16),
+    case("proxy of memcached, get, depth 1", Kind::KeywayMemcached, Work::Get, 1),
+    case("proxy of memcached, set, depth 1", Kind::KeywayMemcached, Work::Set, 1),
+    case("proxy of memcached, get, depth 75", Kind::KeywayMemcached, Work::Get, 75),
 ];
 
 const fn case(title: &'static str, kind: Kind, work: Work, depth: usize) -> Case {
@@ -40,6 +46,13 @@ const fn case(title: &'static str, kind: Kind, work: Work, depth: usize) -> Case
 
 const fn hashes(case: Case) -> Case {
     Case { dataset: HASHES, ..case }
+}
+
+impl Case {
+    /// Whether servers of memcached stand behind it.
+    pub fn needs_memcached(&self) -> bool {
+        self.kind == Kind::KeywayMemcached
+    }
 }
 
 /// A key space small enough to be filled under callgrind.
@@ -79,11 +92,11 @@ fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> 
 
 /// Writes every key, then sends the requests to be counted.
 fn send(system: &System, case: &Case, count: u64) -> Result<(), Error> {
-    let fill = Requests::fill(case.dataset, Dialect::Redis, 0);
+    let fill = Requests::fill(case.dataset, system.dialect, 0);
     let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
     loader.run(Limit::Requests(fill.count() as u64))?.check()?;
     drop(loader);
-    let requests = Requests::random(case.work, case.dataset, Dialect::Redis, 1);
+    let requests = Requests::random(case.work, case.dataset, system.dialect, 1);
     let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
     loader.run(Limit::Requests(count))?.check()
 }

@@ -186,10 +186,14 @@ fn measure_all_items(
 /// [`Error::Start`] when the servers behind the proxy cannot be started,
 /// [`Error::Interrupted`]. Other failures are in the figures.
 pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>), Error> {
-    let session = Session::start(options.programs.clone())?;
+    let mut session = Session::start(options.programs.clone())?;
+    let has_memcached = options.programs.memcached.is_some();
+    if has_memcached {
+        session.start_memcached()?;
+    }
     let mut figures = Vec::new();
     let mut progress = Progress::new(CASES.len(), Duration::from_secs(10));
-    for case in CASES {
+    for case in CASES.into_iter().filter(|case| has_memcached || !case.needs_memcached()) {
         progress.step(&format!("instructions: {}", case.title));
         let figure = instructions_per_request(&session.site(), &case, options.requests);
         figures.push((case.title.to_owned(), kept(figure)?));
