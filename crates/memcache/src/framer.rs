@@ -1,6 +1,6 @@
 //! Finding where a whole reply ends, across the reads it comes in.
 
-use crate::{Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply};
+use crate::{Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply, usual};
 
 /// How the reply to a request ends: [`crate::compose_request`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,18 @@ impl Framer {
         if self.expect == Expect::Nothing {
             return Ok(Framing::Ready { len: 0 });
         }
+        if self.at == 0
+            && self.wire == Wire::Text
+            && let Some(len) = usual::reply_len(buf, self.expect)
+        {
+            self.check(len, limits)?;
+            return Ok(Framing::Ready { len });
+        }
+        self.frame_elements(buf, limits)
+    }
+
+    /// Looks element by element.
+    fn frame_elements(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
         loop {
             match parse_reply(buf.get(self.at..).unwrap_or_default(), self.wire, limits)? {
                 ReplyParsed::NeedMore { at_least } => {

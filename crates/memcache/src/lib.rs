@@ -31,6 +31,7 @@ mod request;
 mod respond;
 mod sasl;
 mod text;
+mod usual;
 
 pub use asked::Asked;
 pub use compose::{Untranslatable, compose_request};

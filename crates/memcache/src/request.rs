@@ -158,6 +158,10 @@ pub struct Request {
     /// The key of a meta command in base64, decoded: [`Request::keys`] is a
     /// range into this then.
     pub decoded: Vec<u8>,
+    /// Its bytes are those that [`crate::compose_request`] would append for a
+    /// server of classic text, and may be sent as they are. Told of the commonest
+    /// requests only.
+    pub is_canonical: bool,
 }
 
 impl Request {
@@ -186,6 +190,7 @@ impl Request {
         self.value = ByteRange::default();
         self.meta = ByteRange::default();
         self.decoded.clear();
+        self.is_canonical = false;
     }
 }
 

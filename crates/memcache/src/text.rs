@@ -1,7 +1,9 @@
 //! Classic text commands, and the lines that meta commands share with them.
 
 use crate::numbers::{signed_32, unsigned, unsigned_32};
-use crate::{Asked, Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, Verb, meta};
+use crate::{
+    Asked, Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, Verb, meta, usual,
+};
 use keyway_base::ByteRange;
 use memchr::memchr;
 
@@ -79,6 +81,14 @@ pub(crate) type Outcome = Result<Parsed, RequestFault>;
 #[inline]
 pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Parsed {
     request.clear(Dialect::Text);
+    if let Some(consumed) = usual::parse(buf, limits, request) {
+        return Parsed::Ready { consumed };
+    }
+    parse_any(buf, limits, request)
+}
+
+/// Reads a request that is none of the usual ones.
+fn parse_any(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Parsed {
     let Some((line_end, next)) = line_of(buf) else { return incomplete(buf, limits) };
     if next > ParseLimits::LINE_LEN_MAX && next > line_len_max(buf, limits) {
         return too_long(next);

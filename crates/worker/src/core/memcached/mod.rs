@@ -2,6 +2,7 @@
 //! servers of a pool answer.
 
 mod admission;
+mod ahead;
 mod local;
 mod pool;
 mod returns;
@@ -15,7 +16,7 @@ use keyway_base::{ByteRange, Fault, Key, Slab};
 use keyway_command::Class;
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
-    Wire, parse_request, write_reply,
+    Wire, write_reply,
 };
 use keyway_proxy::memcached::{Gather, GatherPool, Warming};
 use keyway_proxy::{Busy, Session};
@@ -27,12 +28,11 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 /// What a worker needs for clients of memcached.
 #[derive(Default)]
 pub(super) struct State {
-    request: Request,
     gathers: Slab<Box<Gather>>,
     warmings: Slab<Warming>,
     free: GatherPool,
     scratch: pool::Scratch,
-    ahead: store::Ahead,
+    ahead: ahead::Ahead,
     returns: returns::Returns,
 }
 
@@ -110,13 +110,12 @@ impl Plane {
         busy: &mut Busy,
         bytes: &[u8],
     ) -> usize {
-        let mut request = std::mem::take(&mut self.memcached.request);
+        let mut requests = std::mem::take(&mut self.memcached.ahead);
+        requests.forget();
         let was_paused = std::mem::replace(&mut session.paused, false);
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
         let mut pos = 0;
-        // Up to where the store knows which keys will come.
-        let mut ahead = 0;
         busy.input_needed = 0;
         while pos < bytes.len() {
             if session.closing {
@@ -148,12 +147,14 @@ impl Plane {
             };
             let limits = ParseLimits::of(&plan.limits, len_max);
             if pos > 0
-                && pos >= ahead
+                && session.identity.authenticated
                 && let PoolKind::Store(store) = &pool.kind
             {
-                ahead = pos + self.look_ahead_memcached(store, rest, (wire, &limits));
+                requests.look_ahead(store, rest, (wire, &limits));
             }
-            let consumed = match parse_request(rest, wire, &limits, &mut request) {
+            let parsed = requests.next(rest, wire, &limits);
+            let request = requests.request();
+            let consumed = match parsed {
                 Parsed::Ready { consumed } => consumed,
                 Parsed::NeedMore { at_least } => {
                     busy.input_needed = at_least;
@@ -162,7 +163,7 @@ impl Plane {
                 Parsed::Refused { consumed, skip, fault } => {
                     if fault == RequestFault::ValueTooLarge {
                         let whose = (key, &mut *session, &mut *busy);
-                        let step = self.forget_refused(links, pool, whose, (&request, rest));
+                        let step = self.forget_refused(links, pool, whose, (request, rest));
                         if self.has_to_wait(links, (key, session), step) {
                             break;
                         }
@@ -171,12 +172,12 @@ impl Plane {
                         client.skip = skip;
                     }
                     pos += consumed;
-                    self.refuse_memcached(session, busy, &request, fault);
+                    self.refuse_memcached(session, busy, request, fault);
                     continue;
                 }
             };
             let bytes = &rest[..consumed];
-            let mut call = Call { key, session, busy, request: &request, bytes, warm: None };
+            let mut call = Call { key, session, busy, request, bytes, warm: None };
             let step = self.dispatch_memcached(links, pool, &mut call);
             if self.has_to_wait(links, (key, session), step) {
                 break;
@@ -188,7 +189,7 @@ impl Plane {
         if session.paused && !was_paused {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
         }
-        self.memcached.request = request;
+        self.memcached.ahead = requests;
         pos
     }
 

@@ -79,6 +79,10 @@ fn write_alike(
     request: &Request,
     bytes: &[u8],
 ) -> Result<Expect, Untranslatable> {
+    if request.is_canonical {
+        out.extend_from_slice(bytes);
+        return Ok(if request.head.verb.reads() { Expect::List } else { Expect::One });
+    }
     if request.head.dialect == Dialect::Meta {
         out.extend_from_slice(bytes);
         return Ok(Expect::One);

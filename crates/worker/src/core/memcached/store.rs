@@ -1,21 +1,11 @@
 //! Requests to the embedded store.
 
 use super::{Call, Plane, Step};
-use keyway_memcache::{ParseLimits, Parsed, Request, Verb, Wire, parse_request};
+use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
-use keyway_store::{Footprint, KeyHint, MemcachedContext, Refused, Store};
+use keyway_store::{Footprint, MemcachedContext, Refused, Store};
 use std::collections::BTreeSet;
-
-/// Requests looked at in one go, see [`crate::core::ahead`].
-const REQUESTS_MAX: usize = 16;
-
-/// Room for looking ahead.
-#[derive(Default)]
-pub(super) struct Ahead {
-    request: Request,
-    hints: Vec<KeyHint>,
-}
 
 impl Plane {
     /// Executes a request on the store.
@@ -84,32 +74,5 @@ impl Plane {
         let settlement = self.gather_script(call.session, store, BTreeSet::new(), is_flush);
         self.tell_changes(call.session, call.busy, settlement);
         self.serve_waiters(call.session.pool, store);
-    }
-
-    /// Tells the store which keys the requests at the start of `bytes` name.
-    /// Returns how many bytes those requests take; nothing is done with them yet.
-    pub(super) fn look_ahead_memcached(
-        &mut self,
-        store: &Store,
-        bytes: &[u8],
-        (wire, limits): (Wire, &ParseLimits),
-    ) -> usize {
-        let Ahead { request, hints } = &mut self.memcached.ahead;
-        hints.clear();
-        let mut end = 0;
-        for _ in 0..REQUESTS_MAX {
-            let rest = &bytes[end..];
-            let Parsed::Ready { consumed } = parse_request(rest, wire, limits, request) else {
-                break;
-            };
-            if !request.keys.is_empty() {
-                hints.push(store.hint(request.key(rest, 0)));
-            }
-            end += consumed;
-        }
-        if hints.len() > 1 {
-            store.prefetch(0, hints);
-        }
-        end.max(1)
     }
 }

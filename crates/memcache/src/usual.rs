@@ -1,0 +1,128 @@
+//! The commonest requests and replies, each read in one pass: `get` of one key, a `set` that
+//! is answered, and what a server says to these. All else is left to [`crate::text`] and
+//! [`crate::reply_text`], which read these too, and alike: a law of the tests.
+
+use crate::{Asked, Expect, KEY_LEN_MAX, ParseLimits, Request, Verb};
+use keyway_base::ByteRange;
+
+/// Most digits of a number that is read here.
+const DIGITS_MAX: usize = 10;
+
+/// Reads a request that is said as [`crate::compose_request`] would say it; how
+/// long it is. `None` for any other; `request` is as it was then.
+#[inline(always)]
+pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
+    match buf {
+        [b'g', b'e', b't', b' ', ..] => get(buf, request),
+        [b's', b'e', b't', b' ', ..] => set(buf, limits, request),
+        _ => None,
+    }
+}
+
+const BEHIND_VERB: usize = 4;
+
+fn get(buf: &[u8], request: &mut Request) -> Option<usize> {
+    let end = key_end(buf, BEHIND_VERB)?;
+    let next = line_end(buf, end)?;
+    request.head.asked = Asked::VALUE.with(Asked::FLAGS).with(Asked::KEY);
+    request.keys.push(ByteRange::new(BEHIND_VERB, end));
+    request.is_canonical = true;
+    Some(next)
+}
+
+fn set(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
+    let key_end = key_end(buf, BEHIND_VERB)?;
+    let (flags, at) = number(buf, key_end)?;
+    let (expiry, at) = number(buf, at)?;
+    let (len, at) = number(buf, at)?;
+    let start = line_end(buf, at)?;
+    let end = start + len as usize;
+    let next = line_end(buf, end)?;
+    if len > limits.value_len_max {
+        return None;
+    }
+    request.head.verb = Verb::Set;
+    request.head.flags = flags;
+    request.head.expiry = i64::from(expiry);
+    request.keys.push(ByteRange::new(BEHIND_VERB, key_end));
+    request.value = ByteRange::new(start, end);
+    request.is_canonical = true;
+    Some(next)
+}
+
+/// How long the reply at the start of `buf` is, if it is a usual one and whole.
+#[inline(always)]
+pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
+    const STORED: &[u8] = b"STORED\r\n";
+    const VALUE: &[u8] = b"VALUE ";
+    const END: &[u8] = b"END\r\n";
+    match expect {
+        Expect::One => buf.starts_with(STORED).then_some(STORED.len()),
+        Expect::List if buf.starts_with(VALUE) => {
+            let (_, at) = number(buf, key_end(buf, VALUE.len())?)?;
+            let (len, at) = number(buf, at)?;
+            let end = line_end(buf, line_end(buf, at)? + len as usize)?;
+            buf[end..].starts_with(END).then_some(end + END.len())
+        }
+        Expect::List => buf.starts_with(END).then_some(END.len()),
+        _ => None,
+    }
+}
+
+/// Where the key ends that begins at `start`: at a blank or a control
+/// character. `None` when there is none, or one too long.
+#[inline(always)]
+fn key_end(buf: &[u8], start: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let mut end = start;
+    // Of eight bytes at a time the first that is no more than a blank: taking
+    // away one more than that borrows from its top bit.
+    while let Some(eight) = buf.get(end..end + 8) {
+        let bytes = u64::from_le_bytes(eight.try_into().ok()?);
+        let found = bytes.wrapping_sub(ONES * 0x21) & !bytes & (ONES * 0x80);
+        if found != 0 {
+            end += (found.trailing_zeros() / 8) as usize;
+            return (end > start && end - start <= KEY_LEN_MAX).then_some(end);
+        }
+        end += 8;
+        if end - start > KEY_LEN_MAX {
+            return None;
+        }
+    }
+    while *buf.get(end)? > b' ' {
+        end += 1;
+    }
+    (end > start && end - start <= KEY_LEN_MAX).then_some(end)
+}
+
+/// The number behind the blank at `blank`, as it is written by machines, and
+/// where it ends.
+#[inline(always)]
+fn number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
+    let start = blank + 1;
+    if buf.get(blank) != Some(&b' ') {
+        return None;
+    }
+    let (mut value, mut end) = (0u64, start);
+    loop {
+        let digit = buf.get(end)?.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if end - start == DIGITS_MAX {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+        end += 1;
+    }
+    let is_padded = buf[start] == b'0' && end - start > 1;
+    // What fits 32 bits with a sign means the same to every reader.
+    let value = i32::try_from(value).ok()? as u32;
+    (end > start && !is_padded).then_some((value, end))
+}
+
+/// Where the next line begins, if one ends at `at`.
+#[inline(always)]
+fn line_end(buf: &[u8], at: usize) -> Option<usize> {
+    (buf.get(at..at + 2)? == b"\r\n").then_some(at + 2)
+}

@@ -1,0 +1,101 @@
+//! Parsed requests of a client: one, or those of a pipeline on the store, whose
+//! memory can be on its way while those before them are served
+//! ([`crate::core::ahead`]). None is parsed twice.
+
+use keyway_memcache::{ParseLimits, Parsed, Request, Wire, parse_request};
+use keyway_store::{KeyHint, Store};
+
+/// Requests looked at in one go.
+const REQUESTS_MAX: usize = 16;
+/// Keys of one of them that room is kept for.
+const KEYS_KEPT_MAX: usize = 1024;
+
+/// Requests in order: one is current, those behind it were looked at.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// Each with its length in bytes, in room that is used again.
+    parsed: Vec<(Request, usize)>,
+    /// How many hold a request.
+    count: usize,
+    /// How many of them were current.
+    taken: usize,
+    hints: Vec<KeyHint>,
+}
+
+impl Ahead {
+    /// Forgets what was looked at.
+    pub(super) fn forget(&mut self) {
+        (self.count, self.taken) = (0, 0);
+    }
+
+    /// Looks at the requests at the start of `bytes` unless some are left, and
+    /// tells the store which keys they name.
+    #[inline]
+    pub(super) fn look_ahead(
+        &mut self,
+        store: &Store,
+        bytes: &[u8],
+        (wire, limits): (Wire, &ParseLimits),
+    ) {
+        if self.taken < self.count {
+            return;
+        }
+        self.forget();
+        self.hints.clear();
+        let mut end = 0;
+        while self.count < REQUESTS_MAX {
+            let rest = &bytes[end..];
+            let (request, len) = self.room();
+            let Parsed::Ready { consumed } = parse_request(rest, wire, limits, request) else {
+                break;
+            };
+            *len = consumed;
+            end += consumed;
+            if !request.keys.is_empty() {
+                let hint = store.hint(request.key(rest, 0));
+                self.hints.push(hint);
+            }
+            self.count += 1;
+        }
+        if self.hints.len() > 1 {
+            store.prefetch(0, &self.hints);
+        }
+    }
+
+    /// Makes the next request current: one that was looked at, or the first of
+    /// `bytes`.
+    #[inline]
+    pub(super) fn next(&mut self, bytes: &[u8], wire: Wire, limits: &ParseLimits) -> Parsed {
+        if self.taken < self.count {
+            self.taken += 1;
+            return Parsed::Ready { consumed: self.parsed[self.taken - 1].1 };
+        }
+        self.forget();
+        let (request, _) = self.room();
+        let parsed = parse_request(bytes, wire, limits, request);
+        (self.count, self.taken) = (1, 1);
+        parsed
+    }
+
+    /// The current request.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub(super) fn request(&self) -> &Request {
+        &self.parsed[self.taken - 1].0
+    }
+
+    /// Room for one more.
+    #[inline]
+    fn room(&mut self) -> &mut (Request, usize) {
+        if self.parsed.len() == self.count {
+            self.parsed.push(Default::default());
+        }
+        let room = &mut self.parsed[self.count];
+        if room.0.keys.capacity() > KEYS_KEPT_MAX {
+            room.0.keys = Vec::new();
+        }
+        room
+    }
+}
