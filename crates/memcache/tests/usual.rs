@@ -1,19 +1,19 @@
 //! The commonest requests and replies have a way of their own to be read, which
 //! has to give what the general one does.
 
-mod support;
-
 use keyway_memcache::{
-    Dialect, Expect, Framer, Framing, Outcome, Parsed, ReplyFault, ReplyLimits, ReplyParsed,
-    Request, Wire, compose_request, parse_reply, parse_request,
+    Dialect, Expect, Framer, Framing, Outcome, ParseLimits, Parsed, ReplyFault, ReplyLimits,
+    ReplyParsed, Request, Wire, compose_request, parse_reply, parse_request,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::limits;
+
+const LIMITS: ParseLimits =
+    ParseLimits { value_len_max: 1_000_000, keys_max: 1000, keys_line_len_max: 1 << 20 };
 
 fn parse(bytes: &[u8]) -> (Parsed, Request) {
     let mut request = Request::default();
-    (parse_request(bytes, Wire::Text, &limits(), &mut request), request)
+    (parse_request(bytes, Wire::Text, &LIMITS, &mut request), request)
 }
 
 /// Bytes of keys: printed ones, and now and then one that breaks a line.
