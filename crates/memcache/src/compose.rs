@@ -8,6 +8,7 @@ mod binary;
 mod meta;
 mod text;
 
+use crate::usual::printed_len;
 use crate::{Dialect, Expect, Head, Verb};
 
 /// Why a request cannot be put to a server of another protocol.
@@ -56,7 +57,8 @@ fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
 
 /// Whether a line can carry `key` as it is.
 fn fits_line(key: &[u8]) -> bool {
-    !key.is_empty() && !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r' | 0))
+    let breaks = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | 0);
+    !key.is_empty() && !key[printed_len(key)..].iter().any(breaks)
 }
 
 /// An expiry for the text protocols, which read 32 bits: one beyond is in the

@@ -2,6 +2,7 @@
 
 use crate::numbers::{signed, unsigned};
 use crate::outcome::{ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, ReplyParsed};
+use crate::usual;
 use memchr::memchr;
 
 /// Longest line of a reply, in bytes: keys, opaque tokens, the values of
@@ -12,6 +13,11 @@ pub(crate) fn parse<'a>(
     buf: &'a [u8],
     limits: &ReplyLimits,
 ) -> Result<ReplyParsed<'a>, ReplyFault> {
+    if let Some((item, len)) = usual::item(buf)
+        && item.value.len() <= limits.reply_len_max as usize
+    {
+        return Ok(ready(len, Outcome::Hit(item)));
+    }
     let Some(newline) = memchr(b'\n', &buf[..buf.len().min(LINE_LEN_MAX)]) else {
         return match buf.len() {
             0..LINE_LEN_MAX => Ok(ReplyParsed::NeedMore { at_least: buf.len() + 1 }),

@@ -61,7 +61,11 @@ fn next_word(buf: &[u8], at: usize, line_end: usize) -> Option<ByteRange> {
         start += 1;
     }
     let mut end = start;
-    while end < line.len() && line[end] != b' ' && line[end] != 0 {
+    loop {
+        end += usual::printed_len(&line[end..]);
+        if matches!(line.get(end), None | Some(b' ' | 0)) {
+            break;
+        }
         end += 1;
     }
     (end > start).then(|| ByteRange::new(start, end))

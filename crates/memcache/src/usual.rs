@@ -2,6 +2,7 @@
 //! is answered, and what a server says to these. All else is left to [`crate::text`] and
 //! [`crate::reply_text`], which read these too, and alike: a law of the tests.
 
+use crate::outcome::Item;
 use crate::{Asked, Expect, KEY_LEN_MAX, ParseLimits, Request, Verb};
 use keyway_base::ByteRange;
 
@@ -54,14 +55,11 @@ fn set(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize>
 #[inline(always)]
 pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
     const STORED: &[u8] = b"STORED\r\n";
-    const VALUE: &[u8] = b"VALUE ";
     const END: &[u8] = b"END\r\n";
     match expect {
         Expect::One => buf.starts_with(STORED).then_some(STORED.len()),
         Expect::List if buf.starts_with(VALUE) => {
-            let (_, at) = number(buf, key_end(buf, VALUE.len())?)?;
-            let (len, at) = number(buf, at)?;
-            let end = line_end(buf, line_end(buf, at)? + len as usize)?;
+            let (_, end) = item(buf)?;
             buf[end..].starts_with(END).then_some(end + END.len())
         }
         Expect::List => buf.starts_with(END).then_some(END.len()),
@@ -69,30 +67,49 @@ pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
     }
 }
 
+const VALUE: &[u8] = b"VALUE ";
+
+/// The item at the start of `buf`, if it is told as usual and whole, and how
+/// long it is.
+#[inline(always)]
+pub(crate) fn item(buf: &[u8]) -> Option<(Item<'_>, usize)> {
+    if !buf.starts_with(VALUE) {
+        return None;
+    }
+    let key_end = key_end(buf, VALUE.len())?;
+    let (flags, at) = number(buf, key_end)?;
+    let (len, at) = number(buf, at)?;
+    let start = line_end(buf, at)?;
+    let end = start + len as usize;
+    let next = line_end(buf, end)?;
+    let (key, value) = (&buf[VALUE.len()..key_end], &buf[start..end]);
+    Some((Item { key, flags, value, ..Item::default() }, next))
+}
+
 /// Where the key ends that begins at `start`: at a blank or a control
 /// character. `None` when there is none, or one too long.
 #[inline(always)]
 fn key_end(buf: &[u8], start: usize) -> Option<usize> {
+    let end = start + printed_len(&buf[start..]);
+    (end > start && end - start <= KEY_LEN_MAX && end < buf.len()).then_some(end)
+}
+
+/// How many bytes at the start are above a blank.
+#[inline(always)]
+pub(crate) fn printed_len(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
-    let mut end = start;
+    let mut len = 0;
     // Of eight bytes at a time the first that is no more than a blank: taking
     // away one more than that borrows from its top bit.
-    while let Some(eight) = buf.get(end..end + 8) {
-        let bytes = u64::from_le_bytes(eight.try_into().ok()?);
-        let found = bytes.wrapping_sub(ONES * 0x21) & !bytes & (ONES * 0x80);
+    while let Some(Ok(eight)) = bytes.get(len..len + 8).map(<[u8; 8]>::try_from) {
+        let eight = u64::from_le_bytes(eight);
+        let found = eight.wrapping_sub(ONES * 0x21) & !eight & (ONES * 0x80);
         if found != 0 {
-            end += (found.trailing_zeros() / 8) as usize;
-            return (end > start && end - start <= KEY_LEN_MAX).then_some(end);
+            return len + (found.trailing_zeros() / 8) as usize;
         }
-        end += 8;
-        if end - start > KEY_LEN_MAX {
-            return None;
-        }
+        len += 8;
     }
-    while *buf.get(end)? > b' ' {
-        end += 1;
-    }
-    (end > start && end - start <= KEY_LEN_MAX).then_some(end)
+    len + bytes[len..].iter().take_while(|&&byte| byte > b' ').count()
 }
 
 /// The number behind the blank at `blank`, as it is written by machines, and
