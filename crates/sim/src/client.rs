@@ -244,7 +244,7 @@ impl Client {
         self.disconnect(network, reset);
     }
 
-    fn connect(&mut self, network: &mut Network, ledger: &Ledger) -> bool {
+    fn connect(&mut self, network: &mut Network, ledger: &mut Ledger) -> bool {
         if self.connections_left == 0 {
             self.phase = Phase::Done;
             return false;
@@ -289,7 +289,7 @@ impl Client {
         }
     }
 
-    fn name_keys(&mut self, ledger: &Ledger) {
+    fn name_keys(&mut self, ledger: &mut Ledger) {
         self.generation += 1;
         let owner = format!("c{}g{}", self.index, self.generation);
         let habits = &self.habits;
@@ -312,6 +312,27 @@ impl Client {
                 }
             })
             .collect();
+        if ledger.is_warmed_up(self.habits.pool) {
+            self.inherit(ledger);
+        }
+    }
+
+    /// Some of its keys have been in the old pool all the time.
+    fn inherit(&mut self, ledger: &mut Ledger) {
+        let (pool, value_len) = (self.habits.pool, self.habits.value_len as u64);
+        for keys in &mut self.databases {
+            for key in &mut keys.strings {
+                if self.random.percent(30) {
+                    continue;
+                }
+                let write = ledger.new_write();
+                let len = self.random.scaled(1, value_len) as usize;
+                let bytes = value::compose(&key.name, write, len);
+                if ledger.bequeath(pool, &key.name, bytes, write) {
+                    key.inherit(write);
+                }
+            }
+        }
     }
 
     fn expect(&mut self, now: Nanos, ask: Ask, circumstances: Vec<Circumstances>) {
@@ -616,7 +637,13 @@ impl Client {
 
     fn ask_memcached(&mut self, now: Nanos, ledger: &mut Ledger) {
         let key = self.pick_key_near(ledger);
-        match self.random.below(10) {
+        match self.random.below(11) {
+            10 => {
+                let name = self.name(key);
+                memcached::write_delete(&mut self.output, &name);
+                let circumstances = self.circumstances(ledger, &[key]);
+                self.expect(now, Ask::Delete { keys: vec![key] }, circumstances);
+            }
             0..4 => {
                 let circumstances = self.circumstances(ledger, &[key]);
                 let (write, bytes) = self.new_value(key, ledger);

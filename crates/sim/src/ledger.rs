@@ -115,6 +115,13 @@ pub struct Ledger {
     pub replies: u64,
     /// Error replies that a fault excused.
     pub excused: u64,
+    /// Items that were brought from one server to another.
+    pub moves: u64,
+    /// By pool: where its missing items come from.
+    old_pools: Vec<Option<usize>>,
+    /// What servers have had since before time began and nobody has looked at, by
+    /// pool and key.
+    heirlooms: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
 }
 
 impl Ledger {
@@ -157,6 +164,9 @@ impl Ledger {
             violation: None,
             replies: 0,
             excused: 0,
+            moves: 0,
+            old_pools: Vec::new(),
+            heirlooms: BTreeMap::new(),
         }
     }
 
@@ -201,8 +211,38 @@ impl Ledger {
         *self.stragglers.entry(key.to_vec()).or_default() += 1;
     }
 
+    /// Which pool each gets its missing items from.
+    pub fn know_old_pools(&mut self, old_pools: Vec<Option<usize>>) {
+        self.old_pools = old_pools;
+    }
+
+    fn old_pool(&self, pool: usize) -> Option<usize> {
+        self.old_pools.get(pool).copied().flatten()
+    }
+
+    /// The old pool of this one, if it has one, is to have this; whether it has.
+    pub fn bequeath(&mut self, pool: usize, key: &[u8], value: Vec<u8>, write: u64) -> bool {
+        let Some(old) = self.old_pool(pool) else { return false };
+        self.on_executed(write, key, false);
+        self.heirlooms.insert((old, key.to_vec()), value);
+        true
+    }
+
+    /// What a server of `pool` has had of this key all the time, when it is first
+    /// asked for it.
+    pub fn take_heirloom(&mut self, pool: usize, key: &[u8]) -> Option<Vec<u8>> {
+        self.heirlooms.remove(&(pool, key.to_vec()))
+    }
+
+    /// Whether items that a pool misses come from another.
+    pub fn is_warmed_up(&self, pool: usize) -> bool {
+        self.old_pool(pool).is_some()
+    }
+
     /// A server of a pool lost what it held.
     pub fn on_loss(&mut self, pool: usize) {
+        // Where one has lost something, nothing is known of the others' either.
+        self.heirlooms.retain(|(owner, _), _| *owner != pool);
         if let Some(known) = &mut self.pools[pool] {
             known.losses += 1;
         }
@@ -287,9 +327,11 @@ impl Ledger {
         let Some(known) = &self.pools[pool] else {
             return Circumstances { epoch: 0, losses: 0, stragglers: 0 };
         };
+        let old = self.old_pool(pool).and_then(|old| Some((old, self.pools[old].as_ref()?)));
         Circumstances {
-            epoch: self.health.pool_epoch(pool),
-            losses: known.losses,
+            epoch: self.health.pool_epoch(pool)
+                + old.map_or(0, |(old, _)| self.health.pool_epoch(old)),
+            losses: known.losses + old.map_or(0, |(_, old)| old.losses),
             stragglers: self.stragglers.get(key).copied().unwrap_or(0),
         }
     }
@@ -305,6 +347,21 @@ impl Ledger {
     /// Where requests for a key may go wrong: its home, or any server of a
     /// pool in which keys move.
     pub fn possible_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {
+        let mut homes = self.own_homes(pool, key);
+        if let Some(old) = self.old_pool(pool) {
+            homes.extend(self.own_homes(old, key));
+        }
+        homes
+    }
+
+    /// Whether a read asked for at `since` may miss what is there: the old pool's
+    /// troubles fail no read.
+    pub fn may_miss(&self, pool: usize, key: &[u8], since: Nanos) -> bool {
+        let old = self.old_pool(pool);
+        old.is_some_and(|old| self.is_excused(&self.own_homes(old, key), since, self.now))
+    }
+
+    fn own_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {
         match &self.pools[pool] {
             None => Vec::new(),
             Some(known) if known.is_static => self.home(pool, key).into_iter().collect(),

@@ -35,7 +35,7 @@ pub fn parse_request(buf: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     let Some((text, next)) = line(buf, 0) else { return Ok(None) };
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
     let mut args: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
-    if !matches!(words[0], b"set" | b"add") {
+    if !matches!(words[0], b"set" | b"add" | b"cas") {
         return Ok(Some((args, next)));
     }
     let value = block(buf, next, length(words.get(4))?)?;
@@ -64,11 +64,19 @@ pub fn write_set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends an item as `get` tells it.
-pub fn write_item(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+/// Appends `delete`.
+pub fn write_delete(out: &mut Vec<u8>, key: &[u8]) {
+    out.extend_from_slice(b"delete ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an item as `get` tells it, or as `gets` with its number.
+pub fn write_item(out: &mut Vec<u8>, key: &[u8], value: &[u8], number: Option<u64>) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    out.extend_from_slice(format!(" 0 {}\r\n", value.len()).as_bytes());
+    let number = number.map_or(String::new(), |number| format!(" {number}"));
+    out.extend_from_slice(format!(" 0 {}{number}\r\n", value.len()).as_bytes());
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
@@ -93,6 +101,8 @@ pub fn parse_reply(buf: &[u8], mut at: usize, keys: &[Vec<u8>], is_many: bool) -
             }
             b"END" => return Ok(Some((values(items, keys, is_many)?, next))),
             b"STORED" => return Ok(Some((Value::Simple(b"OK".to_vec()), next))),
+            b"DELETED" => return Ok(Some((Value::Integer(1), next))),
+            b"NOT_FOUND" => return Ok(Some((Value::Integer(0), next))),
             b"SERVER_ERROR" if items.is_empty() => {
                 let words = &text[b"SERVER_ERROR ".len().min(text.len())..];
                 return Ok(Some((Value::Error([b"ERR ", words].concat()), next)));

@@ -48,6 +48,12 @@ impl KeyModel {
         Self { name, candidates, is_loose, since, writes: Vec::new() }
     }
 
+    /// It holds this write from the beginning.
+    pub fn inherit(&mut self, write: u64) {
+        self.candidates = vec![Candidate { content: Some(write), is_certain: true }];
+        self.writes.push(write);
+    }
+
     /// A write is asked for.
     pub fn on_write(&mut self, write: u64) {
         self.writes.push(write);

@@ -12,14 +12,17 @@ use crate::random::Random;
 use crate::scenario::{Options, Scenario};
 use crate::server::Server;
 use crate::world::World;
+use keyway_base::Time;
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
-use keyway_topology::{BackendId, HealthBoard, PoolKind as TopologyKind, Rejoin, ServerProtocol};
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
+use keyway_topology::{
+    BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,
+};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, WarmUpPlan, Worker};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,6 +51,8 @@ pub struct Report {
     pub messages: u64,
     /// Values that clients cached and were told to forget.
     pub invalidations: u64,
+    /// Items that were brought from one server to another.
+    pub moves: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -198,6 +203,7 @@ impl Sim {
             virtual_time: Duration::from_nanos(world.network.now),
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
+            moves: world.ledger.moves,
             messages: world.ledger.messages_told(),
             invalidations: world.ledger.invalidations,
             digest: world.network.digest,
@@ -360,7 +366,8 @@ impl Sim {
                 limits.link_in_flight_max as usize
                     + 2
                     + self.scenario.probes_max()
-                    + self.scenario.clients.len() * 4,
+                    + self.scenario.clients.len() * 4
+                    + self.scenario.unasked_max(),
             ),
             (
                 "unsent bytes on a link",
@@ -600,7 +607,11 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             pause: Pause::default(),
             errors: Arc::default(),
             scripts: Arc::default(),
-            kind: PoolKind::sharded(sharded.clone()),
+            kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
+                sharded,
+                scenario.topology.pools(),
+                Time(0),
+            )),
         },
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
@@ -630,6 +641,14 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
     })
 }
 
+/// Where a pool gets what it misses from.
+fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
+    match &pool.kind {
+        TopologyKind::Sharded(sharded) => topology.pool_index(&sharded.warm_up.as_ref()?.from),
+        TopologyKind::Store => None,
+    }
+}
+
 fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
     match &scenario.topology.pools()[usize::from(pool)].kind {
         TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
@@ -649,7 +668,8 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
         TopologyKind::Store => None,
         TopologyKind::Sharded(sharded) => Some(sharded.clone()),
     });
-    let ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
+    let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
+    ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
     let mut network = Network::new(
         scenario.network.clone(),
         (scenario.workers, pools.len()),

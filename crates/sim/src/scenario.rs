@@ -8,7 +8,7 @@ use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
 use keyway_topology::{
     Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
-    ServerProtocol, ShardedPool, Topology,
+    ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct Options {
     pub defect: Option<Defect>,
     /// Every pool is of servers of memcached, and clients speak its protocol.
     pub memcached: bool,
+    /// The same with one pool that gets what it misses from another.
+    pub warm_up: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -111,6 +113,9 @@ impl Scenario {
         }
         if options.memcached {
             pools.iter_mut().for_each(|pool| speak_memcached(pool, &mut random));
+        }
+        if options.warm_up {
+            pools = warmed_up(pools, &mut random, options);
         }
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
@@ -384,6 +389,19 @@ impl Scenario {
         probes.max().unwrap_or(0) as usize
     }
 
+    /// Requests for items on their way from another pool that a link takes although
+    /// it is full, and those that have waited for them: 64 and 128, with what was in
+    /// flight when there were so many.
+    pub fn unasked_max(&self) -> usize {
+        let brings = |pool: &&Pool| match &pool.kind {
+            PoolKind::Sharded(pool) => pool.warm_up.is_some(),
+            PoolKind::Store => false,
+        };
+        let in_flight = self.limits.link_in_flight_max as usize;
+        let most = |pool: &Pool| 64 + 128 + pool.servers().len() * 2 * in_flight;
+        self.topology.pools().iter().find(brings).map_or(0, most)
+    }
+
     /// Servers whose marker is looked at once a second.
     pub fn servers_looked_at(&self) -> u64 {
         let is_looked_at = |pool: &ShardedPool| {
@@ -542,6 +560,27 @@ fn speak_memcached(pool: &mut Pool, random: &mut Random) {
     {
         ejection.rejoin = Rejoin::Flush;
     }
+}
+
+/// The first of the pools, and another that it gets what it misses from.
+fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Vec<Pool> {
+    let mut old = sharded(random, pools.len() as u64, options.memcached, options);
+    (old.link_in_flight_max, old.link_output_len_max) = (256, 256 << 10);
+    old.timeout = Duration::from_millis(random.scaled(100, 1000));
+    // A server that is given up is one whose items may be missed.
+    old.ejection = None;
+    pools.truncate(1);
+    pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });
+    for pool in &mut pools {
+        speak_memcached(pool, random);
+        let PoolKind::Sharded(sharded) = &mut pool.kind else { continue };
+        sharded.protocol = ServerProtocol::MemcachedText;
+        if pool.name != "old" {
+            let (from, ttl_max) = ("old".to_owned(), Duration::from_secs(3600));
+            sharded.warm_up = Some(WarmUp { from, ttl_max, lasts: None });
+        }
+    }
+    pools
 }
 
 fn password_of(pool: &Pool) -> Option<String> {

@@ -49,3 +49,23 @@ fn no_seed_of_memcached_breaks_a_law() {
     println!("{MEMCACHED_SEEDS} seeds, {replies} replies checked, {excused} excused errors");
     assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
 }
+
+/// What was written or deleted through the new pool is never undone by what the old one had,
+/// and what the old one had is found.
+#[test]
+fn no_seed_of_a_pool_that_is_warmed_up_breaks_a_law() {
+    let options = Options { memcached: true, warm_up: true, ..Options::default() };
+    let (mut replies, mut excused, mut moves) = (0, 0, 0);
+    for seed in 0..MEMCACHED_SEEDS {
+        match run_seed(seed, &options) {
+            Ok(report) => {
+                (replies, excused) = (replies + report.replies, excused + report.excused);
+                moves += report.moves;
+            }
+            Err(violation) => panic!("{violation} --warm-up"),
+        }
+    }
+    println!("{MEMCACHED_SEEDS} seeds, {replies} replies, {excused} excused, {moves} moves");
+    assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
+    assert!(moves > 20 * MEMCACHED_SEEDS);
+}

@@ -112,6 +112,8 @@ pub struct Haul {
     pub from: u16,
     /// Its server in the new pool.
     pub to: u16,
+    /// It counts among the worker's that are on their way.
+    pub is_begun: bool,
     aim: Aim,
     terms: Terms,
     key: Vec<u8>,
@@ -140,6 +142,7 @@ impl Haul {
         Haul {
             from,
             to,
+            is_begun: false,
             aim,
             terms,
             key: key.to_vec(),
@@ -428,6 +431,8 @@ pub struct Warming {
     pub is_strict: bool,
     /// It was noted as having something to send.
     pub is_due: bool,
+    /// It was noted as waiting until fewer items are on their way.
+    pub is_held_up: bool,
 }
 
 impl Warming {

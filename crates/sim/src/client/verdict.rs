@@ -122,12 +122,20 @@ impl Client {
                 Ok(())
             }
             (Ask::Get { key }, Value::Bulk(bytes)) => {
-                strings[*key].check(ledger, pool, bytes.as_deref())
+                let key = &strings[*key];
+                match bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
+                    true => Ok(()),
+                    false => key.check(ledger, pool, bytes.as_deref()),
+                }
             }
             (Ask::GetMany { keys }, Value::Array(Some(items))) if items.len() == keys.len() => {
                 for (&key, item) in keys.iter().zip(items) {
                     let Value::Bulk(bytes) = item else { return Err("an odd element".into()) };
-                    strings[key].check(ledger, pool, bytes.as_deref())?;
+                    let key = &strings[key];
+                    if bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
+                        continue;
+                    }
+                    key.check(ledger, pool, bytes.as_deref())?;
                 }
                 Ok(())
             }
@@ -236,6 +244,7 @@ impl Client {
         if let Ask::Begun(begun) = &expected.ask {
             return self.settle_begun(begun, fate, ledger);
         }
+        let is_warmed_up = ledger.is_warmed_up(self.habits.pool);
         let Keys { strings, counters } = &mut self.databases[expected.database];
         let asked = &expected.circumstances;
         match &expected.ask {
@@ -244,6 +253,10 @@ impl Client {
                     ledger.on_denied(*write);
                 }
                 strings[*key].on_fate(Some(*write), fate, asked[0]);
+                if is_warmed_up {
+                    // The old pool may have been told to forget it by then.
+                    strings[*key].on_fate(None, Fate::Maybe, asked[0]);
+                }
             }
             Ask::SetMany { keys, writes } => {
                 for ((&key, &write), &asked) in keys.iter().zip(writes).zip(asked) {
@@ -254,6 +267,7 @@ impl Client {
                 }
             }
             Ask::Delete { keys } => {
+                let fate = if is_warmed_up { Fate::Maybe } else { fate };
                 for (&key, &asked) in keys.iter().zip(asked) {
                     strings[key].on_fate(None, fate, asked);
                 }

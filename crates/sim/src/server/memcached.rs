@@ -4,6 +4,7 @@ use super::Server;
 use crate::ledger::Ledger;
 use crate::memcached::{RESERVED, write_item};
 use crate::network::{Nanos, SECOND};
+use crate::value;
 use std::collections::BTreeMap;
 
 /// What a server of memcached has besides its clients' items.
@@ -11,6 +12,9 @@ use std::collections::BTreeMap;
 pub(super) struct Memcached {
     /// Keyway's own items, with when they expire.
     reserved: BTreeMap<Vec<u8>, (Vec<u8>, Nanos)>,
+    /// The number of each client's item: another whenever it is stored.
+    numbers: BTreeMap<Vec<u8>, u64>,
+    next_number: u64,
 }
 
 impl Server {
@@ -45,7 +49,7 @@ impl Server {
             }
             (b"get", [_, key]) if is_reserved => {
                 if let Some((value, _)) = memcached.reserved.get(key) {
-                    write_item(reply, key, value);
+                    write_item(reply, key, value, None);
                 }
                 reply.extend_from_slice(b"END\r\n");
             }
@@ -57,19 +61,45 @@ impl Server {
                 let had = memcached.reserved.remove(key).is_some();
                 reply.extend_from_slice(if had { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
             }
-            (b"get", [_, keys @ ..]) => {
+            (b"get" | b"gets", [verb, keys @ ..]) => {
                 for key in keys {
                     self.check_place(0, key, ledger);
+                    let number = self.number_of(key, ledger).filter(|_| verb == b"gets");
                     let found = self.databases.get(&0).and_then(|data| data.get(key));
                     if let Some(value) = found {
-                        write_item(reply, key, value);
+                        write_item(reply, key, value, number);
                     }
                 }
                 reply.extend_from_slice(b"END\r\n");
             }
             (b"set", [_, key, _, _, _, value]) => {
+                self.number_of(key, ledger);
                 self.set(0, key, value, is_straggler, ledger);
+                self.renumber(key);
                 reply.extend_from_slice(b"STORED\r\n");
+            }
+            (b"add", [_, key, _, _, _, value]) => {
+                let is_there = self.number_of(key, ledger).is_some();
+                if !is_there {
+                    self.bring(key, value, is_straggler, ledger);
+                }
+                reply.extend_from_slice(if is_there { b"NOT_STORED\r\n" } else { b"STORED\r\n" });
+            }
+            (b"cas", [_, key, _, expiry, _, number, _]) if expiry.starts_with(b"-") => {
+                let text = match self.number_of(key, ledger) {
+                    None => "NOT_FOUND\r\n",
+                    Some(own) if own.to_string().as_bytes() != number => "EXISTS\r\n",
+                    Some(_) => {
+                        self.forget(key, is_straggler, ledger);
+                        "STORED\r\n"
+                    }
+                };
+                reply.extend_from_slice(text.as_bytes());
+            }
+            (b"delete", [_, key]) => {
+                let had = self.number_of(key, ledger).is_some();
+                self.forget(key, is_straggler, ledger);
+                reply.extend_from_slice(if had { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
             }
             _ => ledger
                 .fail(|| format!("a server was sent {}", String::from_utf8_lossy(&args.concat()))),
@@ -94,6 +124,47 @@ impl Server {
             ledger.on_found_empty(self.index);
         }
         reply.extend_from_slice(b"STORED\r\n");
+    }
+
+    /// The number of a client's item, if there is one: it may have been there
+    /// before time began.
+    fn number_of(&mut self, key: &[u8], ledger: &mut Ledger) -> Option<u64> {
+        if let Some(value) = ledger.take_heirloom(self.pool, key) {
+            self.databases.entry(0).or_default().insert(key.to_vec(), value);
+            self.renumber(key);
+        }
+        let memcached = self.memcached.as_ref()?;
+        let is_there = self.databases.get(&0).is_some_and(|data| data.contains_key(key));
+        if is_there { memcached.numbers.get(key).copied() } else { None }
+    }
+
+    fn renumber(&mut self, key: &[u8]) {
+        if let Some(memcached) = &mut self.memcached {
+            memcached.next_number += 1;
+            memcached.numbers.insert(key.to_vec(), memcached.next_number);
+        }
+    }
+
+    /// Stores what another server had.
+    fn bring(&mut self, key: &[u8], value: &[u8], is_straggler: bool, ledger: &mut Ledger) {
+        self.check_place(0, key, ledger);
+        if let Err(fault) = value::check(key, value) {
+            ledger.fail(|| format!("a server was told to add: {fault}"));
+        }
+        if is_straggler {
+            ledger.on_straggler(key);
+        }
+        ledger.moves += 1;
+        self.databases.entry(0).or_default().insert(key.to_vec(), value.to_vec());
+        self.renumber(key);
+    }
+
+    fn forget(&mut self, key: &[u8], is_straggler: bool, ledger: &mut Ledger) {
+        self.check_place(0, key, ledger);
+        if is_straggler {
+            ledger.on_straggler(key);
+        }
+        self.databases.entry(0).or_default().remove(key);
     }
 
     pub(super) fn forget_reserved(&mut self) {

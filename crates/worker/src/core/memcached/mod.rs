@@ -30,6 +30,7 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 pub(super) struct State {
     gathers: Slab<Box<Gather>>,
     warmings: Slab<Warming>,
+    hauling: warm::Hauling,
     free: GatherPool,
     scratch: pool::Scratch,
     ahead: ahead::Ahead,

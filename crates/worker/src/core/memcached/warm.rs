@@ -19,11 +19,24 @@ use keyway_memcache::{
 use keyway_proxy::memcached::{Aim, Gather, Haul, Place, Terms, Warming, Warmth, warmth_of};
 use keyway_proxy::{Owner, Session};
 use keyway_topology::ShardedPool;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Items of one request that are brought over at a time: each is held meanwhile.
 const HAULS_AT_ONCE: usize = 16;
+/// The same of all a worker's requests; those beyond wait for their turn.
+const HAULS_MAX: usize = 64;
+
+/// Requests of a worker that wait for items, before clients that have sent others are left
+/// unread.
+const WARMINGS_MAX: usize = 128;
+
+/// How many items a worker brings over now, and which requests wait to bring more.
+#[derive(Default)]
+pub(super) struct Hauling {
+    begun: usize,
+    held_up: VecDeque<Key<Warming>>,
+}
 
 /// What an old pool has to do with a request on its way to the new one.
 pub(super) enum Warm {
@@ -99,6 +112,11 @@ impl Plane {
             if self.stays((sharded, warm_up), call) {
                 return self.send_memcached(links, (pool, sharded), to, call);
             }
+            // Too many wait already: it is sent alone, when it can be the next.
+            if self.memcached.warmings.len() >= WARMINGS_MAX && !call.session.is_quiet(call.busy) {
+                call.session.barrier = true;
+                return Step::Wait;
+            }
             call.warm = Some(Warm::Watched);
             return self.send_memcached(links, (pool, sharded), to, call);
         }
@@ -131,6 +149,7 @@ impl Plane {
             missed: None,
             is_strict,
             is_due: true,
+            is_held_up: false,
         };
         let key = self.memcached.warmings.insert(warming);
         self.across.due.push(Due::Warm(key));
@@ -252,6 +271,7 @@ impl Plane {
             missed: Some(gather),
             is_strict: false,
             is_due: true,
+            is_held_up: false,
         };
         let key = self.memcached.warmings.insert(warming);
         self.across.due.push(Due::Warm(key));
@@ -295,12 +315,19 @@ impl Plane {
         let mut on_their_way = 0;
         for (index, haul) in hauls.iter_mut().enumerate() {
             if haul.end().is_some() {
-                haul.forget_value();
                 continue;
             }
             on_their_way += 1;
             if on_their_way > HAULS_AT_ONCE {
                 break;
+            }
+            if !haul.is_begun {
+                if self.memcached.hauling.begun == HAULS_MAX {
+                    self.hold_up(key);
+                    break;
+                }
+                self.memcached.hauling.begun += 1;
+                haul.is_begun = true;
             }
             while let Some(place) = haul.place() {
                 let link = match place {
@@ -311,6 +338,11 @@ impl Plane {
                 self.send_haul((links, link), haul, (owner, class));
             }
         }
+        for haul in hauls.iter_mut().filter(|haul| haul.end().is_some()) {
+            self.memcached.hauling.begun -= usize::from(std::mem::take(&mut haul.is_begun));
+            haul.forget_value();
+        }
+        self.go_on_held_up();
         let Some(warming) = self.memcached.warmings.get_mut(key) else { return };
         warming.hauls = hauls;
         if warming.is_over()
@@ -318,6 +350,29 @@ impl Plane {
         {
             warming.hauls.iter().for_each(|haul| warm_up.totals.note(haul));
             self.finish_warming(sessions, links, warming);
+        }
+    }
+
+    /// Lets a request wait until others have brought their items over.
+    fn hold_up(&mut self, key: Key<Warming>) {
+        if let Some(warming) = self.memcached.warmings.get_mut(key)
+            && !std::mem::replace(&mut warming.is_held_up, true)
+        {
+            self.memcached.hauling.held_up.push_back(key);
+        }
+    }
+
+    /// Lets the next of them go on, if there is room; whoever it is sees to the one after.
+    fn go_on_held_up(&mut self) {
+        let super::State { hauling, warmings, .. } = &mut self.memcached;
+        while hauling.begun < HAULS_MAX
+            && let Some(key) = hauling.held_up.pop_front()
+        {
+            let Some(warming) = warmings.get_mut(key) else { continue };
+            warming.is_held_up = false;
+            if !std::mem::replace(&mut warming.is_due, true) {
+                return self.across.due.push(Due::Warm(key));
+            }
         }
     }
 
