@@ -4,6 +4,7 @@
 
 mod gather;
 mod marker;
+pub mod redis;
 mod returning;
 mod stats;
 mod warm;

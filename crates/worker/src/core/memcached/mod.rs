@@ -4,6 +4,7 @@
 mod admission;
 mod local;
 mod pool;
+mod redis;
 mod returns;
 mod store;
 mod warm;
@@ -281,6 +282,9 @@ impl Plane {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached(store, call),
             PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
+                if options.memcached.is_none() {
+                    return self.send_to_redis(links, (pool, sharded), call);
+                }
                 let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
                 if let Some(warm_up) = warm_up {
                     return self.warm_memcached(links, (pool, sharded, warm_up), dialect, call);

@@ -167,7 +167,8 @@ impl Plane {
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
-        if call.warm.is_some() || !is_alike(call.request, call.bytes, to) {
+        let is_redis = self.is_redis(slot.pool);
+        if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
             return self.send_composed(links, pool, (to, server), call);
         }
         self.prepare_link(index, slot, 0);
@@ -200,26 +201,22 @@ impl Plane {
         let slot = &mut links[index];
         let to = dialect_for(call.request, to);
         self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
-        let start = out.len();
-        let keys = call.request.keys(call.bytes);
-        let value = call.request.value.of(call.bytes);
-        let expect = match compose_request(out, to, &call.request.head, keys, value) {
-            Ok(expect) => expect,
+        let (keys, value) = (call.request.keys(call.bytes), call.request.value.of(call.bytes));
+        let put = match self.put(slot, to, call, (keys, value)) {
+            Ok(put) => put,
             Err(fault) => {
                 self.deny_memcached(call, &untranslatable(fault, to, &pool.name));
                 return Step::Started;
             }
         };
-        let len = slot.link.request_buf().len() - start;
         let mut gather = self.begin_gather(call, Rule::One);
         let fragment = gather.add_fragment(server, wire_of(to));
-        gather.set_expect(fragment, expect);
+        put.mark(&mut gather, fragment);
         let gather = self.memcached.gathers.insert(gather);
         let owner = Owner::Gather { gather, fragment };
         let slot = &mut links[index];
-        slot.link.enqueue(owner, call.class(), len, self.clock.now);
-        slot.link.set_expect(expect);
+        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         Step::Started
     }
@@ -393,21 +390,18 @@ impl Plane {
             return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
         }
         self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
-        let start = out.len();
-        let composed = compose_request(out, to, &call.request.head, keys, b"");
-        let len = out.len() - start;
+        let composed = self.put(slot, to, call, (keys, b""));
         let Some(gather) = self.memcached.gathers.get_mut(gather_key) else { return false };
-        let expect = match composed {
-            Ok(expect) => expect,
+        let put = match composed {
+            Ok(put) => put,
             Err(fault) => {
                 return gather.on_refused(fragment, &untranslatable(fault, to, &pool.name));
             }
         };
-        gather.set_expect(fragment, expect);
+        put.mark(gather, fragment);
         let owner = Owner::Gather { gather: gather_key, fragment };
-        slot.link.enqueue(owner, call.class(), len, self.clock.now);
-        slot.link.set_expect(expect);
+        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         false
     }
