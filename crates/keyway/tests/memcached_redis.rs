@@ -349,6 +349,9 @@ fn another_type_and_what_redis_has_not_are_refused_clearly() {
     assert_eq!(client.say("verbosity 1\r\nmn\r\n"), "OK\r\nMN\r\n");
     assert!(client.say("version\r\n").starts_with("VERSION "));
     assert_eq!(client.say("get other\r\n"), "VALUE other 0 1\r\nv\r\nEND\r\n");
+    let long = format!("set other 0 0 1048577\r\n{}\r\n", "x".repeat(1_048_577));
+    assert_eq!(client.say(&long), "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(redis.words("EXISTS other"), Value::Integer(0), "nobody reads what is out of date");
 }
 
 #[test]

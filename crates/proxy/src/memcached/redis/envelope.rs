@@ -84,7 +84,8 @@ mod tests {
         #[test]
         fn what_is_stored_is_read_back(flags: u32, value in bytes()) {
             for flags in [flags, flags & 1, 0] {
-                prop_assert_eq!(open(&stored(flags, &value)), (flags, &value[..]));
+                let stored = stored(flags, &value);
+                prop_assert_eq!(open(&stored), (flags, &value[..]));
             }
         }
 

@@ -376,11 +376,8 @@ fn write_count(out: &mut Vec<u8>, head: &Head) {
     // A meta command's T is for what is there, and for what is made as well.
     let given = head.asked.has(Asked::EXPIRY).then(|| Expiry::of(head.expiry));
     match given {
-        Some(Expiry::Never) => {
-            bulk(out, b"");
-            bulk(out, b"");
-        }
-        given => given.unwrap_or(Expiry::Never).write_for_script(out, b"KEEPTTL"),
+        Some(expiry) => expiry.write_for_script(out, b""),
+        None => Expiry::Never.write_for_script(out, b"KEEPTTL"),
     }
     given.unwrap_or(Expiry::of(head.vivify.unwrap_or(0))).write_for_script(out, b"");
 }
