@@ -56,6 +56,8 @@ pub struct Gather {
     fragments: Vec<Fragment>,
     waiting: u16,
     bytes: Vec<u8>,
+    /// Servers out of use, and what they are: for statistics.
+    out: Vec<(u16, &'static str)>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +89,12 @@ impl Gather {
         self.fragments.clear();
         self.waiting = 0;
         self.bytes.clear();
+        self.out.clear();
+    }
+
+    /// Notes a server that is not asked, as it is in this state.
+    pub fn add_out(&mut self, backend: u16, state: &'static str) {
+        self.out.push((backend, state));
     }
 
     /// Adds a server that will answer; returns the number of its fragment.
@@ -329,7 +337,8 @@ impl Gather {
             .iter()
             .enumerate()
             .map(|(index, fragment)| (name(fragment.backend), self.answer(index)));
-        for (name, value) in stats::sums(answers) {
+        let out_of_use = self.out.iter().map(|(_, state)| *state);
+        for (name, value) in stats::sums(answers, out_of_use) {
             let (name, value) = (name.as_bytes(), value.as_bytes());
             write_reply(out, &self.asker(), &Outcome::Stat { name, value });
         }
@@ -355,11 +364,17 @@ impl Gather {
             match (self.answer(index), &fragment.outcome) {
                 (Some(answer), _) => stats::each(&answer, |key, value| tell(key, value)),
                 (None, Err(fault)) => {
-                    let text = crate::fault_reply::text(*fault, &describe(fragment.backend));
+                    let text =
+                        crate::fault_reply::text_for_memcached(*fault, &describe(fragment.backend));
                     tell("error", text.as_bytes());
                 }
                 (None, Ok(_)) => {}
             }
+        }
+        for (backend, state) in &self.out {
+            let key = format!("{}:state", name(*backend));
+            let stat = Outcome::Stat { name: key.as_bytes(), value: state.as_bytes() };
+            write_reply(out, &self.asker(), &stat);
         }
         write_end(out, &self.head);
     }

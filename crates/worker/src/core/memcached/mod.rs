@@ -196,7 +196,7 @@ impl Plane {
     /// Whether a request could not be started; its session is resumed when it can.
     #[inline]
     fn has_to_wait(
-        &self,
+        &mut self,
         links: &mut [LinkSlot],
         (key, session): (Key<Session>, &mut Session),
         step: Step,
@@ -211,6 +211,7 @@ impl Plane {
                 }
             }
         }
+        self.retract_shown(session);
         session.paused = true;
         true
     }
@@ -298,8 +299,12 @@ impl Plane {
     /// resumed at its end.
     #[cold]
     fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+        self.commit_shown();
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
+            if pool.pause.is_monitored() {
+                self.show_memcached(call.session, call.request, call.bytes);
+            }
             return false;
         };
         self.held_back.push(call.key);

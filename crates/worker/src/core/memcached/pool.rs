@@ -9,7 +9,7 @@ use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{Dialect, Expect, Request, Untranslatable, Verb, compose_request};
 use keyway_metrics::Latency;
-use keyway_proxy::memcached::{Gather, Rule, wire_of, write_failure};
+use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
@@ -87,6 +87,14 @@ fn write_alike(
     compose_request(out, Dialect::Text, &request.head, request.keys(bytes), value)
 }
 
+/// Whether a key is that of the pool's marker, or of its lock: who writes it
+/// causes a flush, or has stale values served.
+#[inline]
+fn is_reserved(key: &[u8], pool: &str) -> bool {
+    let is_own = |prefix: &str| key.strip_prefix(prefix.as_bytes()) == Some(pool.as_bytes());
+    key.first() == Some(&b'k') && (is_own(MARKER_PREFIX) || is_own(LOCK_PREFIX))
+}
+
 /// In what a request is put to a server that knows `to`.
 pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
     // Many keys are one classic line, where meta has a command for each.
@@ -108,6 +116,14 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> Step {
         match call.head().verb {
+            verb if super::writes(verb) && is_reserved(call.asker().key, &pool.name) => {
+                self.count_memcached(call);
+                self.deny_memcached(
+                    call,
+                    "this key is Keyway's own: it says what the server holds",
+                );
+                Step::Started
+            }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
                 self.send_to_all(links, (pool, sharded), to, (call, rule))
@@ -356,6 +372,12 @@ impl Plane {
         let mut gather = self.begin_gather(call, rule);
         // Which servers' figures are told apart is the first word, and ours.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
+        if is_ours || rule == Rule::Sums {
+            for server in (0..sharded.servers.len()).filter(|server| !used(server)) {
+                let state = plan.health.state(plan.topology.backend_id(index, server));
+                gather.add_out(server as u16, state.label());
+            }
+        }
         for &server in &servers {
             gather.add_fragment(server as u16, wire_of(to));
         }
