@@ -302,6 +302,7 @@ mod tests {
         let mut link = link(None);
         sent(&mut link);
         hear(&mut link, ">1\r\n+x\r\n%0\r\n").unwrap();
+        sent(&mut link);
         hear(&mut link, "+OK\r\n").unwrap();
         ask(&mut link, Translation::Nulls);
         let bytes = b">2\r\n+invalidate\r\n_\r\n:1\r\n>1\r\n+x\r\n";
@@ -320,6 +321,7 @@ mod tests {
         let mut link = link(None);
         sent(&mut link);
         hear(&mut link, UNKNOWN).unwrap();
+        sent(&mut link);
         hear(&mut link, "+OK\r\n").unwrap();
         link.select(5, &options(None), Time(0));
         ask(&mut link, Translation::Map);

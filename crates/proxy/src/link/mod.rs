@@ -1014,6 +1014,7 @@ mod tests {
             let mut link = Link::default();
             link.on_connecting(&options, at(0));
             link.on_connected(&options, at(0));
+            link.advance(link.unsent().len());
             let bytes = format!("{line}\r\n");
             let outcome =
                 link.handle_input(bytes.as_bytes(), &Limits::default(), at(1), |_, _, _| ());
