@@ -442,6 +442,25 @@ fn a_server_that_was_made_to_forget_scripts_is_given_them_again() {
 }
 
 #[test]
+fn the_slow_log_names_the_client_of_memcached() {
+    let _watch = watchdog(Duration::from_secs(60), "the slow log");
+    let setup = Setup::new(1, &[("slowlog_log_slower_than", "\"30ms\"")]);
+    let (mut client, mut redis) = (setup.memcached(), setup.redis());
+    let mut direct = setup.servers[0].client();
+    wait_until("a request finds the server busy", Duration::from_secs(20), || {
+        direct.send(&encode(&["DEBUG", "SLEEP", "0.1"]));
+        assert_eq!(client.say("get slow\r\n"), "END\r\n");
+        direct.reply();
+        redis.words("SLOWLOG LEN").integer() > 0
+    });
+    let log = redis.words("SLOWLOG GET");
+    let entry = log.array()[0].array();
+    let args: Vec<_> = entry[3].array().iter().map(Value::text).collect();
+    assert_eq!(args, ["GET", "slow"]);
+    assert!(entry[4].text().starts_with("127.0.0.1:"), "{entry:?}");
+}
+
+#[test]
 fn a_full_server_says_so() {
     let _watch = watchdog(Duration::from_secs(60), "a full Redis server");
     let server = RedisServer::start_with(&["--maxmemory", "1500kb"]);

@@ -6,7 +6,9 @@ use crate::PoolPlan;
 use crate::core::across::Due;
 use crate::core::scripts::give_script;
 use crate::core::{LinkIndex, LinkSlot};
+use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, compose_request};
+use keyway_proxy::Session;
 use keyway_proxy::memcached::Gather;
 use keyway_proxy::memcached::redis::{Question, Terms, Way, script};
 use keyway_topology::ShardedPool;
@@ -26,6 +28,13 @@ impl Put {
         if let Some(question) = self.question {
             gather.set_question(fragment, question);
         }
+    }
+}
+
+impl super::State {
+    /// Whose request is answered by this.
+    pub(in crate::core) fn session_of_gather(&self, key: Key<Box<Gather>>) -> Option<Key<Session>> {
+        self.gathers.get(key)?.session
     }
 }
 
