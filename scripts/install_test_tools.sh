@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the servers and clients the tests start, from Debian, where they
 # are missing: redis-server, redis-tools, memcached, libmemcached-tools,
-# nutcracker, python3-venv, and PHP with both of its extensions for memcached.
+# nutcracker, python3-venv, sasl2-bin, and PHP with both of its extensions for memcached.
 set -euo pipefail
 
 wanted=()
@@ -11,6 +11,7 @@ command -v memcached >/dev/null || wanted+=(memcached)
 command -v memccapable >/dev/null || wanted+=(libmemcached-tools)
 PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
+PATH="$PATH:/usr/sbin" command -v saslpasswd2 >/dev/null || wanted+=(sasl2-bin)
 for extension in memcache memcached; do
   php -r "exit(extension_loaded('$extension') ? 0 : 1);" >/dev/null 2>&1 ||
     wanted+=(php-cli "php-$extension")

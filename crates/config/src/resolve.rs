@@ -470,13 +470,6 @@ fn listener_protocol(
 ) -> Protocol {
     let speaks_memcached = section.text("protocol") == Some("memcached");
     let refusal = match pool {
-        Some(("sharded", pool)) if speaks_memcached => Some((
-            format!(
-                "clients of memcached cannot be served by {}, which is of Redis servers",
-                pool.header
-            ),
-            "give the listener a pool of kind \"memcached\" or \"store\"",
-        )),
         Some(("memcached", pool)) if !speaks_memcached => Some((
             format!(
                 "clients of Redis cannot be served by {}, which is of memcached servers",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, MemcachedServer, Pool, Shared, has_memcached, run_tool,
+    Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Shared, has_memcached, run_tool,
     skipped_for_want_of, tool_is_installed, watchdog,
 };
 
@@ -19,9 +19,10 @@ struct Setup {
     keyway: Keyway,
     bare: MemcachedServer,
     _servers: Vec<MemcachedServer>,
+    _redis: Vec<RedisServer>,
 }
 
-/// The store, and pools of three servers of their own.
+/// The store, and pools of three servers of their own, of Redis the last.
 fn start() -> Option<Setup> {
     if !has_memcached("stock clients of memcached") {
         return None;
@@ -32,13 +33,16 @@ fn start() -> Option<Setup> {
         let pool = Pool::memcached(protocol, servers).with("allow_flush", "true");
         pools.push(pool.with("server_protocol", &format!("{protocol:?}")));
     }
+    let redis = RedisServer::start_many(3);
+    let pool = Pool::over("redis", &redis).with("allow_flush", "true");
+    pools.push(pool.spoken_to_in("memcached"));
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
-    Some(Setup { keyway, bare: MemcachedServer::start(), _servers: servers })
+    Some(Setup { keyway, bare: MemcachedServer::start(), _servers: servers, _redis: redis })
 }
 
 /// Each system with its name; the bare server first, by which a test is right.
 fn systems(setup: &Setup) -> Vec<(&'static str, SocketAddr)> {
-    let ours = ["store", "meta", "text", "binary"].into_iter().enumerate();
+    let ours = ["store", "meta", "text", "binary", "redis"].into_iter().enumerate();
     let ours = ours.map(|(index, name)| (name, setup.keyway.address(index)));
     [("bare", setup.bare.address())].into_iter().chain(ours).collect()
 }

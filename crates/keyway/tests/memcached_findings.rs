@@ -359,6 +359,72 @@ fn serving_what_a_server_held_is_warned_of_once_a_return() {
     assert_eq!((figure(&servers[0], "cmd_flush"), marker(&servers[0])), (0, None));
 }
 
+/// A server that refuses to be emptied serves nothing stale: it stays out, and
+/// the log says why.
+#[test]
+fn a_server_that_refuses_to_be_emptied_stays_out_and_is_told_of() {
+    let _watch = watchdog(Duration::from_secs(90), "flush_all refused");
+    if !has_memcached("a server that refuses flush_all") {
+        return;
+    }
+    let mut servers = vec![MemcachedServer::start_with(&["-F"]), MemcachedServer::start()];
+    let keyway = ejecting(&servers, "flush");
+    let mut client = keyway.memcached_client(0);
+    let key = key_on(&mut client, &servers[0]);
+    servers[0].process().pause();
+    divert(&mut client, &key);
+    await_ejection(std::slice::from_ref(&keyway));
+    servers[0].process().resume();
+    let refused = "the backend refuses flush_all and is kept out";
+    wait_until("the log says why it stays out", SOON, || {
+        assert_eq!(
+            get(&mut client, &key).as_deref(),
+            Some("new"),
+            "it is asked at once, elsewhere"
+        );
+        keyway.process().log().contains(refused)
+    });
+    assert!(state(&keyway) != 0.0);
+    let stats = client.say("stats\r\n");
+    assert!(stats.contains("STAT servers 1\r\n"), "{stats}");
+    assert!(stats.contains("STAT servers_ejected 1\r\n"), "{stats}");
+    assert!(stats.contains("STAT servers_quarantined 0\r\n"), "{stats}");
+    let each = client.say("stats servers\r\n");
+    assert!(each.contains("STAT s0:state ") && each.contains("STAT s1:pid "), "{each}");
+    assert!(get(&mut servers[0].client(), &key).is_some(), "it holds the old value still");
+    // Started anew it is empty, and needs no flush.
+    servers[0].restart();
+    wait_until("it is back", SOON, || {
+        assert_ne!(get(&mut client, &key).as_deref(), Some("old"));
+        state(&keyway) == 0.0
+    });
+}
+
+/// Who could write the marker could have stale values served.
+#[test]
+fn clients_cannot_write_the_marker() {
+    let _watch = watchdog(Duration::from_secs(60), "writes of the marker");
+    if !has_memcached("writes of the marker") {
+        return;
+    }
+    let servers = MemcachedServer::start_many(1);
+    let keyway = ejecting(&servers, "flush");
+    let mut client = keyway.memcached_client(0);
+    for key in [MARKER, "keyway:emptying:main"] {
+        for request in [
+            format!("set {key} 0 0 1\r\nx\r\n"),
+            format!("delete {key}\r\n"),
+            format!("touch {key} 9\r\n"),
+            format!("ms {key} 1\r\nx\r\n"),
+        ] {
+            let told = client.say(&request);
+            assert!(told.starts_with("CLIENT_ERROR this key is Keyway's own"), "{request}: {told}");
+        }
+    }
+    assert_eq!(set(&mut client, "keyway:generation:other", "x"), "STORED\r\n");
+    assert_eq!(get(&mut client, "keyway:emptying:main"), None);
+}
+
 #[test]
 fn a_quarantined_server_is_kept_out_until_an_operator_restores_it() {
     let _watch = watchdog(Duration::from_secs(90), "rejoin quarantine");
@@ -373,6 +439,7 @@ fn a_quarantined_server_is_kept_out_until_an_operator_restores_it() {
     divert(&mut client, &key);
     servers[0].process().resume();
     wait_until("it answers and is kept out", SOON, || state(&keyway) == 3.0);
+    assert!(client.say("stats\r\n").contains("STAT servers_quarantined 1\r\n"));
     assert_eq!(get(&mut client, &key).as_deref(), Some("new"));
     let told = http_get(keyway.admin(), "/backends").body;
     assert!(told.contains("quarantined"), "{told}");

@@ -233,6 +233,44 @@ fn servers_that_want_a_password_get_it() {
         let is_refused = told.starts_with("SERVER_ERROR ") || told.starts_with("CLIENT_ERROR un");
         assert!(is_refused && told.matches("\r\n").count() == 1, "{index}: {told}");
     }
+    assert_refusal_is_told(&keyway, 3);
+}
+
+/// The log and the clients are told that it is the password, in words that are
+/// about memcached.
+fn assert_refusal_is_told(keyway: &Keyway, pool: usize) {
+    let mut client = keyway.memcached_client(pool);
+    wait_until("clients are told of the password", Duration::from_secs(20), || {
+        let told = client.say("get k1\r\n");
+        assert!(!told.contains("HELLO") && !told.contains("RESP"), "{told}");
+        told.contains("refused the password of this pool")
+    });
+    let log = keyway.process().log();
+    assert!(log.contains("connection lost: the backend refused the password"), "{log}");
+    assert!(!log.contains("client-side caching"), "{log}");
+}
+
+#[test]
+fn binary_servers_that_want_a_password_get_it_with_sasl() {
+    let _watch = watchdog(Duration::from_secs(60), "passwords of SASL");
+    if !has_memcached("passwords of servers that speak SASL") {
+        return;
+    }
+    let Some(server) = MemcachedServer::start_with_sasl("keyway", "sesame") else { return };
+    let servers = [server];
+    let mut stranger = servers[0].client();
+    stranger.send(&memcached_packet(0x00, 0, &[], b"k", &[]));
+    assert_eq!(stranger.packet()[6..8], [0, 0x20], "authentication is wanted");
+    let pool = |name, password| {
+        let pool = Pool::memcached(name, &servers).with("server_protocol", "\"binary\"");
+        pool.with("password", password)
+    };
+    let pools = vec![pool("right", "\"sesame\""), pool("mistaken", "\"sesames\"")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut client = keyway.memcached_client(0);
+    assert_eq!(client.say("set k1 7 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(client.say("get k1 none\r\n"), "VALUE k1 7 1\r\nx\r\nEND\r\n");
+    assert_refusal_is_told(&keyway, 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -57,7 +57,11 @@ impl Client {
         self.0.write_all(format!("{request}mn\r\n").as_bytes()).unwrap();
         let (mut said, mut room) = (Vec::new(), [0; 16 << 10]);
         while !said.ends_with(b"MN\r\n") {
-            let len = self.0.read(&mut room).expect("a reply in time");
+            let len = match self.0.read(&mut room) {
+                // A read with a timeout ends so when the process was stopped for a moment.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.expect("a reply in time"),
+            };
             assert!(len > 0, "closed after {}", said.escape_ascii());
             said.extend_from_slice(&room[..len]);
         }

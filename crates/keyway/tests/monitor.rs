@@ -29,6 +29,33 @@ fn shape(line: &Value) -> String {
 }
 
 #[test]
+fn requests_of_memcached_clients_are_shown_too() {
+    let _watch = watchdog(Duration::from_secs(60), "monitor of memcached clients");
+    let servers = RedisServer::start_many(2);
+    let pools = vec![
+        Pool::over("main", &servers),
+        Pool::over("main", &servers).spoken_to_in("memcached"),
+        Pool::store("cache"),
+        Pool::store("cache").spoken_to_in("memcached"),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    for first in [0, 2] {
+        let mut watching = monitor(keyway.client(first));
+        let mut client = keyway.memcached_client(first + 1);
+        client.say("set k 5 0 3\r\na\"b\r\nget k other\r\nincr k 1\r\ndelete k noreply\r\n");
+        for expected in [
+            r#"[0 127.0.0.1] "set" "k" "a\"b""#,
+            r#"[0 127.0.0.1] "get" "k" "other""#,
+            r#"[0 127.0.0.1] "incr" "k""#,
+            r#"[0 127.0.0.1] "delete" "k""#,
+            r#"[0 127.0.0.1] "noop""#,
+        ] {
+            assert_eq!(shape(&watching.reply()), expected);
+        }
+    }
+}
+
+#[test]
 fn requests_are_shown_as_by_redis() {
     let _watch = watchdog(Duration::from_secs(60), "monitor");
     let servers = RedisServer::start_many(2);

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Nutcracker, NutcrackerPool, Pool, Random, RedisServer, Value,
-    encode, free_address, run_keyway, wait_for, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedClient, MemcachedServer, Nutcracker, NutcrackerPool,
+    Pool, Random, RedisServer, Value, encode, free_address, has_memcached, run_keyway, wait_for,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -64,18 +65,29 @@ fn rings() -> Vec<Ring> {
 
 impl Ring {
     fn server_lines(&self, servers: &[RedisServer]) -> Vec<String> {
-        let line = |(nth, server): (usize, &RedisServer)| match self.variant {
-            Variant::Plain | Variant::Tags => format!("{}:1", server.address()),
-            Variant::Weights => format!("{}:{}", server.address(), WEIGHTS[nth]),
-            Variant::Names => format!("{}:{} {}", server.address(), WEIGHTS[nth], NAMES[nth]),
+        self.lines(servers.iter().map(RedisServer::address))
+    }
+
+    fn lines(&self, servers: impl Iterator<Item = SocketAddr>) -> Vec<String> {
+        let line = |(nth, address)| match self.variant {
+            Variant::Plain | Variant::Tags => format!("{address}:1"),
+            Variant::Weights => format!("{address}:{}", WEIGHTS[nth]),
+            Variant::Names => format!("{address}:{} {}", WEIGHTS[nth], NAMES[nth]),
         };
-        servers.iter().enumerate().map(line).collect()
+        servers.enumerate().map(line).collect()
     }
 
     fn nutcracker(&self, servers: &[RedisServer]) -> NutcrackerPool {
-        let pool = NutcrackerPool::new(&self.name, &self.server_lines(servers))
-            .with("hash", self.hash)
-            .with("distribution", self.distribution);
+        self.placing(NutcrackerPool::new(&self.name, &self.server_lines(servers)))
+    }
+
+    fn nutcracker_of_memcached(&self, servers: &[MemcachedServer]) -> NutcrackerPool {
+        let lines = self.lines(servers.iter().map(MemcachedServer::address));
+        self.placing(NutcrackerPool::memcached(&self.name, &lines))
+    }
+
+    fn placing(&self, pool: NutcrackerPool) -> NutcrackerPool {
+        let pool = pool.with("hash", self.hash).with("distribution", self.distribution);
         if self.variant == Variant::Tags { pool.with("hash_tag", "\"{}\"") } else { pool }
     }
 
@@ -190,6 +202,15 @@ fn an_imported_file_places_keys_as_twemproxy_does() {
     let rings: Vec<Ring> = rings().into_iter().step_by(5).collect();
     let nutcracker =
         Nutcracker::start(rings.iter().map(|ring| ring.nutcracker(&servers)).collect());
+    let keyway = start_imported(&nutcracker);
+    for (nth, ring) in rings.iter().enumerate() {
+        let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
+        compare(&ring.name, keys, nutcracker.pools()[nth].listen, keyway.address(nth));
+    }
+    assert_stored_once(&servers, rings.len() * 2 * KEYS);
+}
+
+fn start_imported(nutcracker: &Nutcracker) -> Keyway {
     let file = nutcracker.file();
     let output = run_keyway(KEYWAY, &["import", "twemproxy", &file.to_string_lossy()]);
     let mut text = output.expect_success("keyway import twemproxy").stdout;
@@ -201,12 +222,79 @@ fn an_imported_file_places_keys_as_twemproxy_does() {
         text = replaced;
         addresses.push(ours);
     }
-    let keyway = Keyway::start_text(KEYWAY, &text, addresses);
-    for (nth, ring) in rings.iter().enumerate() {
-        let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
-        compare(&ring.name, keys, nutcracker.pools()[nth].listen, keyway.address(nth));
+    Keyway::start_text(KEYWAY, &text, addresses)
+}
+
+/// The same of pools that speak memcached, which take fewer keys than Redis.
+#[test]
+fn an_imported_file_places_keys_of_memcached_as_twemproxy_does() {
+    if !has_memcached("placement of an imported memcached pool") {
+        return;
     }
-    assert_stored_once(&servers, rings.len() * 2 * KEYS);
+    let _watch = watchdog(Duration::from_secs(120), "placement of memcached after import");
+    let servers = MemcachedServer::start_many(4);
+    let rings: Vec<Ring> = rings().into_iter().step_by(5).collect();
+    let pools = rings.iter().map(|ring| {
+        // Nothing fails here; that ejection is imported as well must not move a key.
+        ring.nutcracker_of_memcached(&servers).with("auto_eject_hosts", "true")
+    });
+    let nutcracker = Nutcracker::start(pools.collect());
+    let keyway = start_imported(&nutcracker);
+    let mut stored = 0;
+    for (nth, ring) in rings.iter().enumerate() {
+        let mut theirs = MemcachedClient::connect(nutcracker.pools()[nth].listen);
+        let mut ours = MemcachedClient::connect(keyway.address(nth));
+        // After the first direction the two change places.
+        for direction in ["to-keyway", "to-nutcracker"] {
+            let mut keys = ring.keys(direction);
+            keys.retain(|key| key.len() <= 250 && key.iter().all(u8::is_ascii_graphic));
+            assert!(keys.len() > KEYS / 2, "{}: few keys are memcached's", ring.name);
+            store_items(&mut theirs, &keys);
+            let wrong = missing_items(&mut ours, &keys);
+            assert!(wrong.is_empty(), "{} {direction}: not found: {wrong:#?}", ring.name);
+            stored += keys.len();
+            std::mem::swap(&mut theirs, &mut ours);
+        }
+    }
+    let held = |server: &MemcachedServer| -> usize {
+        let stats = server.client().say("stats\r\n");
+        let items = stats.lines().find_map(|line| line.strip_prefix("STAT curr_items "));
+        items.and_then(|number| number.trim().parse().ok()).expect("a number of items")
+    };
+    // Beside the clients' there is a marker of each pool on each server at most.
+    let markers = rings.len() * servers.len();
+    let items: usize = servers.iter().map(held).sum();
+    assert!((stored..=stored + markers).contains(&items), "{items} items of {stored}");
+}
+
+fn store_items(client: &mut MemcachedClient, keys: &[Vec<u8>]) {
+    for chunk in keys.chunks(100) {
+        let request = |key: &Vec<u8>| {
+            let value = value_of(key);
+            let line = format!("set {} 7 0 {}\r\n", String::from_utf8_lossy(key), value.len());
+            [line.as_bytes(), &value, b"\r\n"].concat()
+        };
+        client.send(&chunk.iter().flat_map(request).collect::<Vec<u8>>());
+        chunk.iter().for_each(|_| assert_eq!(client.line(), "STORED"));
+    }
+}
+
+/// The keys whose item is not found, or is not what was stored.
+fn missing_items(client: &mut MemcachedClient, keys: &[Vec<u8>]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for key in keys {
+        let name = String::from_utf8_lossy(key);
+        client.send(format!("get {name}\r\n").as_bytes());
+        let value = value_of(key);
+        let line = client.line();
+        if line != format!("VALUE {name} 7 {}", value.len()) {
+            missing.push(format!("{name} ({line})"));
+            continue;
+        }
+        assert_eq!(client.exactly(value.len() + 2), [&value[..], b"\r\n"].concat());
+        assert_eq!(client.line(), "END");
+    }
+    missing
 }
 
 /// Both eject the dead server and agree on where its keys go.

@@ -13,6 +13,21 @@ pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
 /// The words of [`write_fault`], behind an error code.
 #[cold]
 pub(crate) fn text(fault: Fault, backend: &str) -> String {
+    text_with(fault, backend, what)
+}
+
+/// The same for a client of memcached.
+#[cold]
+pub(crate) fn text_for_memcached(fault: Fault, backend: &str) -> String {
+    text_with(fault, backend, |fault| match fault {
+        BackendFault::Protocol => "answered something that is no reply",
+        BackendFault::Handshake => "refused the password of this pool (or, of Redis, the database)",
+        BackendFault::Full => "has no room for another connection",
+        other => what(other),
+    })
+}
+
+fn text_with(fault: Fault, backend: &str, what: impl Fn(BackendFault) -> &'static str) -> String {
     match fault {
         Fault::Client => "ERR Protocol error".to_owned(),
         Fault::Denied => "ERR not allowed here".to_owned(),
@@ -23,27 +38,7 @@ pub(crate) fn text(fault: Fault, backend: &str) -> String {
             )
         }
         Fault::Backend { fault, sent } => {
-            let what = match fault {
-                BackendFault::Connect => "cannot be reached",
-                BackendFault::Timeout => "did not answer in time",
-                BackendFault::Closed => "closed the connection",
-                BackendFault::Protocol => "answered something that is not RESP",
-                BackendFault::Handshake => {
-                    "refused the password or database of this pool, or, for a client that is \
-                     tracked, HELLO 3 or CLIENT TRACKING"
-                }
-                BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
-                BackendFault::Full => {
-                    "has no room for another connection ('ERR max number of clients reached'; \
-                     raise its maxclients)"
-                }
-                BackendFault::Reply(ReplyBound::Len) => {
-                    "sent a reply longer than reply_len_max and was disconnected"
-                }
-                BackendFault::Reply(ReplyBound::Depth) => {
-                    "sent a reply nested deeper than reply_depth_max and was disconnected"
-                }
-            };
+            let what = what(fault);
             let consequence = match sent {
                 Sent::No if fault == BackendFault::Full => "the request was not executed",
                 Sent::No => "the request was not sent",
@@ -53,6 +48,30 @@ pub(crate) fn text(fault: Fault, backend: &str) -> String {
         }
         Fault::StoreFull => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
         Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
+    }
+}
+
+fn what(fault: BackendFault) -> &'static str {
+    match fault {
+        BackendFault::Connect => "cannot be reached",
+        BackendFault::Timeout => "did not answer in time",
+        BackendFault::Closed => "closed the connection",
+        BackendFault::Protocol => "answered something that is not RESP",
+        BackendFault::Handshake => {
+            "refused the password or database of this pool, or, for a client that is tracked, \
+             HELLO 3 or CLIENT TRACKING"
+        }
+        BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
+        BackendFault::Full => {
+            "has no room for another connection ('ERR max number of clients reached'; raise its \
+             maxclients)"
+        }
+        BackendFault::Reply(ReplyBound::Len) => {
+            "sent a reply longer than reply_len_max and was disconnected"
+        }
+        BackendFault::Reply(ReplyBound::Depth) => {
+            "sent a reply nested deeper than reply_depth_max and was disconnected"
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub use link::{
     Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions, Owner,
     Slow, Translation,
 };
-pub use monitor_line::{is_shown, write_line, write_lost};
+pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};

@@ -33,6 +33,32 @@ pub fn write_line(request: &Request, clock: Clock, database: u32, addr: &str, ou
     out.extend_from_slice(b"\r\n");
 }
 
+/// The same for a request of a memcached client: its verb, its keys, and what it stores.
+pub fn write_memcached_line(
+    request: &keyway_memcache::Request,
+    bytes: &[u8],
+    (clock, addr): (Clock, &str),
+    out: &mut Vec<u8>,
+) {
+    write_head(clock, &format!("0 {addr}"), out);
+    let verb = format!("{:?}", request.head.verb).to_ascii_lowercase();
+    let _ = write!(out, " \"{verb}\"");
+    let keys = request.keys.len();
+    let shown = if keys > ARGS_MAX { ARGS_MAX - 1 } else { keys };
+    for key in request.keys(bytes).take(shown) {
+        out.push(b' ');
+        write_arg(key, out);
+    }
+    if keys > shown {
+        let _ = write!(out, " \"... ({} more arguments)\"", keys - shown);
+    }
+    if request.head.verb.stores() {
+        out.push(b' ');
+        write_arg(request.value.of(bytes), out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends a line that says how many requests are not shown, for `reason`.
 pub fn write_lost(lost: u64, clock: Clock, reason: &str, out: &mut Vec<u8>) {
     write_head(clock, "0 keyway", out);

@@ -46,6 +46,11 @@ impl Output {
         self.bytes.len() == self.sent
     }
 
+    /// Whether there is something to send of which not a byte was sent yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.sent == 0 && !self.bytes.is_empty()
+    }
+
     /// Where to append.
     #[inline]
     pub fn buf(&mut self) -> &mut Vec<u8> {

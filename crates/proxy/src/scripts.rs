@@ -56,6 +56,11 @@ impl Digest {
         }
         Some(Self(bytes))
     }
+
+    /// As EVALSHA takes it.
+    pub(crate) fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// There is no room for another script or library.

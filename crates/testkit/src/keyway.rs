@@ -233,10 +233,16 @@ impl Keyway {
     /// listens on `addresses`, without an admin listener.
     pub fn start_text(binary: &str, text: &str, addresses: Vec<SocketAddr>) -> Keyway {
         assert!(!text.contains("[server]"), "the text has settings of the process");
+        let speaks_memcached = |address: &SocketAddr| {
+            let bind = format!("tcp://{address}\"");
+            let listener = text.split("\n[").find(|table| table.contains(&bind));
+            listener.is_some_and(|table| table.contains("protocol = \"memcached\""))
+        };
+        let is_memcached: Vec<bool> = addresses.iter().map(speaks_memcached).collect();
         let text = format!("[server]\nadmin = \"off\"\n\n{text}");
         let mut keyway =
             Keyway::launch(binary, &text, addresses, "exec \"$@\"", &[], free_address());
-        keyway.wait_ready(&[]);
+        keyway.wait_ready(&is_memcached);
         keyway
     }
 

@@ -9,7 +9,7 @@ use crate::ports::free_address;
 use crate::process::Process;
 use crate::skip::skipped_for_want_of;
 use crate::temp::TempDir;
-use crate::tool::tool_is_installed;
+use crate::tool::{run_tool, tool_is_installed};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -60,6 +60,32 @@ impl MemcachedServer {
         MemcachedServer { process, address, arguments, directory }
     }
 
+    /// Starts one whose clients speak packets and have to say this password, with
+    /// SASL. `None` without the program that makes its file of passwords.
+    ///
+    /// # Panics
+    /// When it does not listen, or that program fails.
+    pub fn start_with_sasl(user: &str, password: &str) -> Option<MemcachedServer> {
+        const MAKER: &str = "/usr/sbin/saslpasswd2";
+        if !tool_is_installed(MAKER) {
+            skipped_for_want_of("saslpasswd2", "passwords of servers that speak SASL");
+            return None;
+        }
+        let (directory, address) = (TempDir::new(), free_address());
+        let passwords = directory.path().join("passwords").to_string_lossy().into_owned();
+        let settings = format!(
+            "mech_list: plain\npwcheck_method: auxprop\nauxprop_plugin: sasldb\n\
+             sasldb_path: {passwords}\n"
+        );
+        directory.write("memcached.conf", settings);
+        let arguments = ["-p", "-c", "-f", &passwords, user];
+        let made = run_tool(MAKER, &arguments, password.as_bytes(), READY_WITHIN);
+        let _ = made.expect_success("a file of passwords");
+        let arguments = vec!["-S".to_owned(), "-u".to_owned(), "root".to_owned()];
+        let process = spawn(&directory, address, &arguments);
+        Some(MemcachedServer { process, address, arguments, directory })
+    }
+
     /// Several at once.
     pub fn start_many(count: usize) -> Vec<MemcachedServer> {
         (0..count).map(|_| MemcachedServer::start()).collect()
@@ -96,8 +122,14 @@ fn spawn(directory: &TempDir, address: SocketAddr, arguments: &[String]) -> Proc
     let mut command = Command::new("memcached");
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     command.args(["-l", &ip, "-p", &port, "-U", "0", "-t", "1", "-u", "nobody"]).args(arguments);
+    // Where it looks for settings of SASL.
+    command.env("SASL_CONF_PATH", directory.path());
+    let speaks_text = !arguments.iter().any(|argument| argument == "-S");
     let mut process = Process::spawn("memcached", &mut command, directory.path());
-    process.wait_ready(READY_WITHIN, || takes_memcached(address));
+    process.wait_ready(READY_WITHIN, || match speaks_text {
+        true => takes_memcached(address),
+        false => TcpStream::connect(address).is_ok(),
+    });
     process
 }
 

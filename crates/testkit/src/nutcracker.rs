@@ -34,6 +34,11 @@ impl NutcrackerPool {
         }
     }
 
+    /// A memcached pool on a free port.
+    pub fn memcached(name: &str, servers: &[String]) -> NutcrackerPool {
+        NutcrackerPool { options: Vec::new(), ..NutcrackerPool::new(name, servers) }
+    }
+
     /// Adds an option.
     #[must_use]
     pub fn with(mut self, option: &str, value: &str) -> NutcrackerPool {

@@ -101,6 +101,11 @@ impl Pool {
         matches!(self.values.get(name), Some((_, Value::Bool(true))))
     }
 
+    /// Whether its clients and servers speak memcached, as they do unless it says otherwise.
+    fn is_memcached(&self) -> bool {
+        !self.bool("redis")
+    }
+
     fn bind(&self) -> Option<&Bind> {
         match self.values.get("listen") {
             Some((_, Value::Bind(bind))) => Some(bind),
@@ -166,11 +171,6 @@ impl Importer<'_> {
                 self.convert_pool(&pool);
             }
         }
-        if self.errors.is_empty() && self.listeners.is_empty() {
-            let what = "every pool speaks memcached, which is not imported";
-            let hint = "set \"redis: true\" if the servers are Redis, else keep twemproxy for now";
-            self.error(document.place, Problem::new(what, hint));
-        }
     }
 
     /// The pool's values; `None`, and errors, when any is wrong.
@@ -203,9 +203,8 @@ impl Importer<'_> {
             }
         }
         let pool = Pool { name: pool_name.clone(), place: name.place, values };
-        if pool.bool("redis") {
-            self.claim_listen(&pool);
-        }
+        self.claim_listen(&pool);
+        self.refuse_password_of_memcached(&pool);
         (self.errors.len() == errors_before).then_some(pool)
     }
 
@@ -282,12 +281,6 @@ impl Importer<'_> {
 
     fn convert_pool(&mut self, pool: &Pool) {
         let mut notes = Vec::new();
-        if !pool.bool("redis") {
-            notes.push(
-                "speaks memcached (redis is not true), which is not imported: left out".to_owned(),
-            );
-            return self.write_pool(pool, &pool.name, &notes, "");
-        }
         let name = self.pool_name(&pool.name, &mut notes);
         let Some(bind) = pool.bind() else { return };
         if bind.was_localhost {
@@ -337,6 +330,18 @@ impl Importer<'_> {
             self.error(*place, Problem::new(what, "give one of the two another port or path"));
         }
         self.listeners.push((*place, bind.addr.clone()));
+    }
+
+    /// twemproxy has none there, and does not start with such a file.
+    fn refuse_password_of_memcached(&mut self, pool: &Pool) {
+        if let Some((place, _)) = pool.values.get("redis_auth").filter(|_| pool.is_memcached()) {
+            let what = format!(
+                "redis_auth in pool {}: twemproxy takes it with \"redis: true\" only",
+                quoted(&pool.name)
+            );
+            let hint = "remove it, or add \"redis: true\" if the servers are Redis";
+            self.error(*place, Problem::new(what, hint));
+        }
     }
 
     fn finish(mut self) -> Result<Import, Vec<ConfigError>> {
@@ -513,6 +518,14 @@ fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>)
     };
     entry("bind", &string(&bind.addr.to_string()));
     entry("pool", &string(name));
+    if pool.is_memcached() {
+        entry("protocol", "\"memcached\"");
+        notes.push(
+            "items of more than 1 MiB are refused, which twemproxy leaves to the servers: give \
+             the listener an item_len_max where they run with -I"
+                .into(),
+        );
+    }
     entry("backlog", &backlog.to_string());
     if let Some(mode) = bind.mode {
         entry("mode", &format!("\"{mode:04o}\""));
@@ -533,11 +546,21 @@ fn listener_table(pool: &Pool, name: &str, bind: &Bind, notes: &mut Vec<String>)
 }
 
 fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
-    let mut text = format!("[pool.{}]\nkind = \"sharded\"\n", key(name));
+    let kind = if pool.is_memcached() { "memcached" } else { "sharded" };
+    let mut text = format!("[pool.{}]\nkind = \"{kind}\"\n", key(name));
     placement(pool, &mut text);
     let mut entry = |name: &str, value: &str| {
         let _ = writeln!(text, "{name} = {value}");
     };
+    if pool.is_memcached() {
+        entry("server_protocol", "\"text\"");
+        notes.push(
+            "the servers are asked in classic commands, as by twemproxy: server_protocol = \
+             \"meta\" serves clients of the meta and binary protocols in full where every server is \
+             memcached 1.6 or later"
+                .into(),
+        );
+    }
     let (timeout, connect_timeout) = timeouts(pool, notes);
     entry("timeout", &string(&format_duration(timeout)));
     entry("connect_timeout", &string(&format_duration(connect_timeout)));
@@ -557,8 +580,12 @@ fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
                 .into(),
         );
     }
-    if let Some(database) = pool.number("redis_db") {
-        entry("database", &database.to_string());
+    match pool.number("redis_db") {
+        Some(_) if pool.is_memcached() => {
+            notes.push("redis_db does nothing without \"redis: true\": left out".into());
+        }
+        Some(database) => entry("database", &database.to_string()),
+        None => {}
     }
     if let Some(ejection) = ejection(pool, notes) {
         entry("ejection", &ejection);
@@ -631,11 +658,26 @@ fn ejection(pool: &Pool, notes: &mut Vec<String>) -> Option<String> {
     let failures = clamp("server_failure_limit", failures, (1, 100_000), notes);
     let retry = retry.unwrap_or(SERVER_RETRY_TIMEOUT_DEFAULT);
     let retry = clamp_millis("server_retry_timeout", retry, EJECTION_MAX, notes);
-    notes.push(
-        "a server that comes back serves what it held before, stale or not, as with twemproxy; \
-         rejoin = \"flush\" is safer where it is only a cache"
-            .into(),
-    );
+    let (rejoin, note) = rejoin(pool);
+    notes.push(note.into());
     let time = format_duration(retry);
-    Some(format!("{{ after_failures = {failures}, for = \"{time}\", rejoin = \"serve\" }}"))
+    Some(format!("{{ after_failures = {failures}, for = \"{time}\", rejoin = \"{rejoin}\" }}"))
+}
+
+/// What becomes of what a server held that comes back, and what to say of it.
+/// Of memcached it is a cache; of Redis it may be the only copy.
+fn rejoin(pool: &Pool) -> (&'static str, &'static str) {
+    if pool.is_memcached() {
+        return (
+            "flush",
+            "a server that comes back is emptied first, once between all proxies that give the \
+             pool this name, where twemproxy goes on serving what it held, stale or not: write \
+             rejoin = \"serve\" for that",
+        );
+    }
+    (
+        "serve",
+        "a server that comes back serves what it held before, stale or not, as with twemproxy; \
+         rejoin = \"flush\" is safer where it is only a cache",
+    )
 }

@@ -216,6 +216,28 @@ mod tests {
     }
 
     #[test]
+    fn what_agrees_before_it_was_asked_ends_the_connection() {
+        for said in ["+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "*0\r\n"] {
+            let mut link = link(Some("secret"));
+            assert_eq!(hear(&mut link, said), Err(BackendFault::Protocol), "{said}");
+        }
+        let mut link = Link::default();
+        connected(&mut link, Some("secret"));
+        assert_eq!(hear(&mut link, "+OK\r\n"), Err(BackendFault::Protocol));
+        // Half of what is asked last.
+        let mut link = Link::default();
+        connected(&mut link, Some("secret"));
+        link.advance(link.unsent().len() - 1);
+        assert_eq!(hear(&mut link, "+OK\r\n"), Ok(vec![]));
+        assert_eq!(hear(&mut link, "+OK\r\n"), Err(BackendFault::Protocol));
+        // Who lets nobody in says so at once.
+        let mut link = Link::default();
+        connected(&mut link, Some("secret"));
+        assert_eq!(hear(&mut link, "-DENIED not you\r\n"), Err(BackendFault::Handshake));
+        assert_eq!(link.handshake_refusal(), b"-DENIED not you");
+    }
+
+    #[test]
     fn a_server_that_does_not_is_spoken_to_in_resp2_and_translated() {
         for said in [UNKNOWN, "-NOPROTO sorry\r\n", "-NOAUTH HELLO must be called\r\n", "*0\r\n"] {
             let mut link = link(Some("secret"));
@@ -280,6 +302,7 @@ mod tests {
         let mut link = link(None);
         sent(&mut link);
         hear(&mut link, ">1\r\n+x\r\n%0\r\n").unwrap();
+        sent(&mut link);
         hear(&mut link, "+OK\r\n").unwrap();
         ask(&mut link, Translation::Nulls);
         let bytes = b">2\r\n+invalidate\r\n_\r\n:1\r\n>1\r\n+x\r\n";
@@ -298,6 +321,7 @@ mod tests {
         let mut link = link(None);
         sent(&mut link);
         hear(&mut link, UNKNOWN).unwrap();
+        sent(&mut link);
         hear(&mut link, "+OK\r\n").unwrap();
         link.select(5, &options(None), Time(0));
         ask(&mut link, Translation::Map);

@@ -662,6 +662,16 @@ impl Link {
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         self.check_room(reply)?;
+        // An error may come before anything was asked: from a server that lets nobody in. What
+        // agrees to what was not asked whole would leave a reply too many.
+        let is_last = left == 1;
+        let is_unasked = match is_last {
+            true => !self.handshake.is_empty(),
+            false => self.handshake.is_untouched(),
+        };
+        if kind != Kind::Error && is_unasked {
+            return Err(BackendFault::Protocol);
+        }
         let is_early = reply.starts_with(b"-BUSY") || reply.starts_with(b"-LOADING");
         let greeting = self.greeting.take();
         let is_about_greeting = !is_early && greeting.is_some();
@@ -1004,6 +1014,7 @@ mod tests {
             let mut link = Link::default();
             link.on_connecting(&options, at(0));
             link.on_connected(&options, at(0));
+            link.advance(link.unsent().len());
             let bytes = format!("{line}\r\n");
             let outcome =
                 link.handle_input(bytes.as_bytes(), &Limits::default(), at(1), |_, _, _| ());

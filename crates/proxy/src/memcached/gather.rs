@@ -2,7 +2,7 @@
 //! it goes to several servers, or the two speak different protocols, or the
 //! client wants silence where it succeeds.
 
-use super::stats;
+use super::{redis, stats};
 use crate::Session;
 use keyway_base::{Fault, Key, Time};
 use keyway_memcache::{
@@ -56,6 +56,8 @@ pub struct Gather {
     fragments: Vec<Fragment>,
     waiting: u16,
     bytes: Vec<u8>,
+    /// Servers out of use, and what they are: for statistics.
+    out: Vec<(u16, &'static str)>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ struct Fragment {
     backend: u16,
     wire: Wire,
     expect: Expect,
+    /// What a server of Redis was asked.
+    question: Option<redis::Question>,
     outcome: Result<Range<usize>, Fault>,
 }
 
@@ -85,13 +89,20 @@ impl Gather {
         self.fragments.clear();
         self.waiting = 0;
         self.bytes.clear();
+        self.out.clear();
+    }
+
+    /// Notes a server that is not asked, as it is in this state.
+    pub fn add_out(&mut self, backend: u16, state: &'static str) {
+        self.out.push((backend, state));
     }
 
     /// Adds a server that will answer; returns the number of its fragment.
     pub fn add_fragment(&mut self, backend: u16, wire: Wire) -> u16 {
         let fragment = self.fragments.len() as u16;
         let outcome = Ok(0..0);
-        self.fragments.push(Fragment { backend, wire, expect: Expect::One, outcome });
+        let (expect, question) = (Expect::One, None);
+        self.fragments.push(Fragment { backend, wire, expect, question, outcome });
         self.waiting += 1;
         fragment
     }
@@ -105,7 +116,7 @@ impl Gather {
     /// protocol. Returns whether it was the last to be waited for.
     pub fn on_refused(&mut self, fragment: u16, text: &str) -> bool {
         if let Some(place) = self.fragments.get_mut(usize::from(fragment)) {
-            (place.wire, place.expect) = (Wire::Text, Expect::One);
+            (place.wire, place.expect, place.question) = (Wire::Text, Expect::One, None);
         }
         self.on_reply(fragment, format!("CLIENT_ERROR {text}\r\n").as_bytes())
     }
@@ -113,6 +124,11 @@ impl Gather {
     /// Notes how the reply to a fragment ends.
     pub fn set_expect(&mut self, fragment: u16, expect: Expect) {
         self.fragments[usize::from(fragment)].expect = expect;
+    }
+
+    /// Notes what the server was asked, which is one of Redis.
+    pub fn set_question(&mut self, fragment: u16, question: redis::Question) {
+        self.fragments[usize::from(fragment)].question = Some(question);
     }
 
     /// Notes that the next key is of that fragment.
@@ -123,8 +139,20 @@ impl Gather {
     /// Takes a server's whole reply. Returns whether it was the last to come.
     pub fn on_reply(&mut self, fragment: u16, reply: &[u8]) -> bool {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(reply);
+        match self.fragments.get(usize::from(fragment)).and_then(|place| place.question) {
+            None => self.bytes.extend_from_slice(reply),
+            Some(question) => self.read_redis(fragment, question, reply),
+        }
         self.settle(fragment, Ok(start..self.bytes.len()))
+    }
+
+    /// Takes it in the words of memcached.
+    fn read_redis(&mut self, fragment: u16, question: redis::Question, reply: &[u8]) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let is_own = |index: &usize| self.owners.get(*index).is_none_or(|one| *one == fragment);
+        let keys = (0..self.key_ends.len()).filter(is_own).map(|index| self.key(index));
+        redis::read(&mut bytes, question, &self.head, keys, reply);
+        self.bytes = bytes;
     }
 
     /// A server does not answer. Returns whether it was the last to be waited for.
@@ -309,7 +337,8 @@ impl Gather {
             .iter()
             .enumerate()
             .map(|(index, fragment)| (name(fragment.backend), self.answer(index)));
-        for (name, value) in stats::sums(answers) {
+        let out_of_use = self.out.iter().map(|(_, state)| *state);
+        for (name, value) in stats::sums(answers, out_of_use) {
             let (name, value) = (name.as_bytes(), value.as_bytes());
             write_reply(out, &self.asker(), &Outcome::Stat { name, value });
         }
@@ -335,11 +364,17 @@ impl Gather {
             match (self.answer(index), &fragment.outcome) {
                 (Some(answer), _) => stats::each(&answer, |key, value| tell(key, value)),
                 (None, Err(fault)) => {
-                    let text = crate::fault_reply::text(*fault, &describe(fragment.backend));
+                    let text =
+                        crate::fault_reply::text_for_memcached(*fault, &describe(fragment.backend));
                     tell("error", text.as_bytes());
                 }
                 (None, Ok(_)) => {}
             }
+        }
+        for (backend, state) in &self.out {
+            let key = format!("{}:state", name(*backend));
+            let stat = Outcome::Stat { name: key.as_bytes(), value: state.as_bytes() };
+            write_reply(out, &self.asker(), &stat);
         }
         write_end(out, &self.head);
     }

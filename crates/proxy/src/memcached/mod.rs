@@ -4,6 +4,7 @@
 
 mod gather;
 mod marker;
+pub mod redis;
 mod returning;
 mod stats;
 mod warm;
@@ -108,7 +109,7 @@ fn status(reply: &[u8]) -> Option<u16> {
 /// [`crate::write_fault`].
 #[cold]
 pub fn write_failure(out: &mut Vec<u8>, asker: &Asker<'_>, fault: Fault, backend: &str) {
-    let text = crate::fault_reply::text(fault, backend);
+    let text = crate::fault_reply::text_for_memcached(fault, backend);
     let kind = match fault {
         Fault::StoreFull => ErrorKind::OutOfMemory,
         _ => ErrorKind::Server,

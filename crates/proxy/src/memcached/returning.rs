@@ -101,6 +101,11 @@ impl Returning {
         Returning { remembered, own, give_up_at: now + PATIENCE, state }
     }
 
+    /// Whether the server was told to be empty, and has not answered yet.
+    pub fn is_emptying(&self) -> bool {
+        self.state == State::Flushing
+    }
+
     /// When [`Returning::handle_timeout`] has something to do.
     pub fn due(&self) -> Option<Time> {
         match self.state {

@@ -18,9 +18,11 @@ const OWN: [&str; 10] = [
 ];
 
 /// Statistics of all servers as one's: what counts is added up, what is one process's own is left
-/// out, other words are told where the servers agree. `servers` and `servers_failed` come first.
+/// out, other words are told where the servers agree. `servers` and `servers_failed` come first, and
+/// how many are out of use, which were not asked.
 pub(super) fn sums<'a>(
     answers: impl Iterator<Item = (String, Option<Answer<'a>>)>,
+    out_of_use: impl Iterator<Item = &'static str>,
 ) -> Vec<(String, String)> {
     let (mut servers, mut failed) = (0, 0);
     let mut sums: IndexMap<String, Figure> = IndexMap::new();
@@ -42,7 +44,17 @@ pub(super) fn sums<'a>(
             }
         });
     }
-    let told = [("servers", servers), ("servers_failed", failed)];
+    let (mut ejected, mut quarantined) = (0, 0);
+    out_of_use.for_each(|state| match state {
+        "quarantined" => quarantined += 1,
+        _ => ejected += 1,
+    });
+    let told = [
+        ("servers", servers),
+        ("servers_failed", failed),
+        ("servers_ejected", ejected),
+        ("servers_quarantined", quarantined),
+    ];
     let told = told.into_iter().map(|(name, count)| (name.to_owned(), count.to_string()));
     told.chain(sums.into_iter().map(|(name, figure)| (name, figure.text()))).collect()
 }
@@ -135,13 +147,16 @@ mod tests {
             let answer = Answer { bytes, wire: Wire::Text, expect: Expect::List };
             (String::new(), Some(answer))
         });
-        let told = sums(answers.chain([(String::new(), None)]));
+        let out_of_use = ["ejected", "quarantined", "rejoining"];
+        let told = sums(answers.chain([(String::new(), None)]), out_of_use.into_iter());
         let told: Vec<_> = told.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(
             told,
             [
                 ("servers", "3"),
                 ("servers_failed", "1"),
+                ("servers_ejected", "2"),
+                ("servers_quarantined", "1"),
                 ("cmd_get", "7"),
                 ("rusage_user", "2.100001"),
                 ("version", "mixed"),

@@ -11,7 +11,7 @@ use super::{Core, Plane};
 use crate::monitors::Line;
 use keyway_base::Key;
 use keyway_command::Request;
-use keyway_proxy::{Session, is_shown, write_line, write_lost};
+use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
 use keyway_resp::reply;
 use std::sync::Arc;
 
@@ -99,6 +99,25 @@ impl Plane {
         let line = &mut self.monitoring.line;
         line.clear();
         write_line(request, self.clock, identity.database, &identity.addr, line);
+        self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
+    }
+
+    /// The same for a request of a memcached client.
+    #[cold]
+    pub(super) fn show_memcached(
+        &mut self,
+        session: &Session,
+        request: &keyway_memcache::Request,
+        bytes: &[u8],
+    ) {
+        let every = u64::from(self.plan.limits.monitor_every);
+        if every > 1 && !(self.next_random() >> 16).is_multiple_of(every) {
+            return;
+        }
+        let identity = &session.identity;
+        let line = &mut self.monitoring.line;
+        line.clear();
+        write_memcached_line(request, bytes, (self.clock, &identity.addr), line);
         self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
     }
 

@@ -83,7 +83,12 @@ impl Core {
                     plane.deliver_waited((pool, backend), None, kind);
                     plane.deliver_fragment(sessions, (join, fragment), kind, reply);
                 }
-                _ => plane.deliver(sessions, (pool, backend), exchange, kind, reply),
+                _ => {
+                    if refused && matches!(exchange.owner, Owner::Gather { .. }) {
+                        plane.on_gather_refused(index, reply);
+                    }
+                    plane.deliver(sessions, (pool, backend), exchange, kind, reply);
+                }
             }
         })?;
         if is_astray {

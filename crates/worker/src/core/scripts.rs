@@ -61,7 +61,7 @@ impl Given {
         self.scripts.is_empty() && self.libraries == 0
     }
 
-    fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
+    pub(super) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
         if self.flushes != flushes {
             self.flushes = flushes;
             self.scripts.clear();

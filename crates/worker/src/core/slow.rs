@@ -14,6 +14,7 @@ impl Plane {
             Owner::Session { session, .. } => session,
             Owner::Join { join, .. } => self.joins.get(join)?.session,
             Owner::Errand(errand) => self.across.session_of(errand)?,
+            Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather)?,
             Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming)?,
             _ => return None,
         };

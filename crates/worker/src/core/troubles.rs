@@ -66,7 +66,12 @@ impl Plane {
         }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect {
+            let is_memcached = self.link_options(slot.pool).memcached.is_some();
             let what = match fault {
+                BackendFault::Protocol if is_memcached => {
+                    "the backend answered something that is not memcached's protocol"
+                }
+                BackendFault::Handshake if is_memcached => "the backend refused the password",
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",

@@ -5,6 +5,7 @@ mod admission;
 mod ahead;
 mod local;
 mod pool;
+mod redis;
 mod returns;
 mod store;
 mod warm;
@@ -197,7 +198,7 @@ impl Plane {
     /// Whether a request could not be started; its session is resumed when it can.
     #[inline]
     fn has_to_wait(
-        &self,
+        &mut self,
         links: &mut [LinkSlot],
         (key, session): (Key<Session>, &mut Session),
         step: Step,
@@ -212,6 +213,7 @@ impl Plane {
                 }
             }
         }
+        self.retract_shown(session);
         session.paused = true;
         true
     }
@@ -283,6 +285,9 @@ impl Plane {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached(store, call),
             PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
+                if options.memcached.is_none() {
+                    return self.send_to_redis(links, (pool, sharded), call);
+                }
                 let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
                 if let Some(warm_up) = warm_up {
                     return self.warm_memcached(links, (pool, sharded, warm_up), dialect, call);
@@ -296,8 +301,12 @@ impl Plane {
     /// resumed at its end.
     #[cold]
     fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+        self.commit_shown();
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
+            if pool.pause.is_monitored() {
+                self.show_memcached(call.session, call.request, call.bytes);
+            }
             return false;
         };
         self.held_back.push(call.key);

@@ -9,7 +9,7 @@ use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{Dialect, Expect, Request, Untranslatable, Verb, compose_request};
 use keyway_metrics::Latency;
-use keyway_proxy::memcached::{Gather, Rule, wire_of, write_failure};
+use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
@@ -91,6 +91,14 @@ fn write_alike(
     compose_request(out, Dialect::Text, &request.head, request.keys(bytes), value)
 }
 
+/// Whether a key is that of the pool's marker, or of its lock: who writes it
+/// causes a flush, or has stale values served.
+#[inline]
+fn is_reserved(key: &[u8], pool: &str) -> bool {
+    let is_own = |prefix: &str| key.strip_prefix(prefix.as_bytes()) == Some(pool.as_bytes());
+    key.first() == Some(&b'k') && (is_own(MARKER_PREFIX) || is_own(LOCK_PREFIX))
+}
+
 /// In what a request is put to a server that knows `to`.
 pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
     // Many keys are one classic line, where meta has a command for each.
@@ -112,6 +120,14 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> Step {
         match call.head().verb {
+            verb if super::writes(verb) && is_reserved(call.asker().key, &pool.name) => {
+                self.count_memcached(call);
+                self.deny_memcached(
+                    call,
+                    "this key is Keyway's own: it says what the server holds",
+                );
+                Step::Started
+            }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
                 self.send_to_all(links, (pool, sharded), to, (call, rule))
@@ -171,7 +187,8 @@ impl Plane {
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
-        if call.warm.is_some() || !is_alike(call.request, call.bytes, to) {
+        let is_redis = self.is_redis(slot.pool);
+        if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
             return self.send_composed(links, pool, (to, server), call);
         }
         self.prepare_link(index, slot, 0);
@@ -204,26 +221,22 @@ impl Plane {
         let slot = &mut links[index];
         let to = dialect_for(call.request, to);
         self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
-        let start = out.len();
-        let keys = call.request.keys(call.bytes);
-        let value = call.request.value.of(call.bytes);
-        let expect = match compose_request(out, to, &call.request.head, keys, value) {
-            Ok(expect) => expect,
+        let (keys, value) = (call.request.keys(call.bytes), call.request.value.of(call.bytes));
+        let put = match self.put(slot, to, call, (keys, value)) {
+            Ok(put) => put,
             Err(fault) => {
                 self.deny_memcached(call, &untranslatable(fault, to, &pool.name));
                 return Step::Started;
             }
         };
-        let len = slot.link.request_buf().len() - start;
         let mut gather = self.begin_gather(call, Rule::One);
         let fragment = gather.add_fragment(server, wire_of(to));
-        gather.set_expect(fragment, expect);
+        put.mark(&mut gather, fragment);
         let gather = self.memcached.gathers.insert(gather);
         let owner = Owner::Gather { gather, fragment };
         let slot = &mut links[index];
-        slot.link.enqueue(owner, call.class(), len, self.clock.now);
-        slot.link.set_expect(expect);
+        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         Step::Started
     }
@@ -363,6 +376,12 @@ impl Plane {
         let mut gather = self.begin_gather(call, rule);
         // Which servers' figures are told apart is the first word, and ours.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
+        if is_ours || rule == Rule::Sums {
+            for server in (0..sharded.servers.len()).filter(|server| !used(server)) {
+                let state = plan.health.state(plan.topology.backend_id(index, server));
+                gather.add_out(server as u16, state.label());
+            }
+        }
         for &server in &servers {
             gather.add_fragment(server as u16, wire_of(to));
         }
@@ -397,21 +416,18 @@ impl Plane {
             return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
         }
         self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
-        let start = out.len();
-        let composed = compose_request(out, to, &call.request.head, keys, b"");
-        let len = out.len() - start;
+        let composed = self.put(slot, to, call, (keys, b""));
         let Some(gather) = self.memcached.gathers.get_mut(gather_key) else { return false };
-        let expect = match composed {
-            Ok(expect) => expect,
+        let put = match composed {
+            Ok(put) => put,
             Err(fault) => {
                 return gather.on_refused(fragment, &untranslatable(fault, to, &pool.name));
             }
         };
-        gather.set_expect(fragment, expect);
+        put.mark(gather, fragment);
         let owner = Owner::Gather { gather: gather_key, fragment };
-        slot.link.enqueue(owner, call.class(), len, self.clock.now);
-        slot.link.set_expect(expect);
+        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         false
     }

@@ -174,7 +174,11 @@ impl Plane {
             }
             let mut under_way = self.memcached.returns.under_way.iter_mut();
             let Some((_, returning)) = under_way.find(|(id, _)| *id == slot.id) else { continue };
+            let is_refused = answer == Answer::Refused && returning.is_emptying();
             let next = returning.handle_answer(answer, self.clock.now);
+            if is_refused {
+                self.log_not_emptied(slot);
+            }
             self.do_next(index, slot, next);
         }
         self.memcached.returns.heard = heard;
@@ -213,6 +217,19 @@ impl Plane {
             Next::GiveUp => return self.on_rejoin_failed(slot, FailureReason::Handshake),
         }
         self.mark_link_dirty(index, slot);
+    }
+
+    /// A server refuses to be emptied, and will the next time.
+    #[cold]
+    fn log_not_emptied(&self, slot: &LinkSlot) {
+        let name = self.name_backend(slot.pool, slot.backend);
+        tracing::warn!(
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            "the backend refuses flush_all and is kept out: start it anew, without memcached's -F, \
+             or choose another rejoin"
+        );
     }
 
     /// How a server became clean that is back in use, for the log.

@@ -1,0 +1,124 @@
+//! How an item of a memcached client lies on a server of Redis, where a value
+//! has no flags: as it is when its flags are 0, else in an *envelope*.
+//!
+//! ```text
+//!   C1 'm' 'c' | 01      | flags, 4 bytes, the highest first | value
+//!   magic      | version |                                   |
+//! ```
+//! C1 is in no text of UTF-8 and begins no message of MessagePack, so values
+//! of Redis clients are hardly ever taken for one. A value with flags 0 that
+//! begins with the magic is put into an envelope too. What begins with the
+//! magic and is no whole envelope of a known version is a value as it is.
+//!
+//! The scripts of `item.lua` do the same on the server.
+
+use sha1::{Digest, Sha1};
+
+const MAGIC: &[u8] = b"\xc1mc";
+
+const VERSION: u8 = 1;
+
+/// Bytes before the value.
+const LEN: usize = 8;
+
+/// What goes before a value; empty where it lies as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefix {
+    bytes: [u8; LEN],
+    len: u8,
+}
+
+impl Prefix {
+    /// That of a value with these flags.
+    pub(super) fn of(flags: u32, value: &[u8]) -> Prefix {
+        let mut bytes = [0; LEN];
+        if flags == 0 && !value.starts_with(MAGIC) {
+            return Prefix { bytes, len: 0 };
+        }
+        bytes[..MAGIC.len()].copy_from_slice(MAGIC);
+        bytes[MAGIC.len()] = VERSION;
+        bytes[LEN - 4..].copy_from_slice(&flags.to_be_bytes());
+        Prefix { bytes, len: LEN as u8 }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The flags and the value of what lies on a server.
+pub(super) fn open(stored: &[u8]) -> (u32, &[u8]) {
+    let rest = stored.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
+    match rest.and_then(|rest| rest.split_first_chunk()) {
+        Some((flags, value)) => (u32::from_be_bytes(*flags), value),
+        None => (0, stored),
+    }
+}
+
+/// The number for compare-and-swap of what lies on a server: 64 bits of a hash
+/// of it. `parts` are put together.
+pub(super) fn number(parts: [&[u8]; 2]) -> u64 {
+    let mut hash = Sha1::new();
+    parts.iter().for_each(|part| hash.update(part));
+    let hash: [u8; 20] = hash.finalize().into();
+    u64::from_be_bytes(*hash.first_chunk().expect("a hash has 20 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stored(flags: u32, value: &[u8]) -> Vec<u8> {
+        [Prefix::of(flags, value).as_bytes(), value].concat()
+    }
+
+    /// Bytes that are often nearly an envelope.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let magic = (0..=LEN, prop::collection::vec(any::<u8>(), 0..12))
+            .prop_map(|(len, rest)| [&[0xc1, b'm', b'c', 1, 0, 0, 0, 7][..len], &rest].concat());
+        prop_oneof![prop::collection::vec(any::<u8>(), 0..40), magic]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_read_back(flags: u32, value in bytes()) {
+            for flags in [flags, flags & 1, 0] {
+                let stored = stored(flags, &value);
+                prop_assert_eq!(open(&stored), (flags, &value[..]));
+            }
+        }
+
+        /// What a Redis client wrote is read as it is, but for an envelope,
+        /// which is read as one and written again as it was, if its flags say more than nothing.
+        #[test]
+        fn whatever_lies_there_is_read(raw in bytes()) {
+            let (flags, value) = open(&raw);
+            if value.len() == raw.len() {
+                prop_assert_eq!((flags, value), (0, &raw[..]));
+            } else {
+                prop_assert_eq!(value.len() + LEN, raw.len());
+                prop_assert!(flags == 0 || stored(flags, value) == raw);
+            }
+        }
+    }
+
+    #[test]
+    fn values_without_flags_lie_as_they_are() {
+        assert_eq!(stored(0, b"plain"), b"plain");
+        assert_eq!(stored(0, b""), b"");
+        assert_eq!(stored(7, b"v"), b"\xc1mc\x01\0\0\0\x07v");
+        assert_eq!(stored(0, b"\xc1mc"), b"\xc1mc\x01\0\0\0\0\xc1mc");
+        assert_eq!(open(b"\xc1mc\x02\0\0\0\x07v"), (0, &b"\xc1mc\x02\0\0\0\x07v"[..]));
+        assert_eq!(open(b"\xc1mc\x01\0\0"), (0, &b"\xc1mc\x01\0\0"[..]));
+    }
+
+    #[test]
+    fn the_number_is_of_flags_and_value() {
+        // The first half of what redis.sha1hex says.
+        assert_eq!(number([b"", b"abc"]), 0xa999_3e36_4706_816a);
+        assert_eq!(number([b"a", b"bc"]), number([b"", b"abc"]));
+        let sealed = |flags, value| number([Prefix::of(flags, value).as_bytes(), value]);
+        assert_ne!(sealed(1, b"v"), sealed(2, b"v"));
+    }
+}

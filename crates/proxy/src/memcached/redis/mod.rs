@@ -1,0 +1,405 @@
+//! Requests of memcached clients to servers of Redis. What a single command of
+//! Redis does is asked for with that; all else is one script ([`script`]), so
+//! that it happens at once. How items lie there: `envelope.rs`. Replies are
+//! read as those of a server of memcached ([`Question`]).
+
+mod envelope;
+mod reply;
+
+pub(super) use reply::read;
+
+use crate::Digest;
+use envelope::Prefix;
+use keyway_memcache::{Asked, Dialect, Expect, Head, Verb};
+use keyway_resp::reply::{array, bulk, bulk_header};
+use std::sync::{Arc, LazyLock};
+
+/// Seconds up to which an expiry is from now on, as memcached has it.
+const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
+
+/// What a server of Redis was asked, which tells how to read its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// For a value, or nothing.
+    Value,
+    /// For a value, of which only flags and number are told.
+    Touched,
+    /// For values of keys, or nothing in their places.
+    Values,
+    /// To store a value with this number and length, if a condition is met.
+    Stored {
+        /// The number, where it is wanted.
+        cas: Option<u64>,
+        /// Its length in bytes.
+        len: u32,
+    },
+    /// To change what is there: 1, or 0 where nothing is.
+    Found,
+    /// To do something that cannot fail to be done.
+    Done,
+    /// A script, whose answer is in the words of memcached.
+    Script,
+    /// What it says of itself, with its keys in this database.
+    Info {
+        /// The database.
+        database: u32,
+    },
+}
+
+/// What a request is put with.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Longest value that another may be joined to, in bytes.
+    pub item_len_max: u32,
+    /// The database that the servers' links have selected.
+    pub database: u32,
+}
+
+/// How a request is put to a server of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// `GET`.
+    Get,
+    /// `MGET`.
+    GetMany,
+    /// `GETEX`.
+    GetTouch,
+    /// `SET`.
+    Set,
+    /// `DEL`.
+    Delete,
+    /// `EXPIRE`.
+    Expire,
+    /// `FLUSHDB`.
+    Flush,
+    /// `INFO`.
+    Info,
+    /// A script, with what it is to do.
+    Script(&'static str),
+}
+
+impl Way {
+    /// That of a request for so many keys.
+    ///
+    /// # Errors
+    /// What the client is told of a request that Redis cannot do.
+    pub fn of(head: &Head, keys: usize) -> Result<Way, &'static str> {
+        check(head)?;
+        Ok(match head.verb {
+            Verb::Get if keys > 1 => Way::GetMany,
+            Verb::Get if head.asked.has(Asked::TTL) => Way::Script("look"),
+            Verb::Get => Way::Get,
+            Verb::GetTouch if keys > 1 => Way::Script("gat"),
+            Verb::GetTouch => Way::GetTouch,
+            Verb::Set | Verb::Add | Verb::Replace => Way::Set,
+            Verb::Cas => Way::Script("cas"),
+            Verb::Append => Way::Script("append"),
+            Verb::Prepend => Way::Script("prepend"),
+            Verb::Delete if head.cas.is_some() => Way::Script("delete"),
+            Verb::Delete => Way::Delete,
+            Verb::Incr => Way::Script("incr"),
+            Verb::Decr => Way::Script("decr"),
+            // Its reply tells flags.
+            Verb::Touch if head.dialect == Dialect::Binary => Way::GetTouch,
+            Verb::Touch if head.expiry == 0 => Way::Script("touch"),
+            Verb::Touch => Way::Expire,
+            Verb::FlushAll => Way::Flush,
+            // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
+            Verb::Stats if keys > 0 => return Err("the servers are of Redis: only plain stats"),
+            Verb::Stats => Way::Info,
+            _ => return Err("the servers are of Redis, which has no such command"),
+        })
+    }
+
+    /// Whether the server has to have the [`script`].
+    pub fn is_script(self) -> bool {
+        matches!(self, Way::Script(_))
+    }
+
+    /// Appends a request to a server; tells how its reply is read, and how it ends then.
+    pub fn write<'a>(
+        self,
+        out: &mut Vec<u8>,
+        head: &Head,
+        keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+        (value, terms): (&[u8], Terms),
+    ) -> (Question, Expect) {
+        let key = keys.clone().next().unwrap_or_default();
+        let question = match self {
+            Way::Get => {
+                words(out, [b"GET", key]);
+                Question::Value
+            }
+            Way::GetMany => {
+                array(out, 1 + keys.len());
+                bulk(out, b"MGET");
+                keys.for_each(|key| bulk(out, key));
+                return (Question::Values, Expect::List);
+            }
+            Way::GetTouch => {
+                let expiry = Expiry::of(head.expiry);
+                array(out, 2 + expiry.words_of_getex());
+                bulk(out, b"GETEX");
+                bulk(out, key);
+                expiry.write_for_getex(out);
+                if head.verb == Verb::Touch { Question::Touched } else { Question::Value }
+            }
+            Way::Set => write_set(out, head, key, value),
+            Way::Delete => {
+                words(out, [b"DEL", key]);
+                Question::Found
+            }
+            Way::Expire => {
+                let expiry = Expiry::of(head.expiry);
+                array(out, 3);
+                bulk(out, expiry.command());
+                bulk(out, key);
+                number(out, expiry.time());
+                Question::Found
+            }
+            Way::Flush => {
+                words(out, [b"FLUSHDB"]);
+                Question::Done
+            }
+            Way::Info => {
+                words(out, [b"INFO"]);
+                return (Question::Info { database: terms.database }, Expect::List);
+            }
+            Way::Script(op) => return write_script(out, op, head, keys, (value, terms)),
+        };
+        (question, Expect::One)
+    }
+}
+
+/// What Redis does not keep, or cannot do at all.
+fn check(head: &Head) -> Result<(), &'static str> {
+    const UNKEPT: Asked = Asked::HIT
+        .with(Asked::LAST_ACCESS)
+        .with(Asked::NO_BUMP)
+        .with(Asked::INVALIDATE)
+        .with(Asked::REMOVE_VALUE);
+    let counts = matches!(head.verb, Verb::Incr | Verb::Decr);
+    if head.asked.any(UNKEPT) || head.recache.is_some() || head.cas_new.is_some() {
+        return Err("the servers are of Redis, which has no h, l, u, I, x, R and E");
+    }
+    if head.vivify.is_some() && !counts {
+        return Err("the servers are of Redis: N is for ma alone there");
+    }
+    if head.asked.has(Asked::TTL) && head.verb != Verb::Get {
+        return Err("the servers are of Redis: t is for mg without T alone there");
+    }
+    if head.asked.has(Asked::EXPIRY) && head.verb == Verb::Delete {
+        return Err("the servers are of Redis: T is not for md there");
+    }
+    if head.verb == Verb::FlushAll && head.expiry > 0 {
+        return Err("the servers are of Redis, which empties them at once or not at all");
+    }
+    Ok(())
+}
+
+fn words<const N: usize>(out: &mut Vec<u8>, words: [&[u8]; N]) {
+    array(out, N);
+    words.iter().for_each(|word| bulk(out, word));
+}
+
+fn number(out: &mut Vec<u8>, number: i64) {
+    bulk(out, itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// When an item expires, as a server of Redis is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    Never,
+    /// In so many seconds.
+    In(i64),
+    /// At this second since 1970.
+    At(i64),
+    /// At once.
+    Past,
+}
+
+impl Expiry {
+    fn of(seconds: i64) -> Expiry {
+        match seconds {
+            0 => Expiry::Never,
+            ..0 => Expiry::Past,
+            1..=RELATIVE_MAX => Expiry::In(seconds),
+            _ => Expiry::At(seconds),
+        }
+    }
+
+    /// The word of SET and GETEX, if there is one.
+    fn word(self) -> &'static [u8] {
+        match self {
+            Expiry::Never => b"",
+            Expiry::In(_) => b"EX",
+            Expiry::At(_) => b"EXAT",
+            Expiry::Past => b"PXAT",
+        }
+    }
+
+    fn time(self) -> i64 {
+        match self {
+            Expiry::Never => 0,
+            Expiry::In(seconds) | Expiry::At(seconds) => seconds,
+            Expiry::Past => 1,
+        }
+    }
+
+    fn command(self) -> &'static [u8] {
+        match self {
+            Expiry::In(_) | Expiry::Never => b"EXPIRE",
+            Expiry::At(_) => b"EXPIREAT",
+            Expiry::Past => b"PEXPIREAT",
+        }
+    }
+
+    fn words_of_set(self) -> usize {
+        if self == Expiry::Never { 0 } else { 2 }
+    }
+
+    fn write_for_set(self, out: &mut Vec<u8>) {
+        if self != Expiry::Never {
+            bulk(out, self.word());
+            number(out, self.time());
+        }
+    }
+
+    fn words_of_getex(self) -> usize {
+        self.words_of_set().max(1)
+    }
+
+    fn write_for_getex(self, out: &mut Vec<u8>) {
+        if self == Expiry::Never {
+            return bulk(out, b"PERSIST");
+        }
+        self.write_for_set(out);
+    }
+
+    /// As two arguments of the script, with `word` for [`Expiry::Never`].
+    fn write_for_script(self, out: &mut Vec<u8>, word: &[u8]) {
+        if self == Expiry::Never {
+            bulk(out, word);
+            return bulk(out, b"");
+        }
+        self.write_for_set(out);
+    }
+}
+
+/// Appends a value as it lies on a server.
+fn sealed(out: &mut Vec<u8>, prefix: &Prefix, value: &[u8]) {
+    bulk_header(out, prefix.as_bytes().len() + value.len());
+    out.extend_from_slice(prefix.as_bytes());
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Question {
+    let condition: &[u8] = match head.verb {
+        Verb::Add => b"NX",
+        Verb::Replace => b"XX",
+        _ => b"",
+    };
+    let expiry = Expiry::of(head.expiry);
+    let prefix = Prefix::of(head.flags, value);
+    array(out, 3 + usize::from(!condition.is_empty()) + expiry.words_of_set());
+    bulk(out, b"SET");
+    bulk(out, key);
+    sealed(out, &prefix, value);
+    if !condition.is_empty() {
+        bulk(out, condition);
+    }
+    expiry.write_for_set(out);
+    let wants_cas = head.asked.has(Asked::CAS) && !head.quiet;
+    let cas = wants_cas.then(|| envelope::number([prefix.as_bytes(), value]));
+    Question::Stored { cas, len: value.len() as u32 }
+}
+
+/// What the script is given behind the keys, and how many words it is.
+fn write_script<'a>(
+    out: &mut Vec<u8>,
+    op: &str,
+    head: &Head,
+    keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    (value, terms): (&[u8], Terms),
+) -> (Question, Expect) {
+    let arguments = match op {
+        "gat" => 3,
+        "touch" | "look" => 1,
+        "delete" => 2,
+        "cas" | "append" | "prepend" => 5,
+        _ => 8,
+    };
+    array(out, 3 + keys.len() + arguments);
+    bulk(out, b"EVALSHA");
+    bulk(out, script().hex.as_bytes());
+    number(out, keys.len() as i64);
+    keys.for_each(|key| bulk(out, key));
+    bulk(out, op.as_bytes());
+    match op {
+        "gat" => {
+            Expiry::of(head.expiry).write_for_script(out, b"PERSIST");
+            return (Question::Values, Expect::List);
+        }
+        "touch" | "look" => return (Question::Script, Expect::One),
+        _ => unique(out, head),
+    }
+    match op {
+        "cas" => {
+            sealed(out, &Prefix::of(head.flags, value), value);
+            Expiry::of(head.expiry).write_for_script(out, b"");
+        }
+        "append" | "prepend" => {
+            bulk(out, value);
+            number(out, i64::from(terms.item_len_max));
+            bulk(out, if head.asked.has(Asked::CAS) && !head.quiet { b"1" } else { b"" });
+        }
+        "incr" | "decr" => write_count(out, head),
+        _ => {}
+    }
+    (Question::Script, Expect::One)
+}
+
+/// The number that the value must have, as the script knows it; empty for any.
+fn unique(out: &mut Vec<u8>, head: &Head) {
+    match head.cas {
+        Some(cas) => bulk(out, format!("{cas:016x}").as_bytes()),
+        None => bulk(out, b""),
+    }
+}
+
+fn write_count(out: &mut Vec<u8>, head: &Head) {
+    let mut buffer = itoa::Buffer::new();
+    bulk(out, buffer.format(head.delta).as_bytes());
+    let initial = head.vivify.map(|_| buffer.format(head.initial).as_bytes());
+    bulk(out, initial.unwrap_or_default());
+    // A meta command's T is for what is there, and for what is made as well.
+    let given = head.asked.has(Asked::EXPIRY).then(|| Expiry::of(head.expiry));
+    match given {
+        Some(expiry) => expiry.write_for_script(out, b""),
+        None => Expiry::Never.write_for_script(out, b"KEEPTTL"),
+    }
+    given.unwrap_or(Expiry::of(head.vivify.unwrap_or(0))).write_for_script(out, b"");
+}
+
+/// The script that a server must have been given.
+pub struct Script {
+    /// Its text.
+    pub body: Arc<[u8]>,
+    /// What it is known by.
+    pub digest: Digest,
+    hex: String,
+}
+
+/// What does all that Redis has no command for.
+pub fn script() -> &'static Script {
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+        let body = include_bytes!("item.lua");
+        let digest = Digest::of(body);
+        Script { body: body.as_slice().into(), digest, hex: digest.hex() }
+    });
+    &SCRIPT
+}
+
+#[cfg(test)]
+mod tests;
