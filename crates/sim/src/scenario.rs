@@ -284,7 +284,7 @@ impl Scenario {
             false => random.scaled(64, 64 << 10),
         };
         let databases = match &self.topology.pools()[pool].kind {
-            PoolKind::Store => 4,
+            PoolKind::Store | PoolKind::Routed(_) => 4,
             PoolKind::Sharded(sharded) => sharded.databases_allowed,
         };
         let requests = random.scaled(5, 300) as u32;
@@ -400,7 +400,7 @@ impl Scenario {
     /// How long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
         let longest = |pool: &Pool| match &pool.kind {
-            PoolKind::Store => 0,
+            PoolKind::Store | PoolKind::Routed(_) => 0,
             PoolKind::Sharded(pool) => aftermath(pool),
         };
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
@@ -549,6 +549,6 @@ fn password_of(pool: &Pool) -> Option<String> {
         PoolKind::Sharded(pool) => {
             pool.password.as_ref().map(|password| password.expose().to_owned())
         }
-        PoolKind::Store => None,
+        PoolKind::Store | PoolKind::Routed(_) => None,
     }
 }

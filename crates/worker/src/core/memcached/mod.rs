@@ -5,12 +5,13 @@ mod admission;
 mod local;
 mod pool;
 mod returns;
+mod routes;
 mod store;
 mod warm;
 
 use super::input::Step;
 use super::{LinkSlot, Plane};
-use crate::{PoolKind, PoolPlan};
+use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key, Slab};
 use keyway_command::Class;
 use keyway_memcache::{
@@ -162,7 +163,8 @@ impl Plane {
                 Parsed::Refused { consumed, skip, fault } => {
                     if fault == RequestFault::ValueTooLarge {
                         let whose = (key, &mut *session, &mut *busy);
-                        let step = self.forget_refused(links, pool, whose, (&request, rest));
+                        let step =
+                            self.forget_refused(links, (&plan, pool), whose, (&request, rest));
                         if self.has_to_wait(links, (key, session), step) {
                             break;
                         }
@@ -177,7 +179,7 @@ impl Plane {
             };
             let bytes = &rest[..consumed];
             let mut call = Call { key, session, busy, request: &request, bytes, warm: None };
-            let step = self.dispatch_memcached(links, pool, &mut call);
+            let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
             if self.has_to_wait(links, (key, session), step) {
                 break;
             }
@@ -220,7 +222,7 @@ impl Plane {
     fn forget_refused(
         &mut self,
         links: &mut [LinkSlot],
-        pool: &PoolPlan,
+        (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (refused, bytes): (&Request, &[u8]),
     ) -> Step {
@@ -235,7 +237,7 @@ impl Plane {
             ..Request::default()
         };
         let mut call = Call { key, session, busy, request: &request, bytes: name, warm: None };
-        self.dispatch_memcached(links, pool, &mut call)
+        self.dispatch_memcached(links, (plan, pool), &mut call)
     }
 
     /// Answers what is no request.
@@ -264,7 +266,7 @@ impl Plane {
     fn dispatch_memcached(
         &mut self,
         links: &mut [LinkSlot],
-        pool: &PoolPlan,
+        (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
         if !call.session.identity.authenticated {
@@ -278,8 +280,23 @@ impl Plane {
         if let Some(step) = self.answer_memcached_locally(pool, call) {
             return step;
         }
+        if let PoolKind::Routed(routes) = &pool.kind {
+            return self.route_memcached(links, plan, (pool, routes), call);
+        }
+        self.dispatch_to(links, pool, call)
+    }
+
+    /// Starts a request to a store or to servers.
+    #[inline]
+    fn dispatch_to(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        call: &mut Call<'_>,
+    ) -> Step {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached(store, call),
+            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
             PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
                 let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
                 if let Some(warm_up) = warm_up {
