@@ -201,7 +201,10 @@ impl Plane {
                         part.keys = (0..keys.len() as u32).collect();
                         (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
                     }
-                    _ if many && is_read => per_key(course),
+                    // What any of them has counts, for each key.
+                    _ if many && !matches!(asked.request.command.verb, Verb::Mset) => {
+                        per_key(course)
+                    }
                     _ => whole(course),
                 }
             }
