@@ -333,8 +333,7 @@ fn what_misses_is_looked_up_further_and_filled_in() {
         pool("near", std::slice::from_ref(&near)),
         pool("far", std::slice::from_ref(&far)),
     ]);
-    let mut far_client = far.client();
-    far_client.say("set a 7 0 1\r\n1\r\nset b 8 20 1\r\n2\r\nset c 9 500 1\r\n3\r\n");
+    far.client().say("set a 7 0 1\r\n1\r\nset b 8 20 1\r\n2\r\nset c 9 500 1\r\n3\r\n");
     let mut plain = keyway.memcached_client(0);
     let mut filling = keyway.memcached_client(1);
     let items = "VALUE a 7 1\r\n1\r\nVALUE b 8 1\r\n2\r\nVALUE c 9 1\r\n3\r\nEND\r\n";
@@ -356,17 +355,19 @@ fn what_misses_is_looked_up_further_and_filled_in() {
         filling.say("set d 0 0 1\r\n4\r\ndelete a\r\nget a\r\n"),
         "STORED\r\nDELETED\r\nEND\r\n"
     );
-    assert_eq!(far_client.say("get a d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");
+    assert_eq!(far.client().say("get a d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");
     // Packets, with their numbers.
-    far_client.say("set p 33 0 3\r\nabc\r\n");
+    far.client().say("set p 33 0 3\r\nabc\r\n");
     let get = keyway_testkit::memcached_packet(0x00, 0, b"", b"p", b"");
     let said = keyway.memcached_client(1).ask(&get);
     assert!(said.ends_with(b"\0\0\0\x21abc"), "{}", said.escape_ascii());
     let there = "VALUE p 33 3\r\nabc\r\nEND\r\n";
     wait_until("it to be filled in", WITHIN, || near.client().say("get p\r\n") == there);
     // A dead server is as one that has nothing.
-    drop(near);
+    drop(far);
     assert_eq!(plain.say("get p no\r\n"), there);
+    drop(near);
+    assert!(plain.say("get p\r\n").starts_with("SERVER_ERROR backend "));
 }
 
 #[test]

@@ -130,6 +130,13 @@ impl Course {
         }
     }
 
+    /// The same of what others have missed already: a failure tells less than that.
+    #[must_use]
+    pub fn after_miss(mut self) -> Course {
+        self.best = Some((self.rank(Verdict::Missed), u8::MAX));
+        self
+    }
+
     /// The stations to be asked at once.
     pub fn start(&mut self) -> std::ops::Range<u8> {
         let count = if matches!(self.way, Way::All { .. }) { self.len } else { self.len.min(1) };
@@ -334,6 +341,22 @@ mod laws {
             assert_eq!(course.start(), 0..1);
             assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: true }), expected);
         }
+    }
+
+    #[test]
+    fn what_was_missed_and_cannot_be_looked_up_is_a_miss() {
+        let course = || Course::new(Way::UntilFound, Nature::Read, [3, 4]).after_miss();
+        let failed = Verdict::Failed { maybe: true };
+        let mut lost = course();
+        assert_eq!(lost.start(), 0..1);
+        assert_eq!(lost.on_verdict(0, failed), Move::Ask(1));
+        assert_eq!(lost.on_verdict(1, failed), Move::Answer);
+        assert!(!lost.is_best(0) && !lost.is_best(1));
+        let mut found = course();
+        assert_eq!(found.start(), 0..1);
+        assert_eq!(found.on_verdict(0, Verdict::Missed), Move::Ask(1));
+        assert_eq!(found.on_verdict(1, Verdict::Good), Move::Answer);
+        assert!(found.is_best(1));
     }
 
     #[test]

@@ -318,12 +318,20 @@ fn look_further(trip: &mut Trip, part: u16, station: u8, reply: &[u8]) -> (Verdi
     if missing.is_empty() || behind.is_empty() {
         return (Verdict::Good, None);
     }
-    let course = Course::new(Way::UntilFound, Nature::Read, behind.iter().copied());
+    let course = Course::new(Way::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
     let added = trip.parts.len() as u16;
     for (index, key) in missing.iter().enumerate() {
         trip.owners[*key as usize] = (added, index as u32);
     }
-    trip.parts.push(Part::new(course, missing));
+    let mut rest = Part::new(course, missing);
+    match &trip.speech {
+        Speech::Redis { protocol, .. } => {
+            reply::array(&mut rest.reply, rest.keys.len());
+            (0..rest.keys.len()).for_each(|_| protocol.null(&mut rest.reply));
+        }
+        Speech::Memcached { .. } => rest.reply.extend_from_slice(b"END\r\n"),
+    }
+    trip.parts.push(rest);
     trip.parts_left += 1;
     (Verdict::Good, Some(added))
 }
