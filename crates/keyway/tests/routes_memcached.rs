@@ -1,5 +1,6 @@
 //! Pools that lead to others, for clients of memcached, over servers that are killed,
 //! stopped and started again.
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::time::{Duration, Instant};
 
@@ -428,4 +429,42 @@ fn kinds_nest_and_clients_may_leave_at_any_time() {
     });
     let (status, log) = keyway.stop(WITHIN);
     assert!(status.success(), "{log}");
+}
+
+#[test]
+fn what_slow_children_hold_is_bounded_and_nothing_is_lost() {
+    let _watch = watchdog(Duration::from_secs(120), "a bound on what is held");
+    if is_missing() {
+        return;
+    }
+    let (one, two) = (MemcachedServer::start(), MemcachedServer::start());
+    let slow = |name, server| pool(name, std::slice::from_ref(server)).with("timeout", "\"60s\"");
+    let keyway = start(vec![
+        routed("both", "mirror", &[("children", "[\"one\", \"two\"]")]),
+        slow("one", &one),
+        slow("two", &two),
+    ]);
+    two.process().pause();
+    let value = "v".repeat(700_000);
+    let stream: String =
+        (0..60).map(|nth| format!("set key{} 0 0 700000\r\n{value}\r\n", nth % 7)).collect();
+    let clients: Vec<MemcachedClient> = (0..4).map(|_| keyway.memcached_client(0)).collect();
+    std::thread::scope(|scope| {
+        for mut client in clients {
+            let stream = &stream;
+            scope.spawn(move || {
+                client.set_reply_within(Duration::from_secs(60));
+                assert_eq!(client.say(stream), "STORED\r\n".repeat(60));
+            });
+        }
+        // By then a worker holds as much as it may.
+        wait_until("clients to be left unread", WITHIN, || {
+            keyway.metrics().sum("keyway_client_pauses_total", &["pool=\"both\""]) > 0.0
+        });
+        two.process().resume();
+    });
+    for key in 0..7 {
+        let get = format!("get key{key}\r\n");
+        assert_eq!(one.client().say(&get), two.client().say(&get));
+    }
 }

@@ -1,5 +1,6 @@
 //! Pools that lead to others, for clients of Redis, over servers that are killed,
 //! stopped and started again.
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::time::{Duration, Instant};
 

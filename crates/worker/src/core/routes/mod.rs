@@ -84,6 +84,10 @@ struct Copy {
     bytes: Vec<u8>,
 }
 
+/// The parts of a request, and of each key its part and its place there; no places
+/// where it goes whole.
+pub(super) type Lots = (Vec<Part>, Vec<(u16, u32)>);
+
 /// What a relay speaks.
 #[derive(Clone, Copy)]
 pub(super) enum Language {
@@ -444,7 +448,7 @@ impl Plane {
     pub(super) fn parts_by(
         children: impl Iterator<Item = u16>,
         make: impl Fn(u16) -> keyway_proxy::course::Course,
-    ) -> (Vec<Part>, Vec<(u16, u32)>) {
+    ) -> Lots {
         let (mut parts, mut owners) = (Vec::<Part>::new(), Vec::new());
         let mut places = std::collections::BTreeMap::new();
         for (index, child) in children.enumerate() {

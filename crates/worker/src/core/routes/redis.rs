@@ -2,7 +2,7 @@
 
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::{Destination, Step};
+use super::{Destination, Lots, Step};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -169,7 +169,7 @@ impl Plane {
         asked: &Asked,
         keys: &[u32],
         (nature, many): (Nature, bool),
-    ) -> Option<(Vec<Part>, Vec<(u16, u32)>)> {
+    ) -> Option<Lots> {
         let is_read = nature == Nature::Read;
         let per_key = |course: Course| {
             let parts = (0..keys.len().min(PARTS_MAX + 1))
