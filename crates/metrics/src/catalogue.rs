@@ -318,7 +318,7 @@ catalogue! {
     WARM_ACTIVE: Gauge "keyway_warm_active_pools" in "pools" by [Pool]
         measures "1 while items are brought over, 0 once warm_for is over."
         leaves_out ""
-    ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "requests" by [Pool]
+    ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."
         leaves_out ""
     ROUTE_CHILD_FAILURES: Counter "keyway_route_child_failures_total" in "failures" by [Pool]
