@@ -5,6 +5,8 @@
 mod memcached;
 mod routes;
 
+use routes::POOL_KINDS;
+
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
 
@@ -397,21 +399,6 @@ pub(crate) static LISTENER: Table = Table {
         .or_word("off")
         .known_elsewhere_as(&["tcpkeepalive"]),
     ],
-};
-
-const POOL_KINDS: Choices = Choices {
-    now: &[
-        "store",
-        "sharded",
-        "memcached",
-        "prefix",
-        "failover",
-        "mirror",
-        "shadow",
-        "miss-then",
-        "rate-limited",
-    ],
-    later: &["slots", "cluster", "replicated"],
 };
 
 pub(crate) static STORE: Table = Table {

@@ -1,8 +1,23 @@
 use super::memcached::as_sharded;
-use super::{Absent, Choices, Kind, POOL_KINDS, Table, key};
+use super::{Absent, Choices, Kind, Table, key};
 use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Count, List, PoolName, PoolNames};
 use std::time::Duration;
+
+pub(super) const POOL_KINDS: Choices = Choices {
+    now: &[
+        "store",
+        "sharded",
+        "memcached",
+        "prefix",
+        "failover",
+        "mirror",
+        "shadow",
+        "miss-then",
+        "rate-limited",
+    ],
+    later: &["slots", "cluster", "replicated"],
+};
 
 const fn span(min: Duration, days: u64) -> Kind {
     Kind::Duration { min, max: Duration::from_secs(days * 24 * 60 * 60) }
