@@ -52,6 +52,6 @@ fn has_password(config: &Config) -> bool {
     config.listeners.iter().any(|listener| listener.password.is_some())
         || config.pools.iter().any(|pool| match &pool.kind {
             PoolKindConfig::Sharded(sharded) => sharded.pool.password.is_some(),
-            PoolKindConfig::Store(_) => false,
+            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => false,
         })
 }

@@ -1,6 +1,6 @@
 //! A whole worker with clients of memcached at its sockets, in every protocol
 //! and honest or not, on the store and through a pool whose servers answer
-//! anything: nothing panics, clients that keep to the protocol are never closed
+//! anything, and through pools that lead to the two: nothing panics, clients that keep to the protocol are never closed
 //! and are answered to the end, and once the servers behave everything works.
 
 use crate::Choices;
@@ -17,17 +17,20 @@ use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{Store, StoreConfig};
 use keyway_topology::{
-    Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Rejoin,
-    Server as ServerName, ServerProtocol, ShardedPool, Topology,
+    Distribution, Ejection, Epoch, FailoverPool, Gutter, HealthBoard, MirrorPool, MissThenPool,
+    Password, Pool, PoolKind as TopologyKind, PrefixPool, RateLimitedPool, Rejoin, RoutedPool,
+    Server as ServerName, ServerProtocol, ShadowBy, ShadowPool, ShardedPool, Topology, Wait,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 const SERVERS: usize = 3;
-const CLIENTS_MAX: usize = 6;
+const CLIENTS_MAX: usize = 12;
+/// Each with a pool of its number: servers, a store, and pools that lead to others.
+const LISTENERS: usize = 8;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const HEALED_WITHIN: Duration = Duration::from_secs(30);
 const HEALING_STEP: Duration = Duration::from_millis(100);
@@ -161,7 +164,7 @@ impl Run {
     fn step(&mut self, choices: &mut Choices) {
         let action = choices.byte();
         match action % 16 {
-            0 | 1 => self.dial(choices.below(3) / 2, choices.flip()),
+            0 | 1 => self.dial(choices.below(LISTENERS), choices.flip()),
             2..=6 => self.ask(choices),
             7 => self.read(choices),
             8..=10 => self.serve(choices),
@@ -294,8 +297,8 @@ impl Run {
             connection.is_hostile = false;
         }
         self.clients.retain(|client| client.is_honest);
-        self.clients.truncate(CLIENTS_MAX - 2);
-        for listener in 0..2 {
+        self.clients.truncate(CLIENTS_MAX - LISTENERS);
+        for listener in 0..LISTENERS {
             self.dial(listener, true);
             let Some(client) = self.clients.last_mut() else { continue };
             client.asked += 1;
@@ -459,6 +462,33 @@ fn pool(choices: &mut Choices) -> ShardedPool {
     }
 }
 
+/// Pools 2 to 7, which lead to the servers, the store and each other.
+fn routed_pools() -> Vec<RoutedPool> {
+    let second = Duration::from_secs(1);
+    let prefixes = [(&b"a"[..], 4), (b"b", 6)];
+    let prefixes = prefixes.map(|(prefix, pool)| (prefix.into(), pool)).to_vec();
+    vec![
+        RoutedPool::Failover(FailoverPool {
+            children: vec![0],
+            gutter: Some(Gutter { pool: 1, ttl_max: second }),
+        }),
+        RoutedPool::Mirror(MirrorPool { children: vec![0, 1], read_from: 1, wait: Wait::First }),
+        RoutedPool::MissThen(MissThenPool {
+            children: vec![1, 0],
+            fill_ttl_max: Some(10 * second),
+        }),
+        RoutedPool::Shadow(ShadowPool {
+            main: 2,
+            shadow: 3,
+            percent: 50,
+            by: ShadowBy::Chance,
+            in_flight_max: 4,
+        }),
+        RoutedPool::RateLimited(RateLimitedPool { child: 5, requests_per_second: 1000, burst: 20 }),
+        RoutedPool::Prefix(PrefixPool::new(prefixes, Some(3))),
+    ]
+}
+
 fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
     pool.link_in_flight_max = limits.link_in_flight_max;
     pool.link_output_len_max = limits.link_output_len_max;
@@ -472,6 +502,11 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool.clone()) },
         Pool { name: "store".to_owned(), kind: TopologyKind::Store },
     ];
+    let named = |routed: RoutedPool| {
+        let name = routed.kind().to_owned();
+        Pool { name, kind: TopologyKind::Routed(routed) }
+    };
+    let pools = pools.into_iter().chain(routed_pools().into_iter().map(named)).collect();
     let topology = Arc::new(Topology::new(Epoch(1), pools));
     let pool_plan = |name: &str, kind| PoolPlan {
         name: name.to_owned(),
@@ -490,11 +525,20 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     };
     Arc::new(Plan {
         limits,
-        listeners: vec![listener(0, None), listener(1, password)],
+        listeners: (0..LISTENERS as u16)
+            .map(|pool| listener(pool, password.filter(|_| pool == 1)))
+            .collect(),
         pools: vec![
             pool_plan("servers", PoolKind::sharded(pool)),
             pool_plan("store", PoolKind::Store(Arc::new(store))),
-        ],
+        ]
+        .into_iter()
+        .chain(routed_pools().into_iter().map(|routed| {
+            let kind = routed.kind();
+            let plan = RoutePlan::new(routed, topology.pools(), Time(1_000_000_000));
+            pool_plan(kind, PoolKind::Routed(Box::new(plan)))
+        }))
+        .collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),

@@ -458,7 +458,7 @@ mod tests {
                 PoolKindConfig::Sharded(ShardedConfig { pool, .. }) => {
                     format!("{:?} {:?} {:?}", pool.hash, pool.distribution, pool.servers)
                 }
-                PoolKindConfig::Store(_) => "store".to_owned(),
+                PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => "other".to_owned(),
             }
         };
         assert_eq!(placement(&imported.toml), placement(&ours));

@@ -1,5 +1,7 @@
 //! The resolved configuration as a file.
 
+mod routes;
+
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
@@ -25,7 +27,7 @@ pub fn describe(config: &Config) -> String {
         listener(item, &config.pool_of(item).name, &mut out);
     }
     for item in &config.pools {
-        pool(item, &mut out);
+        pool(item, &config.pools, &mut out);
     }
     out.text
 }
@@ -53,6 +55,8 @@ pub struct MemoryBound {
     pub session_bytes: u64,
     /// Commands that wait for EXEC, of all clients together.
     pub transaction_bytes: u64,
+    /// Requests on their way through pools that lead to others, per worker.
+    pub route_bytes: u64,
     /// Messages that one subscriber has not read; `None` for no bound.
     pub subscriber_bytes: Option<u64>,
 }
@@ -76,17 +80,25 @@ const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
+/// Requests that a worker holds while they go through pools of pools, and copies for
+/// shadows, in bytes.
+const ROUTES_LEN_MAX: u64 = (64 << 20) + (16 << 20);
+
+fn is_routed(kind: &PoolKindConfig) -> bool {
+    matches!(kind, PoolKindConfig::Routed(_))
+}
+
 impl Config {
     /// What this configuration can make the process hold.
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
             self.pools.iter().filter_map(|pool| match &pool.kind {
                 PoolKindConfig::Store(store) => Some(store.memory_max),
-                PoolKindConfig::Sharded(_) => None,
+                PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
             })
         };
         let links = self.pools.iter().map(|pool| match &pool.kind {
-            PoolKindConfig::Store(_) => 0,
+            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
             PoolKindConfig::Sharded(sharded) => {
                 let connections = usize::from(sharded.pool.server_connections);
                 let protocols = match sharded.pool.protocol {
@@ -99,7 +111,7 @@ impl Config {
         let links = links.sum();
         let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(store) => store.script_memory_max,
-            PoolKindConfig::Sharded(_) => 0,
+            PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => 0,
         });
         let script_bytes = script_bytes.fold(0, u64::saturating_add);
         MemoryBound {
@@ -111,6 +123,10 @@ impl Config {
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
             transaction_bytes: self.limits.transactions_len_max,
+            route_bytes: match self.pools.iter().any(|pool| is_routed(&pool.kind)) {
+                true => ROUTES_LEN_MAX,
+                false => 0,
+            },
             subscriber_bytes: match self.limits.pubsub_output_len_hard {
                 0 => None,
                 len => Some(len),
@@ -195,6 +211,15 @@ fn memory_comment(config: &Config) -> String {
         format_size(config.limits.reply_len_max.into()),
         format_size(config.limits.session_output_len_hard),
     );
+    if bound.route_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  routes: {} of requests on their way through pools of pools per worker{}, once for each\n    \
+             child that is asked",
+            format_size(bound.route_bytes),
+            of_all_workers(config, bound.route_bytes),
+        );
+    }
     let subscriber = match bound.subscriber_bytes {
         Some(bytes) => format!("{} each of messages that they have not read", format_size(bytes)),
         None => "no bound on messages that they have not read (pubsub_output_len_hard)".to_owned(),
@@ -328,11 +353,12 @@ fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: 
     }
 }
 
-fn pool(pool: &PoolConfig, out: &mut Out) {
+fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
     out.header(&format!("[pool.{}]", key(&pool.name)));
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
         PoolKindConfig::Sharded(config) => sharded(config, out),
+        PoolKindConfig::Routed(config) => routes::routed(config, pools, out),
     }
 }
 
@@ -483,6 +509,7 @@ mod tests {
                 link_bytes: 23 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
+                route_bytes: 80 << 20,
                 subscriber_bytes: None,
             }
         );

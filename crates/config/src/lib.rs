@@ -18,6 +18,7 @@ mod model;
 mod placement;
 mod reader;
 mod resolve;
+mod routes;
 mod schema;
 mod syntax;
 mod toml_text;
@@ -30,6 +31,6 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 pub use value::size_text;

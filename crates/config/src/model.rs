@@ -1,7 +1,7 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits};
-use keyway_topology::{Epoch, Password, Pool, PoolKind, ShardedPool, Topology};
+use keyway_topology::{Epoch, Password, Pool, PoolKind, RoutedPool, ShardedPool, Topology};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ impl Config {
             kind: match &pool.kind {
                 PoolKindConfig::Store(_) => PoolKind::Store,
                 PoolKindConfig::Sharded(sharded) => PoolKind::Sharded(sharded.pool.clone()),
+                PoolKindConfig::Routed(routed) => PoolKind::Routed(routed.pool.clone()),
             },
         });
         Topology::new(epoch, pools.collect())
@@ -163,6 +164,8 @@ pub enum PoolKindConfig {
     Store(StoreConfig),
     /// Kind `"sharded"`, or `"memcached"`.
     Sharded(ShardedConfig),
+    /// The kinds that lead to other pools.
+    Routed(RoutedConfig),
 }
 
 /// The embedded store.
@@ -258,6 +261,15 @@ pub struct ShardedConfig {
     pub pool: ShardedPool,
     /// The file `pool.password` comes from.
     pub password_file: Option<PathBuf>,
+    /// Clients of this pool connected at once, over all workers.
+    pub clients_max: u32,
+}
+
+/// Other pools, which are named by their position in [`Config::pools`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutedConfig {
+    /// What goes where.
+    pub pool: RoutedPool,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,
 }

@@ -25,6 +25,8 @@ pub(crate) enum Value {
     Listen(crate::address::ListenAddr),
     /// Each with its place in the file; wrong ones are left out.
     Servers(Vec<(usize, Server)>),
+    /// Names of pools, each with its place in the file.
+    Names(Vec<(usize, String)>),
     Rejoin(Rejoin),
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
@@ -125,6 +127,16 @@ impl Section {
         }
     }
 
+    /// The value of a key that only some tables have.
+    pub(crate) fn of_its_table(&self, name: &str) -> Option<&Value> {
+        self.table.key(name).and_then(|_| self.value(name))
+    }
+
+    /// The tables of a list that only some tables have.
+    pub(crate) fn list_of(&self, name: &str) -> &[Section] {
+        if self.table.key(name).is_some() { self.sections(name) } else { &[] }
+    }
+
     pub(crate) fn section(&self, name: &str) -> Option<&Section> {
         match self.value(name) {
             Some(Value::Table(section)) => Some(section),
@@ -214,6 +226,12 @@ fn example(name: &str) -> &'static str {
         "listener" => "[[listener]] with bind and pool",
         "pools" => "[pool.NAME] with kind = \"store\", \"sharded\" or \"memcached\"",
         "prefix" => "prefix = \"session:\"",
+        "children" => "children = [\"NAME\", \"NAME\"] and a table [pool.NAME] for each",
+        "routes" => "routes = [{ prefix = \"user:\", pool = \"NAME\" }]",
+        "main" => "main = \"NAME\" and a table [pool.NAME]",
+        "shadow" => "shadow = \"NAME\" and a table [pool.NAME]",
+        "child" => "child = \"NAME\" and a table [pool.NAME]",
+        "requests_per_second" => "requests_per_second = 1000",
         "min" => "min = 1",
         "max" => "max = 8",
         _ => "it",
@@ -270,6 +288,7 @@ fn read_value(
         Kind::List(table) => read_list(key, table, value, report),
         Kind::Pools => read_pools(value, report),
         Kind::Servers => read_servers(value, header, report),
+        Kind::PoolNames => read_names(value),
         Kind::Workers if value.get_ref().is_table() => {
             return read_workers_table(key, value, header, report);
         }
@@ -461,6 +480,18 @@ fn read_servers(
         }
     }
     Ok(Value::Servers(servers))
+}
+
+fn read_names(value: &Spanned<DeValue<'_>>) -> Result<Value, Problem> {
+    let hint = "write the names of pools: [\"NAME\", \"NAME\"]";
+    let wrong = |what: &DeValue<'_>, why| Problem::new(format!("{} {why}", shown(what)), hint);
+    let list = value.get_ref();
+    let items = list.as_array().ok_or_else(|| wrong(list, "is not a list"))?;
+    let name = |item: &Spanned<DeValue<'_>>| {
+        let name = item.get_ref().as_str().ok_or_else(|| wrong(item.get_ref(), "is not text"))?;
+        Ok((item.span().start, name.to_owned()))
+    };
+    items.iter().map(name).collect::<Result<Vec<_>, Problem>>().map(Value::Names)
 }
 
 /// Most servers of one pool: far above any pool in use, and each costs a

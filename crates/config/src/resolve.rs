@@ -5,11 +5,11 @@ use crate::address::ListenAddr;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
-use crate::warnings;
+use crate::{routes, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,12 @@ pub(crate) fn resolve(
                 }
                 PoolKindConfig::Sharded(sharded)
             }
+            Some((kind, section)) if routes::KINDS.contains(kind) => {
+                PoolKindConfig::Routed(RoutedConfig {
+                    pool: routes::resolve(kind, section, named, report),
+                    clients_max: clients_max(section, &limits, report),
+                })
+            }
             Some((_, section)) => PoolKindConfig::Store(store(section, report)),
             None => PoolKindConfig::Store(STORE_PLACEHOLDER),
         },
@@ -56,6 +62,7 @@ pub(crate) fn resolve(
     let pools: Vec<PoolConfig> = pools.collect();
     let listeners: Vec<ListenerConfig> =
         sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
+    routes::check(named, report);
     refuse_clashes(root, sections, report);
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
@@ -256,8 +263,7 @@ fn sharded(
         link_output_len_max: limits.link_output_len_max,
         ..ShardedPool::with_servers(Vec::new())
     };
-    let clients_limit = ("clients_max", limits.clients_max);
-    let clients_max = at_most_the_limit(section, "clients_max", clients_limit, report);
+    let clients_max = clients_max(section, limits, report);
     ShardedConfig { pool, password_file, clients_max }
 }
 
@@ -362,6 +368,10 @@ fn reconnect(section: &Section, report: &mut Report<'_>) -> (Duration, Duration)
     (min, max)
 }
 
+fn clients_max(section: &Section, limits: &Limits, report: &mut Report<'_>) -> u32 {
+    at_most_the_limit(section, "clients_max", ("clients_max", limits.clients_max), report)
+}
+
 /// A pool's own bound, which may only be tighter than that of `[limits]`; that
 /// is 0 when it is wrong and already reported.
 fn at_most_the_limit(
@@ -449,7 +459,7 @@ fn listener(
     refuse_keys_of_other_sockets(section, matches!(bind, ListenAddr::Unix(_)), report);
     Some(ListenerConfig {
         bind: bind.clone(),
-        protocol: listener_protocol(section, pool_section, report),
+        protocol: listener_protocol(section, pool_section, named, report),
         pool_index: pool_index?,
         backlog: section.number_u32("backlog"),
         password,
@@ -466,9 +476,11 @@ fn listener(
 fn listener_protocol(
     section: &Section,
     pool: Option<&(&'static str, Section)>,
+    named: &[NamedPool],
     report: &mut Report<'_>,
 ) -> Protocol {
     let speaks_memcached = section.text("protocol") == Some("memcached");
+    let spoken = routes::speaks(section.text("pool").unwrap_or_default(), named);
     let refusal = match pool {
         Some(("memcached", pool)) if !speaks_memcached => Some((
             format!(
@@ -476,6 +488,21 @@ fn listener_protocol(
                 pool.header
             ),
             "write protocol = \"memcached\" in the listener, or give it a pool of kind \"sharded\" or \"store\"",
+        )),
+        // Where both are spoken that is what is wrong.
+        Some((_, pool)) if speaks_memcached && spoken.redis && !spoken.memcached => Some((
+            format!(
+                "clients of memcached cannot be served by {}, which leads to Redis servers",
+                pool.header
+            ),
+            "give the listener a pool that leads to pools of kind \"memcached\" or \"store\"",
+        )),
+        Some((_, pool)) if !speaks_memcached && spoken.memcached && !spoken.redis => Some((
+            format!(
+                "clients of Redis cannot be served by {}, which leads to memcached servers",
+                pool.header
+            ),
+            "write protocol = \"memcached\" in the listener, or give it a pool that leads to pools of kind \"sharded\" or \"store\"",
         )),
         _ => None,
     };

@@ -3,8 +3,12 @@
 //! come from here.
 
 mod memcached;
+mod routes;
+
+use routes::POOL_KINDS;
 
 pub(crate) use memcached::MEMCACHED;
+pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
 
 use std::time::Duration;
 
@@ -41,6 +45,8 @@ pub(crate) enum Kind {
     UserName,
     /// The name of a pool.
     PoolName,
+    /// The names of pools.
+    PoolNames,
     /// Permission bits of a unix socket: `"0660"`.
     Mode,
     /// A password; never shown.
@@ -348,7 +354,7 @@ pub(crate) static LISTENER: Table = Table {
             "protocol",
             Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
             Is("\"redis\""),
-            "What clients speak: `\"redis\"`, for pools of kind `\"store\"` and `\"sharded\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"` and `\"sharded\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md).",
+            "What clients speak: `\"redis\"`, for pools of kind `\"store\"` and `\"sharded\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"` and `\"sharded\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` and `\"sharded\"` ones.",
         ),
         key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
         key(
@@ -393,11 +399,6 @@ pub(crate) static LISTENER: Table = Table {
         .or_word("off")
         .known_elsewhere_as(&["tcpkeepalive"]),
     ],
-};
-
-const POOL_KINDS: Choices = Choices {
-    now: &["store", "sharded", "memcached"],
-    later: &["slots", "cluster", "replicated", "prefix", "mirror"],
 };
 
 pub(crate) static STORE: Table = Table {
@@ -763,11 +764,36 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 11] = [
-    &SERVER, &WORKERS, &LOG, &LIMITS, &LISTENER, &STORE, &QUOTAS, &SHARDED, &MEMCACHED, &EJECTION,
+pub(crate) static TABLES: [&Table; 18] = [
+    &SERVER,
+    &WORKERS,
+    &LOG,
+    &LIMITS,
+    &LISTENER,
+    &STORE,
+    &QUOTAS,
+    &SHARDED,
+    &MEMCACHED,
+    &EJECTION,
     &RECONNECT,
+    &PREFIX,
+    &PREFIX_ROUTE,
+    &FAILOVER,
+    &MIRROR,
+    &SHADOW,
+    &MISS_THEN,
+    &RATE_LIMITED,
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 3] =
-    [("store", &STORE), ("sharded", &SHARDED), ("memcached", &MEMCACHED)];
+pub(crate) static POOLS: [(&str, &Table); 9] = [
+    ("store", &STORE),
+    ("sharded", &SHARDED),
+    ("memcached", &MEMCACHED),
+    ("prefix", &PREFIX),
+    ("failover", &FAILOVER),
+    ("mirror", &MIRROR),
+    ("shadow", &SHADOW),
+    ("miss-then", &MISS_THEN),
+    ("rate-limited", &RATE_LIMITED),
+];

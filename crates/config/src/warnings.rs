@@ -107,7 +107,8 @@ fn warn_of_unused(pools: &[NamedPool], listeners: &[Section], report: &mut Repor
             Some(("memcached", section)) => section.text("warm_from") == Some(&pool.name),
             _ => false,
         });
-        if !is_old && listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
+        let is_used = is_old || crate::routes::is_named(&pool.name, pools);
+        if !is_used && listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
             let what = format!("no listener uses pool \"{}\"", pool.name);
             let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
             report.warning(pool.at, Problem::new(what, hint));

@@ -123,7 +123,11 @@ impl AdminState for Process {
         pools
             .map(|(index, (pool, plan))| PoolStatus {
                 name: pool.name.clone(),
-                kind: if let PoolKind::Store(_) = plan.kind { "store" } else { "sharded" },
+                kind: match &plan.kind {
+                    PoolKind::Store(_) => "store",
+                    PoolKind::Sharded { .. } => "sharded",
+                    PoolKind::Routed(routes) => routes.pool.kind(),
+                },
                 backends: self
                     .backends(index)
                     .into_iter()
@@ -142,7 +146,9 @@ impl AdminState for Process {
         };
         let backends = self.backends(index);
         if backends.is_empty() {
-            return Err(format!("pool {pool:?} is an embedded store: it has no backends"));
+            return Err(format!(
+                "pool {pool:?} has no backends: it is an embedded store, or leads to other pools"
+            ));
         }
         let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();

@@ -109,7 +109,7 @@ impl ProcessFacts {
                     let read = Box::new(move || store.stats());
                     Some(StoreFacts { policy, notify, read, scripts })
                 }
-                PoolKind::Sharded { .. } => None,
+                PoolKind::Sharded { .. } | PoolKind::Routed(_) => None,
             },
             databases: pool.databases,
             clients_max: match pool.clients_max {
@@ -125,7 +125,7 @@ impl ProcessFacts {
             latencies: Window::default(),
             slow_log: match &pool.kind {
                 PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
-                PoolKind::Store(_) => None,
+                PoolKind::Store(_) | PoolKind::Routed(_) => None,
             },
             errors: Arc::clone(&pool.errors),
             at_reset: reset::AtReset::default(),

@@ -1,11 +1,12 @@
 //! `keyway locate`: which server of each pool a key goes to.
 //!
 //! It asks the same rings that serve, with every server in use: while one is
-//! ejected its keys are elsewhere.
+//! ejected its keys are elsewhere. Of a pool that leads to others it names every
+//! server a request for the key may go to, with the way.
 
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
-use keyway_topology::{Distribution, Ring, Server, ShardedPool};
+use keyway_topology::{Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -61,6 +62,7 @@ enum Kind<'a> {
     /// Several servers, by chance.
     Random,
     Servers(&'a ShardedPool, Ring),
+    Routed(&'a RoutedPool),
 }
 
 /// Where a key goes.
@@ -68,16 +70,104 @@ enum Place<'a> {
     Store,
     Any,
     Server(&'a Server),
+    /// No pool is chosen by it.
+    Nowhere,
 }
 
-fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Vec<Places<'a>>> {
-    let wanted = |pool: &&PoolConfig| question.pool.is_none_or(|name| pool.name == name);
-    let pools: Vec<Places<'a>> = config.pools.iter().filter(wanted).map(Places::of).collect();
-    if let (Some(name), []) = (question.pool, pools.as_slice()) {
+/// A place, and the pools on the way there: of each what it is to the one before, and
+/// its name.
+struct Found<'a> {
+    way: Vec<(String, &'a str)>,
+    place: Place<'a>,
+}
+
+/// All pools, and the positions of those that are asked about.
+struct Pools<'a> {
+    all: Vec<Places<'a>>,
+    wanted: Vec<usize>,
+}
+
+fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Pools<'a>> {
+    let is_wanted = |pool: &PoolConfig| question.pool.is_none_or(|name| pool.name == name);
+    let wanted: Vec<usize> =
+        (0..config.pools.len()).filter(|&index| is_wanted(&config.pools[index])).collect();
+    let all = config.pools.iter().map(Places::of).collect();
+    if let (Some(name), []) = (question.pool, wanted.as_slice()) {
         let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         bail!("{} has no pool {name:?}; its pools are {}", question.path, known.join(", "));
     }
-    Ok(pools)
+    Ok(Pools { all, wanted })
+}
+
+impl<'a> Pools<'a> {
+    /// Everywhere that requests for a key go from a pool.
+    fn find(&self, pool: usize, key: &[u8]) -> Vec<Found<'_>> {
+        let mut found = Vec::new();
+        self.follow(pool, key, Vec::new(), &mut found);
+        found
+    }
+
+    fn follow<'p>(
+        &'p self,
+        pool: usize,
+        key: &[u8],
+        way: Vec<(String, &'p str)>,
+        found: &mut Vec<Found<'p>>,
+    ) {
+        let Kind::Routed(routed) = &self.all[pool].kind else {
+            return found.push(Found { way, place: self.all[pool].place(key) });
+        };
+        let steps = steps(routed, key);
+        if steps.is_empty() {
+            return found.push(Found { way, place: Place::Nowhere });
+        }
+        for (role, child) in steps {
+            let child = usize::from(child);
+            let mut longer = way.clone();
+            longer.push((role, self.all[child].pool));
+            self.follow(child, key, longer, found);
+        }
+    }
+}
+
+/// The children that requests for a key may go to, and as what.
+fn steps(routed: &RoutedPool, key: &[u8]) -> Vec<(String, u16)> {
+    let numbered = |children: &[u16]| -> Vec<(String, u16)> {
+        let numbers = 1..=children.len();
+        numbers.zip(children).map(|(number, child)| (format!("child {number}"), *child)).collect()
+    };
+    match routed {
+        RoutedPool::Prefix(pool) => {
+            let of_prefix = pool.routes().find(|(prefix, _)| key.starts_with(prefix));
+            let of_prefix =
+                of_prefix.map(|(prefix, child)| (format!("prefix \"{}\"", shown(prefix)), child));
+            let default = pool.default.map(|child| ("default".to_owned(), child));
+            of_prefix.or(default).into_iter().collect()
+        }
+        RoutedPool::Failover(pool) => {
+            let mut steps = numbered(&pool.children);
+            steps.extend(pool.gutter.map(|gutter| ("gutter".to_owned(), gutter.pool)));
+            steps
+        }
+        RoutedPool::Mirror(pool) => {
+            let mut steps = numbered(&pool.children);
+            if let Some((role, _)) = steps.get_mut(usize::from(pool.read_from)) {
+                role.push_str(", read");
+            }
+            steps
+        }
+        RoutedPool::Shadow(pool) => {
+            let mut steps = vec![("main".to_owned(), pool.main)];
+            if pool.by == ShadowBy::Chance && pool.percent > 0 {
+                steps.push((format!("shadow, {} % by chance", pool.percent), pool.shadow));
+            } else if pool.takes(key, 0) && pool.by == ShadowBy::Key {
+                steps.push(("shadow".to_owned(), pool.shadow));
+            }
+            steps
+        }
+        RoutedPool::MissThen(pool) => numbered(&pool.children),
+        RoutedPool::RateLimited(pool) => vec![("rate-limited".to_owned(), pool.child)],
+    }
 }
 
 impl<'a> Places<'a> {
@@ -85,6 +175,7 @@ impl<'a> Places<'a> {
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => Kind::Store,
             PoolKindConfig::Sharded(sharded) => Kind::over(&sharded.pool),
+            PoolKindConfig::Routed(routed) => Kind::Routed(&routed.pool),
         };
         Places { pool: &pool.name, kind }
     }
@@ -92,6 +183,7 @@ impl<'a> Places<'a> {
     fn place(&self, key: &[u8]) -> Place<'a> {
         match &self.kind {
             Kind::Store => Place::Store,
+            Kind::Routed(_) => Place::Nowhere,
             Kind::Random => Place::Any,
             Kind::Servers(pool, ring) => match ring.pick(pool.hash_key(key), 0) {
                 Some(index) => Place::Server(&pool.servers[usize::from(index)]),
@@ -111,22 +203,24 @@ impl<'a> Kind<'a> {
 }
 
 fn answer(
-    pools: &[Places<'_>],
+    pools: &Pools<'_>,
     question: &Question<'_>,
     input: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<()> {
     let mut line = String::new();
     let mut tell = |key: &[u8]| {
-        for pool in pools {
-            line.clear();
-            let place = pool.place(key);
-            if question.is_json {
-                let _ = writeln!(line, "{}", object(pool.pool, key, &place));
-            } else {
-                columns(&mut line, pool.pool, key, &place);
+        for &pool in &pools.wanted {
+            let name = pools.all[pool].pool;
+            for found in pools.find(pool, key) {
+                line.clear();
+                if question.is_json {
+                    let _ = writeln!(line, "{}", object(name, key, &found));
+                } else {
+                    columns(&mut line, name, key, &found);
+                }
+                out.write_all(line.as_bytes()).map_err(|_| ReaderGone)?;
             }
-            out.write_all(line.as_bytes()).map_err(|_| ReaderGone)?;
         }
         Ok::<(), anyhow::Error>(())
     };
@@ -149,22 +243,33 @@ fn answer(
     out.flush().map_err(|_| ReaderGone.into())
 }
 
-/// Pool, key, server and, if it has one, its name, with tabs between.
-fn columns(line: &mut String, pool: &str, key: &[u8], place: &Place<'_>) {
+/// Pool, key, server and, if it has one, its name, with tabs between; of a pool that
+/// leads to others the way as well, behind a name that may be empty.
+fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
     let _ = write!(line, "{pool}\t{}\t", shown(key));
-    let _ = match place {
-        Place::Store => writeln!(line, "the embedded store"),
-        Place::Any => writeln!(line, "any server"),
-        Place::Server(server) => match &server.name {
-            Some(name) => writeln!(line, "{}\t{name}", server.endpoint),
-            None => writeln!(line, "{}", server.endpoint),
-        },
+    let mut name = None;
+    let _ = match found.place {
+        Place::Store => write!(line, "the embedded store"),
+        Place::Any => write!(line, "any server"),
+        Place::Nowhere => write!(line, "no pool"),
+        Place::Server(server) => {
+            name = server.name.as_deref();
+            write!(line, "{}", server.endpoint)
+        }
     };
+    if name.is_some() || !found.way.is_empty() {
+        let _ = write!(line, "\t{}", name.unwrap_or_default());
+    }
+    for (index, (role, child)) in found.way.iter().enumerate() {
+        let _ = write!(line, "{}{role}: {child}", if index == 0 { "\t" } else { " > " });
+    }
+    line.push('\n');
 }
 
 /// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with
-/// its `address` and, if it has one, `name`; `store`; or `any`.
-fn object(pool: &str, key: &[u8], place: &Place<'_>) -> serde_json::Value {
+/// its `address` and, if it has one, `name`; `store`; `any`; or `none`. `way` has the
+/// pools on the way of one that leads to others.
+fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     let mut object = json!({ "pool": pool });
     match std::str::from_utf8(key) {
         Ok(key) => object["key"] = json!(key),
@@ -173,7 +278,12 @@ fn object(pool: &str, key: &[u8], place: &Place<'_>) -> serde_json::Value {
             object["key_hex"] = json!(hex);
         }
     }
-    match place {
+    if !found.way.is_empty() {
+        let step = |(role, pool): &(String, &str)| json!({ "as": role, "pool": pool });
+        object["way"] = found.way.iter().map(step).collect();
+    }
+    match &found.place {
+        Place::Nowhere => object["place"] = json!("none"),
         Place::Store => object["place"] = json!("store"),
         Place::Any => object["place"] = json!("any"),
         Place::Server(server) => {
@@ -292,6 +402,57 @@ servers = ["10.0.0.1:6379", "10.0.0.2:6379"]
         let plain = told(Some("local"), &[b"a\"b"], b"", true).unwrap();
         let expected = json!({ "pool": "local", "key": "a\"b", "place": "store" });
         assert_eq!(serde_json::from_str::<serde_json::Value>(&plain).unwrap(), expected);
+    }
+
+    #[test]
+    fn pools_of_pools_tell_every_server_and_the_way() {
+        const ROUTES: &str = r#"
+[server]
+admin = "off"
+[[listener]]
+bind = "tcp://127.0.0.1:1"
+pool = "all"
+[pool.all]
+kind = "prefix"
+routes = [{ prefix = "user:", pool = "users" }, { prefix = "a", pool = "local" }]
+[pool.users]
+kind = "failover"
+children = ["twins"]
+gutter = "spare"
+[pool.twins]
+kind = "mirror"
+children = ["one", "local"]
+read_from = "local"
+[pool.one]
+kind = "sharded"
+servers = ["10.0.0.1:6379 alpha"]
+[pool.spare]
+kind = "sharded"
+servers = ["10.0.0.2:6379"]
+[pool.local]
+kind = "store"
+"#;
+        let config = Config::from_str(ROUTES, "f.toml").unwrap();
+        let told = |is_json| {
+            let keys = [b"user:1".to_vec(), b"b".to_vec()];
+            let question = Question { path: "f.toml", pool: Some("all"), keys: &keys, is_json };
+            let mut out = Vec::new();
+            answer(&pools(&config, &question).unwrap(), &question, &mut &b""[..], &mut out)
+                .unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            told(false),
+            "all\tuser:1\t10.0.0.1:6379\talpha\tprefix \"user:\": users > child 1: twins > child 1: one\n\
+             all\tuser:1\tthe embedded store\t\tprefix \"user:\": users > child 1: twins > child 2, read: local\n\
+             all\tuser:1\t10.0.0.2:6379\t\tprefix \"user:\": users > gutter: spare\n\
+             all\tb\tno pool\n"
+        );
+        let objects = told(true);
+        let last: Vec<serde_json::Value> =
+            objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(last[2]["way"][1], json!({ "as": "gutter", "pool": "spare" }));
+        assert_eq!(last[3], json!({ "pool": "all", "key": "b", "place": "none" }));
     }
 
     #[test]

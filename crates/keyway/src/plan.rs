@@ -12,7 +12,7 @@ use keyway_proxy::local::ClientRegistry;
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store};
 use keyway_topology::{Epoch, HealthBoard, Topology};
-use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, WarmUpPlan};
+use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::FileTypeExt;
@@ -106,6 +106,10 @@ pub fn plan(
             let scripts = Arc::clone(&pool.scripts);
             registry.watch_store(index, move || figures(&store, &scripts));
         }
+        if let PoolKind::Routed(routes) = &pool.kind {
+            let totals = Arc::clone(&routes.totals);
+            registry.watch_routes(index, move || totals.figures());
+        }
         if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
             let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
             let is_active = move || until.is_none_or(|until| monotonic() < until);
@@ -175,6 +179,10 @@ fn pool_plan(
             let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up);
             (databases, sharded.clients_max, kind)
         }
+        PoolKindConfig::Routed(routed) => {
+            let routes = RoutePlan::new(routed.pool.clone(), topology.pools(), monotonic());
+            (1, routed.clients_max, PoolKind::Routed(Box::new(routes)))
+        }
     };
     let limits = match &pool.kind {
         PoolKindConfig::Store(store) => ScriptLimits {
@@ -183,7 +191,7 @@ fn pool_plan(
             memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
             reply_len_max: config.limits.session_output_len_hard as usize,
         },
-        PoolKindConfig::Sharded(_) => ScriptLimits::default(),
+        PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => ScriptLimits::default(),
     };
     PoolPlan {
         name: pool.name.clone(),

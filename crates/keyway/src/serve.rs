@@ -185,6 +185,10 @@ fn announce(
             PoolKindConfig::Sharded(sharded) => {
                 format!("sharded over {}", counted(sharded.pool.servers.len(), "server"))
             }
+            PoolKindConfig::Routed(routed) => {
+                let children = counted(routed.pool.children().len(), "other pool");
+                format!("{} over {children}", routed.pool.kind())
+            }
         };
         let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
         tracing::info!(listener = name, pool = pool.name, kind, "listening for {clients} clients");

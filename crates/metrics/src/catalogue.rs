@@ -318,6 +318,30 @@ catalogue! {
     WARM_ACTIVE: Gauge "keyway_warm_active_pools" in "pools" by [Pool]
         measures "1 while items are brought over, 0 once warm_for is over."
         leaves_out ""
+    ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
+        measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."
+        leaves_out ""
+    ROUTE_CHILD_FAILURES: Counter "keyway_route_child_failures_total" in "failures" by [Pool]
+        measures "Times that a child could not serve what it was asked: its server is down, ejected, too slow, or answers that it cannot. With a mirror, writes that a child lacks."
+        leaves_out "Leaves out errors that are the client's own doing."
+    ROUTE_LOOKUPS: Counter "keyway_route_lookups_total" in "lookups" by [Pool]
+        measures "Reads (of one for many keys, parts) that were asked of another child because one had nothing: miss-then pools."
+        leaves_out ""
+    ROUTE_FILLS: Counter "keyway_route_stored_fills_total" in "fills" by [Pool]
+        measures "Items found in a later child that were stored in the first."
+        leaves_out "Leaves out those that were there by then."
+    ROUTE_FAILED_FILLS: Counter "keyway_route_failed_fills_total" in "fills" by [Pool]
+        measures "Items found in a later child that the first did not take, or not in time."
+        leaves_out "Leaves out those that were there by then."
+    ROUTE_SHADOWED: Counter "keyway_route_shadowed_requests_total" in "requests" by [Pool]
+        measures "Requests that were sent to the shadow as well."
+        leaves_out ""
+    ROUTE_SHADOW_DROPS: Counter "keyway_route_shadow_dropped_requests_total" in "requests" by [Pool]
+        measures "Requests that were to be sent to the shadow and were not, since too many wait for it."
+        leaves_out ""
+    ROUTE_RATE_LIMITED: Counter "keyway_route_rate_limited_requests_total" in "requests" by [Pool]
+        measures "Requests refused because more came than requests_per_second and burst allow."
+        leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

@@ -33,6 +33,6 @@ pub use cells::{
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
     BackendTotals, ClassTotals, DatabaseFigures, LatencyShares, Layout, PoolLayout, PoolTotals,
-    QuotaFigures, Registry, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
-    WorkerCells,
+    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells,
 };

@@ -127,6 +127,27 @@ pub struct WarmUpFigures {
     pub is_active: bool,
 }
 
+/// What a pool that leads to others has done, read when somebody scrapes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteFigures {
+    /// Requests asked of another child since one could not serve them.
+    pub failovers: u64,
+    /// Children that could not serve a request they were asked.
+    pub child_failures: u64,
+    /// Reads asked of another child since one had nothing.
+    pub lookups: u64,
+    /// Items filled in.
+    pub fills: u64,
+    /// Items that were to be filled in and were not taken.
+    pub failed_fills: u64,
+    /// Requests copied to a shadow.
+    pub shadowed: u64,
+    /// Requests that were to be copied and were not.
+    pub shadow_drops: u64,
+    /// Requests refused for their rate.
+    pub rate_limited: u64,
+}
+
 /// One database of [`StoreFigures`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatabaseFigures {
@@ -233,6 +254,7 @@ pub struct BackendTotals {
 
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
+type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
@@ -242,6 +264,7 @@ pub struct Registry {
     slots: Box<[WorkerSlot]>,
     stores: Box<[OnceLock<StoreReader>]>,
     warm_ups: Box<[OnceLock<WarmUpReader>]>,
+    routes: Box<[OnceLock<RouteReader>]>,
     transactions: OnceLock<TransactionReader>,
 }
 
@@ -315,7 +338,8 @@ impl Registry {
         let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let warm_ups = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { layout, slots, stores, warm_ups, transactions: OnceLock::new() })
+        let routes = layout.pools.iter().map(|_| OnceLock::new()).collect();
+        Arc::new(Self { layout, slots, stores, warm_ups, routes, transactions: OnceLock::new() })
     }
 
     /// What was given to [`Registry::new`].
@@ -366,6 +390,19 @@ impl Registry {
         read: impl Fn() -> WarmUpFigures + Send + Sync + 'static,
     ) -> bool {
         self.warm_ups[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// Has the figures of a pool that leads to others read by `read` on every scrape, as
+    /// [`Registry::watch_store`] does.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn watch_routes(
+        &self,
+        pool: usize,
+        read: impl Fn() -> RouteFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.routes[pool].set(Box::new(read)).is_ok()
     }
 
     /// Has the transactions' figures read by `read` on every scrape, which must not
@@ -497,6 +534,12 @@ impl Registry {
     /// The figures of each warm-up with its pool's name.
     pub(crate) fn warm_up_figures(&self) -> Vec<(&str, WarmUpFigures)> {
         let pools = self.layout.pools.iter().zip(&self.warm_ups);
+        pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
+    }
+
+    /// The figures of each pool that leads to others with its name.
+    pub(crate) fn route_figures(&self) -> Vec<(&str, RouteFigures)> {
+        let pools = self.layout.pools.iter().zip(&self.routes);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 

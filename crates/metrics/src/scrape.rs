@@ -8,7 +8,9 @@ use crate::cells::{
 use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
-use crate::registry::{LatencyShares, QuotaFigures, Registry, StoreFigures, WarmUpFigures};
+use crate::registry::{
+    LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures, WarmUpFigures,
+};
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
 
@@ -82,6 +84,17 @@ const OF_WARM_UPS: &[Reader<WarmUpFigures>] = &[
     (&c::WARM_ACTIVE, |warm_up| u64::from(warm_up.is_active)),
 ];
 
+const OF_ROUTES: &[Reader<RouteFigures>] = &[
+    (&c::ROUTE_FAILOVERS, |routes| routes.failovers),
+    (&c::ROUTE_CHILD_FAILURES, |routes| routes.child_failures),
+    (&c::ROUTE_LOOKUPS, |routes| routes.lookups),
+    (&c::ROUTE_FILLS, |routes| routes.fills),
+    (&c::ROUTE_FAILED_FILLS, |routes| routes.failed_fills),
+    (&c::ROUTE_SHADOWED, |routes| routes.shadowed),
+    (&c::ROUTE_SHADOW_DROPS, |routes| routes.shadow_drops),
+    (&c::ROUTE_RATE_LIMITED, |routes| routes.rate_limited),
+];
+
 const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
     (&c::STORE_QUOTA_MEMORY, |quota| quota.memory_bytes),
     (&c::STORE_QUOTA_ITEMS, |quota| quota.items),
@@ -102,6 +115,7 @@ impl Registry {
         self.write_stores(out);
         self.write_transactions(out);
         self.write_warm_ups(out);
+        self.write_routes(out);
         self.write_process(out);
     }
 
@@ -293,6 +307,16 @@ impl Registry {
         for (metric, read) in OF_WARM_UPS {
             let mut samples = family(out, metric);
             for (pool, figures) in &warm_ups {
+                samples.sample(&[pool], read(figures));
+            }
+        }
+    }
+
+    fn write_routes(&self, out: &mut String) {
+        let routes = self.route_figures();
+        for (metric, read) in OF_ROUTES {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &routes {
                 samples.sample(&[pool], read(figures));
             }
         }

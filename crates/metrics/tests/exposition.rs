@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
-    Registry, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
-    catalogue_markdown,
+    Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -66,6 +66,8 @@ fn registry() -> Arc<Registry> {
     assert!(taken);
     let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
     assert!(registry.watch_warm_up(1, move || figures));
+    let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };
+    assert!(registry.watch_routes(1, move || figures));
     registry
 }
 

@@ -9,6 +9,7 @@
 //! (first in, first out, and what happens when the backend does not answer).
 #![forbid(unsafe_code)]
 
+pub mod course;
 mod errand;
 mod fault_reply;
 mod info_report;

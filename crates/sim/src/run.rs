@@ -550,7 +550,7 @@ impl Sim {
 
 fn links_of(pool: &keyway_topology::Pool) -> usize {
     match &pool.kind {
-        TopologyKind::Store => 0,
+        TopologyKind::Store | TopologyKind::Routed(_) => 0,
         TopologyKind::Sharded(pool) => pool.servers.len() * usize::from(pool.server_connections),
     }
 }
@@ -613,6 +613,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 Time(0),
             )),
         },
+        TopologyKind::Routed(_) => unreachable!("no scenario has pools of pools"),
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
         memcached: is_memcached(scenario, pool).then_some(1 << 20),
@@ -645,14 +646,14 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
 fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
     match &pool.kind {
         TopologyKind::Sharded(sharded) => topology.pool_index(&sharded.warm_up.as_ref()?.from),
-        TopologyKind::Store => None,
+        TopologyKind::Store | TopologyKind::Routed(_) => None,
     }
 }
 
 fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
     match &scenario.topology.pools()[usize::from(pool)].kind {
         TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
-        TopologyKind::Store => false,
+        TopologyKind::Store | TopologyKind::Routed(_) => false,
     }
 }
 
@@ -665,7 +666,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
         .map(|(index, habits)| Client::new(index, habits.clone(), random.fork()))
         .collect();
     let known = pools.iter().map(|pool| match &pool.kind {
-        TopologyKind::Store => None,
+        TopologyKind::Store | TopologyKind::Routed(_) => None,
         TopologyKind::Sharded(sharded) => Some(sharded.clone()),
     });
     let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));

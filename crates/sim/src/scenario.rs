@@ -289,7 +289,7 @@ impl Scenario {
             false => random.scaled(64, 64 << 10),
         };
         let databases = match &self.topology.pools()[pool].kind {
-            PoolKind::Store => 4,
+            PoolKind::Store | PoolKind::Routed(_) => 4,
             PoolKind::Sharded(sharded) => sharded.databases_allowed,
         };
         let requests = random.scaled(5, 300) as u32;
@@ -395,7 +395,7 @@ impl Scenario {
     pub fn unasked_max(&self) -> usize {
         let brings = |pool: &&Pool| match &pool.kind {
             PoolKind::Sharded(pool) => pool.warm_up.is_some(),
-            PoolKind::Store => false,
+            PoolKind::Store | PoolKind::Routed(_) => false,
         };
         let in_flight = self.limits.link_in_flight_max as usize;
         let most = |pool: &Pool| 64 + 128 + pool.servers().len() * 2 * in_flight;
@@ -418,7 +418,7 @@ impl Scenario {
     /// How long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
         let longest = |pool: &Pool| match &pool.kind {
-            PoolKind::Store => 0,
+            PoolKind::Store | PoolKind::Routed(_) => 0,
             PoolKind::Sharded(pool) => aftermath(pool),
         };
         self.topology.pools().iter().map(longest).max().unwrap_or(0)
@@ -588,6 +588,6 @@ fn password_of(pool: &Pool) -> Option<String> {
         PoolKind::Sharded(pool) => {
             pool.password.as_ref().map(|password| password.expose().to_owned())
         }
-        PoolKind::Store => None,
+        PoolKind::Store | PoolKind::Routed(_) => None,
     }
 }

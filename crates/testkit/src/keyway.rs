@@ -54,7 +54,8 @@ impl Pool {
         self
     }
 
-    fn of_kind(name: &str, kind: &str) -> Pool {
+    /// A pool of that kind, without any setting.
+    pub fn of_kind(name: &str, kind: &str) -> Pool {
         let empty = Pool {
             name: name.to_owned(),
             settings: Vec::new(),

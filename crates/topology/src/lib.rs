@@ -19,6 +19,7 @@ mod hash_tag;
 mod health;
 mod pool;
 mod ring;
+mod routed;
 mod server;
 
 pub use distribution::Distribution;
@@ -32,4 +33,8 @@ pub use pool::{
     ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;
+pub use routed::{
+    CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
+    RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
+};
 pub use server::{Server, ServerError};

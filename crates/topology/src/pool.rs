@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Hash, HashTag, Ring, Server};
+use crate::{Distribution, Hash, HashTag, Ring, RoutedPool, Server};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -221,6 +221,8 @@ pub enum PoolKind {
     Store,
     /// Servers that share the keys by hash.
     Sharded(ShardedPool),
+    /// Other pools.
+    Routed(RoutedPool),
 }
 
 /// A set of backends under one routing policy.
@@ -233,10 +235,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The servers of the pool; none for the embedded store.
+    /// The servers of the pool itself; none for the embedded store and for pools of
+    /// pools.
     pub fn servers(&self) -> &[Server] {
         match &self.kind {
-            PoolKind::Store => &[],
+            PoolKind::Store | PoolKind::Routed(_) => &[],
             PoolKind::Sharded(sharded) => &sharded.servers,
         }
     }
@@ -244,7 +247,7 @@ impl Pool {
     /// When the pool ejects servers.
     pub fn ejection(&self) -> Option<Ejection> {
         match &self.kind {
-            PoolKind::Store => None,
+            PoolKind::Store | PoolKind::Routed(_) => None,
             PoolKind::Sharded(sharded) => sharded.ejection,
         }
     }

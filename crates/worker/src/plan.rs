@@ -3,12 +3,14 @@ use crate::{
 };
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, Mailer};
+use keyway_proxy::course::{Bucket, RouteTotals};
 use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
 use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{
-    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, Server, ShardedPool, Topology, WarmUp,
+    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, RoutedPool, Server, ShardedPool,
+    Topology, WarmUp,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -164,6 +166,8 @@ impl WarmUpPlan {
 pub enum PoolKind {
     /// The embedded store.
     Store(Arc<Store>),
+    /// Other pools.
+    Routed(Box<RoutePlan>),
     /// Servers that each hold a part of the keys.
     Sharded {
         /// Servers, hash and distribution.
@@ -179,6 +183,56 @@ pub enum PoolKind {
         /// Where missing items come from.
         warm_up: Option<Box<WarmUpPlan>>,
     },
+}
+
+/// A pool that leads to others.
+pub struct RoutePlan {
+    /// What goes where.
+    pub pool: RoutedPool,
+    /// What it came to.
+    pub totals: Arc<RouteTotals>,
+    /// How many requests may come, where that is bounded.
+    pub bucket: Option<Bucket>,
+    /// A pool it leads to is warmed up: writes to it take several steps there.
+    pub has_warm_up: bool,
+    /// When the log last told of a child that fails.
+    pub(crate) trouble: crate::Notice,
+}
+
+impl RoutePlan {
+    /// `pool`, which is one of `pools`, as configured; it begins `now`.
+    pub fn new(pool: RoutedPool, pools: &[Pool], now: Time) -> RoutePlan {
+        let bucket = match &pool {
+            RoutedPool::RateLimited(limited) => {
+                Some(Bucket::new(limited.requests_per_second, limited.burst, now))
+            }
+            _ => None,
+        };
+        let has_warm_up = leads_to_warm_up(&pool, pools);
+        RoutePlan {
+            pool,
+            totals: Arc::default(),
+            bucket,
+            has_warm_up,
+            trouble: crate::Notice::default(),
+        }
+    }
+}
+
+fn leads_to_warm_up(pool: &RoutedPool, pools: &[Pool]) -> bool {
+    let mut left = pool.children();
+    let mut seen = vec![false; pools.len()];
+    while let Some(child) = left.pop() {
+        if std::mem::replace(&mut seen[usize::from(child)], true) {
+            continue;
+        }
+        match &pools[usize::from(child)].kind {
+            TopologyKind::Sharded(sharded) if sharded.warm_up.is_some() => return true,
+            TopologyKind::Routed(routed) => left.extend(routed.children()),
+            _ => {}
+        }
+    }
+    false
 }
 
 impl PoolKind {

@@ -126,6 +126,9 @@ impl<I: Io> Worker<I> {
         if self.core.has_errands_due() {
             self.core.continue_errands();
         }
+        if self.core.plane.routes.has_work() {
+            self.core.continue_routes();
+        }
         if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
@@ -183,6 +186,7 @@ impl<I: Io> Worker<I> {
             || plane.store_tracking.has_work()
             || plane.store_blocking.has_work()
             || plane.monitoring.has_work()
+            || plane.routes.has_work()
             || plane.tracking.has_work()
             || !plane.dirty_sessions.is_empty()
             || !plane.dirty_links.is_empty()
@@ -484,7 +488,7 @@ impl<I: Io> Worker<I> {
 
     /// Closes the clients that are still there when draining takes too long.
     fn cut_off(&mut self) {
-        for key in self.core.sessions.keys() {
+        for key in self.core.client_keys() {
             let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
             let requests = busy.map_or(0, |busy| busy.order.len());
             let notices = &self.plan.notices;
@@ -540,7 +544,7 @@ impl<I: Io> Worker<I> {
         }
         self.io.stop_listening();
         self.drain_deadline = Some(self.core.clock().now + self.plan.drain_timeout);
-        for key in self.core.sessions.keys() {
+        for key in self.core.client_keys() {
             self.end_client(key);
         }
         let ended = |id| Unblock { id, reason: UnblockReason::Stopping };
@@ -548,7 +552,7 @@ impl<I: Io> Worker<I> {
     }
 
     fn is_drained(&self) -> bool {
-        self.drain_deadline.is_some() && self.core.sessions.is_empty()
+        self.drain_deadline.is_some() && !self.core.has_clients()
     }
 
     /// Closes clients of all workers; `ids` ascend.

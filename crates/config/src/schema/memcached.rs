@@ -4,7 +4,7 @@ use Kind::{Bool, Choice, Path, PoolName, Secret};
 use std::time::Duration;
 
 /// The key of that name of a sharded pool: it means the same here.
-const fn as_sharded(name: &str) -> Key {
+pub(super) const fn as_sharded(name: &str) -> Key {
     let mut index = 0;
     while index < SHARDED.keys.len() {
         if is_same(SHARDED.keys[index].name.as_bytes(), name.as_bytes()) {

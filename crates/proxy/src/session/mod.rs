@@ -25,10 +25,11 @@ pub(crate) use transaction::QUEUED_MAX;
 pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
+use crate::course::Relay;
 use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
-use keyway_base::{Limits, Time};
+use keyway_base::{Fault, Limits, Time};
 use std::time::Duration;
 
 /// Output above which there is no gain in waiting for more, in bytes.
@@ -89,6 +90,10 @@ pub struct Session {
     pub held_since: Option<Time>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
+    /// It has no client: it brings one request to another pool.
+    pub relay: Option<Relay>,
+    /// Which of several connections to a server its requests take.
+    pub lane: u32,
     /// It is a client of memcached.
     pub memcached: Option<MemcachedClient>,
     /// What it has subscribed to; none for nearly all.
@@ -123,6 +128,8 @@ impl Session {
             reply_size: ReplySize::default(),
             held_since: None,
             is_resuming: false,
+            relay: None,
+            lane: 0,
             memcached: None,
             subscriptions: None,
             identity,
@@ -196,6 +203,15 @@ impl Session {
             is_dirty: watch.is_some_and(|watch| watch.link.is_none())
                 || watched.is_some_and(|watched| watched.has_changed()),
             is_monitor: self.is_monitor,
+        }
+    }
+
+    /// Tells whoever sent a request by this session, if it is a relay, that its reply is
+    /// of a failure.
+    #[cold]
+    pub fn note_fault(&mut self, fault: Fault) {
+        if let Some(relay) = &mut self.relay {
+            relay.fault = Some(fault);
         }
     }
 

@@ -176,7 +176,7 @@ impl Plane {
             Across::Run => self.run_script(links, key, session, busy, request),
             Across::First => match self.in_use(session.pool).first_from(0) {
                 Some(server) => {
-                    let link = self.link_of(session, server, key);
+                    let link = self.link_of(session, server);
                     // It is about libraries: a server that was restarted has
                     // those that are known before it tells of them.
                     self.give_libraries(link, &mut links[link]);
@@ -240,7 +240,7 @@ impl Plane {
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
-            let link = &links[self.link_of(session, server, key)].link;
+            let link = &links[self.link_of(session, server)].link;
             health.state(id) == HealthState::Up && !link.is_down(self.clock.now)
         };
         let up: Vec<u16> = servers().filter(is_up).collect();
@@ -299,7 +299,7 @@ impl Plane {
         request: &Request,
         (mut errand, preload): (Box<Errand>, Option<Preload>),
     ) -> Step {
-        let index = self.link_of(session, errand.server, key);
+        let index = self.link_of(session, errand.server);
         let slot = &mut links[index];
         if !slot.link.has_room(self.link_options(slot.pool)) || slot.link.is_down(self.clock.now) {
             self.across.give(errand);
@@ -379,7 +379,7 @@ impl Plane {
         }
         let PoolState::Sharded(state) = &self.pools[errand.pool as usize] else { return };
         let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
-        let shared = || state.link(errand.server, errand.session, errand.protocol);
+        let shared = || state.link(errand.server, errand.session.index(), errand.protocol);
         let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {

@@ -4,7 +4,7 @@ use super::stateful::Asked;
 use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
-use crate::{PoolKind, PoolPlan};
+use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{
     Args, Condition, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
@@ -27,7 +27,7 @@ impl Plane {
     pub(super) fn dispatch(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        pool: &PoolPlan,
+        (plan, pool): (&Plan, &PoolPlan),
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
         frame: &[u8],
@@ -72,6 +72,32 @@ impl Plane {
                 }
                 self.send_on::<false>(links, pool, sharded, &mut asked)
             }
+            PoolKind::Routed(routes) => {
+                self.dispatch_routed(links, plan, (pool, routes), &mut asked)
+            }
+        }
+    }
+
+    /// Starts a request in the pool that others led it to.
+    #[inline(never)]
+    pub(super) fn dispatch_led(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        asked: &mut Asked,
+    ) -> Step {
+        let is_held = !pool.pause.is_unused()
+            && self.holds_back(pool, (asked.key, asked.session), asked.request);
+        if is_held {
+            asked.session.waits_for_link = true;
+            return Step::Wait;
+        }
+        match &pool.kind {
+            PoolKind::Store(store) => self.serve(links, pool, store, asked),
+            PoolKind::Sharded { pool: sharded, .. } => {
+                self.send_on::<false>(links, pool, sharded, asked)
+            }
+            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
         }
     }
 
@@ -183,8 +209,8 @@ impl Plane {
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
         if let Route::One(server) = route {
             let link = match TRACKED {
-                true => self.link_of(asked.session, server, asked.key),
-                false => state.link(server, asked.key, asked.session.identity.protocol),
+                true => self.link_of(asked.session, server),
+                false => state.link(server, asked.session.lane, asked.session.identity.protocol),
             };
             let Asked { key, session, busy, request } = asked;
             return self.forward(links, *key, session, busy, request, link);
@@ -261,7 +287,7 @@ impl Plane {
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    fn holds_back(
+    pub(super) fn holds_back(
         &mut self,
         pool: &PoolPlan,
         (key, session): (Key<Session>, &mut Session),
@@ -300,6 +326,7 @@ impl Plane {
         if slot.link.is_down(self.clock.now) {
             let fault = self.note_refused(slot);
             let backend = self.describe_backend(slot.pool, slot.backend);
+            session.note_fault(fault);
             self.count_fault(session.pool, request.command.class as u8, fault);
             self.note_served(session.pool, request.command.class as u8);
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
@@ -512,7 +539,7 @@ impl Plane {
             Route::CrossSlot { servers } => {
                 let tag = match &pool.kind {
                     PoolKind::Sharded { pool, .. } => pool.hash_tag.map(|tag| tag.to_string()),
-                    PoolKind::Store(_) => None,
+                    PoolKind::Store(_) | PoolKind::Routed(_) => None,
                 };
                 self.refuse(session, busy, |out| {
                     write_crossslot(&name, servers, tag.as_deref(), out);
@@ -539,6 +566,7 @@ impl Plane {
         request: &Request,
     ) {
         self.count(session, request);
+        session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
         self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
@@ -564,7 +592,7 @@ impl Plane {
             let plan = &self.plan.pools[pool as usize];
             let memory_max = match &plan.kind {
                 PoolKind::Store(store) => store.config().memory_max,
-                PoolKind::Sharded { .. } => 0,
+                PoolKind::Sharded { .. } | PoolKind::Routed(_) => 0,
             };
             tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
         }
@@ -597,7 +625,7 @@ impl Plane {
                     None => name,
                 }
             }
-            PoolKind::Store(_) => "store".to_owned(),
+            PoolKind::Store(_) | PoolKind::Routed(_) => "store".to_owned(),
         }
     }
 }

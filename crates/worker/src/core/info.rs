@@ -81,7 +81,7 @@ impl Plane {
         asked.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
         let mut request = *asked.request;
         request.args = Args::new(&frame, &[]);
-        let link = self.link_of(asked.session, server as u16, asked.key);
+        let link = self.link_of(asked.session, server as u16);
         self.forward(links, asked.key, asked.session, asked.busy, &request, link)
     }
 }

@@ -130,7 +130,7 @@ impl Plane {
 
     /// Starts the requests in `bytes`, as many as there is room for. Returns
     /// how many bytes they took.
-    fn parse(
+    pub(super) fn parse(
         &mut self,
         links: &mut Vec<LinkSlot>,
         key: Key<Session>,
@@ -181,7 +181,7 @@ impl Plane {
                     break;
                 }
             };
-            match self.dispatch(links, pool, (key, session), busy, frame, &args) {
+            match self.dispatch(links, (&plan, pool), (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
                     self.retract_shown(session);

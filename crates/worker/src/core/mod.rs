@@ -12,6 +12,7 @@
 //! | `across` | a request concerns all servers, or one after the other |
 //! | `scripts` | what servers keep for later calls, and who was given what |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
+//! | `routes` | requests that go over other pools, and the sessions that bring them there |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
@@ -39,6 +40,7 @@ mod pools;
 mod private;
 mod pubsub;
 mod reply;
+mod routes;
 mod scripts;
 mod served;
 mod slow;
@@ -187,6 +189,7 @@ pub(crate) struct Plane {
     scratch: Vec<u8>,
     split: split::Scratch,
     memcached: memcached::State,
+    pub(crate) routes: routes::State,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
     /// Room for the sums that gauges are of, by server.
@@ -242,6 +245,7 @@ impl Core {
             scratch: Vec::new(),
             split: split::Scratch::default(),
             memcached: memcached::State::default(),
+            routes: routes::State::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
             gauge_sums: Vec::new(),
@@ -271,7 +275,10 @@ impl Core {
         let item_len_max = self.plane.plan.listeners[usize::from(listener)].memcached;
         session.memcached =
             item_len_max.map(|item_len_max| MemcachedClient { item_len_max, ..Default::default() });
-        self.sessions.insert(session)
+        self.sessions.insert_with(|key| {
+            session.lane = key.index();
+            session
+        })
     }
 
     /// Forgets a client; replies still on their way to it are dropped.
@@ -459,7 +466,10 @@ impl Plane {
     pub(crate) fn mark_session_dirty(&mut self, key: Key<Session>, session: &mut Session) {
         if !session.is_dirty {
             session.is_dirty = true;
-            self.dirty_sessions.push(key);
+            match session.relay {
+                None => self.dirty_sessions.push(key),
+                Some(_) => self.routes.on_relay_dirty(key),
+            }
         }
     }
 

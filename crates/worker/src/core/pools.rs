@@ -1,15 +1,15 @@
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
-use keyway_base::{Key, Time};
-use keyway_proxy::{Link, Session};
+use keyway_base::Time;
+use keyway_proxy::Link;
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
-    /// Nothing: the store is shared and always there.
-    Store,
+    /// Nothing: the store is shared and always there, and other pools see to theirs.
+    None,
     /// Which links lead to its servers, and the ring over those in use.
     Sharded(ShardedState),
 }
@@ -31,7 +31,7 @@ pub(super) struct ShardedState {
 impl PoolState {
     pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
         let PoolKind::Sharded { pool, .. } = &plan.pools[index].kind else {
-            return PoolState::Store;
+            return PoolState::None;
         };
         let first_link = links.len();
         let connections = usize::from(pool.server_connections.max(1));
@@ -83,12 +83,11 @@ fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
 }
 
 impl ShardedState {
-    /// The link of a server for a session that speaks `protocol`: always the
-    /// same one, so that a client's requests to one server keep their order.
+    /// The link of a server for a session of that lane that speaks `protocol`: always
+    /// the same one, so that a client's requests to one server keep their order.
     #[inline]
-    pub(super) fn link(&self, server: u16, session: Key<Session>, protocol: Protocol) -> LinkIndex {
-        let lane =
-            if self.connections == 1 { 0 } else { session.index() as usize % self.connections };
+    pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+        let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
         let index = self.first_link + usize::from(server) * self.connections + lane;
         if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
     }

@@ -289,7 +289,8 @@ impl Plane {
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
         busy.order.complete(sequence, busy.output.buf(), |out| errors.watch(out, write));
         session.reply_size.note(busy.undelivered().saturating_sub(before));
-        if !busy.output.is_empty() || session.is_overgrown(&self.plan.limits) {
+        let has_output = !busy.output.is_empty();
+        if has_output || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
         if session.paused && !session.waits_for_link {
@@ -329,6 +330,7 @@ impl Plane {
                     let class = self.cells.pool(pool as usize).class(exchange.class as usize);
                     class.latency.record(exchange.started, self.clock.now);
                 }
+                session.note_fault(fault);
                 let text = self.describe_backend(pool, backend);
                 let speaks_memcached = session.memcached.is_some();
                 self.complete(key, session, sequence, |out| match speaks_memcached {
@@ -366,6 +368,9 @@ impl Plane {
             self.end_unheard(sessions, join.session);
         } else if let Some(session) = sessions.get_mut(join.session) {
             self.note_join(&join);
+            if let Some(fault) = join.fault() {
+                session.note_fault(fault);
+            }
             let plan = Arc::clone(&self.plan);
             let (owner, sequence) = (join.session, join.sequence);
             self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
@@ -386,6 +391,9 @@ impl Plane {
             session.unheard -= 1;
         } else {
             self.note_join(&join);
+            if let Some(fault) = join.fault() {
+                session.note_fault(fault);
+            }
             let sequence = join.sequence;
             let plan = &self.plan;
             let errors = &plan.pools[usize::from(session.pool)].errors;

@@ -185,7 +185,7 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let index = self.link_of(session, server, key);
+        let index = self.link_of(session, server);
         let digest = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
             Verb::Fcall | Verb::FcallRo => {
@@ -278,7 +278,7 @@ impl Plane {
         let in_use = self.in_use(asked.session.pool);
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
-            let index = self.link_of(asked.session, server, asked.key);
+            let index = self.link_of(asked.session, server);
             self.give_libraries(index, &mut links[index]);
             next = in_use.first_from(usize::from(server) + 1);
         }

@@ -92,7 +92,7 @@ impl Plane {
             return Step::Started;
         };
         if used == 1 {
-            let link = self.link_of(session, scratch.servers[0], key);
+            let link = self.link_of(session, scratch.servers[0]);
             return self.forward(links, key, session, busy, request, link);
         }
         debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
@@ -172,7 +172,7 @@ impl Plane {
         work: Work<'_>,
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
-            let link = self.link_of(session, server as u16, key);
+            let link = self.link_of(session, server as u16);
             if count > 0 && !links[link].link.has_room(self.link_options(session.pool)) {
                 return Step::Full(link);
             }
@@ -204,7 +204,7 @@ impl Plane {
                 continue;
             }
             let fragment = join.add_fragment(server as u16, count);
-            let index = self.link_of(session, server as u16, key);
+            let index = self.link_of(session, server as u16);
             let slot = &mut links[index];
             if slot.link.is_down(self.clock.now) {
                 down.push((fragment, self.note_refused(slot)));
@@ -224,7 +224,7 @@ impl Plane {
         }
         if let Cut::Keys { args_per_key } = work.cut {
             let keys = (request, args_per_key);
-            self.copy_keys(scratch, links, key, session, keys, &mut join);
+            self.copy_keys(scratch, links, session, keys, &mut join);
         }
         let join_key = self.joins.insert(join);
         if matches!(work.cut, Cut::Whole) {
@@ -233,7 +233,7 @@ impl Plane {
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
-                let index = self.link_of(session, server as u16, key);
+                let index = self.link_of(session, server as u16);
                 let slot = &mut links[index];
                 let len = slot.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Join { join: join_key, fragment };
@@ -255,7 +255,6 @@ impl Plane {
         &mut self,
         scratch: &Scratch,
         links: &mut [LinkSlot],
-        key: Key<Session>,
         session: &Session,
         (request, stride): (&Request, usize),
         join: &mut Join,
@@ -272,23 +271,18 @@ impl Plane {
             // From behind the argument before to behind this one's line end.
             let start = ranges[first - 1].end as usize + 2;
             let end = ranges[first + stride - 1].end as usize + 2;
-            let index = self.link_of(session, server, key);
+            let index = self.link_of(session, server);
             links[index].link.request_buf().extend_from_slice(&buf[start..end]);
         }
     }
 
-    pub(super) fn link_of(
-        &self,
-        session: &Session,
-        server: u16,
-        key: Key<Session>,
-    ) -> super::LinkIndex {
+    pub(super) fn link_of(&self, session: &Session, server: u16) -> super::LinkIndex {
         match &self.pools[session.pool as usize] {
             PoolState::Sharded(state) => match self.own_link(session, server) {
                 Some(own) => own,
-                None => state.link(server, key, session.identity.protocol),
+                None => state.link(server, session.lane, session.identity.protocol),
             },
-            PoolState::Store => unreachable!("the store has no links"),
+            PoolState::None => unreachable!("only sharded pools have links"),
         }
     }
 }

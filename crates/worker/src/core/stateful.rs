@@ -403,7 +403,7 @@ impl Plane {
     fn ring_number(&self, pool: u16) -> u64 {
         match &self.pools[usize::from(pool)] {
             PoolState::Sharded(state) => state.health_epoch,
-            PoolState::Store => 0,
+            PoolState::None => 0,
         }
     }
 
@@ -445,7 +445,7 @@ impl Plane {
         };
         // Without keys any server will do; always the same one.
         let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, self.link_of(asked.session, server, asked.key)))
+        Some((server, self.link_of(asked.session, server)))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
@@ -553,7 +553,7 @@ impl Plane {
         let pool = asked.session.pool;
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
         let protocol = asked.session.identity.protocol;
-        let shared = state.link(server, asked.key, protocol);
+        let shared = state.link(server, asked.session.lane, protocol);
         if links[shared].link.is_down(self.clock.now) {
             let fault = self.note_refused(&links[shared]);
             self.answer_down(asked, server, fault);
@@ -678,7 +678,7 @@ impl Core {
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(reason) = slot.unblock else { return };
         let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
-        let index = state.link(slot.backend, session, Protocol::default());
+        let index = state.link(slot.backend, session.index(), Protocol::default());
         let slot = &mut links[index];
         if !slot.link.has_room(plane.link_options(slot.pool)) {
             return;

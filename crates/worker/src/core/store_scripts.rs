@@ -444,7 +444,7 @@ impl Plane {
 fn store_busy(pool: &PoolPlan) -> Option<Busy> {
     match &pool.kind {
         PoolKind::Store(store) => store.busy(),
-        PoolKind::Sharded { .. } => None,
+        PoolKind::Sharded { .. } | PoolKind::Routed(_) => None,
     }
 }
 

@@ -82,7 +82,7 @@ impl Plane {
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
             let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
-            let shared = state.link(server, asked.key, Protocol::Resp2);
+            let shared = state.link(server, asked.session.lane, Protocol::Resp2);
             if links[shared].link.is_down(self.clock.now) {
                 leased.push((server, Err(self.note_refused(&links[shared]))));
                 continue;

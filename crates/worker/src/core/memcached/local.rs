@@ -6,7 +6,7 @@ use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_
 use keyway_store::Store;
 
 /// The release of memcached whose commands clients may rely on.
-const VERSION: &str = "1.6.38";
+pub(super) const VERSION: &str = "1.6.38";
 
 impl Plane {
     /// Answers what concerns the connection or Keyway itself. `None` when it is

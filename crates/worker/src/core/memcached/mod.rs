@@ -7,12 +7,13 @@ mod local;
 mod pool;
 mod redis;
 mod returns;
+mod routes;
 mod store;
 mod warm;
 
 use super::input::Step;
 use super::{LinkSlot, Plane};
-use crate::{PoolKind, PoolPlan};
+use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key, Slab};
 use keyway_command::Class;
 use keyway_memcache::{
@@ -165,7 +166,8 @@ impl Plane {
                 Parsed::Refused { consumed, skip, fault } => {
                     if fault == RequestFault::ValueTooLarge {
                         let whose = (key, &mut *session, &mut *busy);
-                        let step = self.forget_refused(links, pool, whose, (request, rest));
+                        let step =
+                            self.forget_refused(links, (&plan, pool), whose, (request, rest));
                         if self.has_to_wait(links, (key, session), step) {
                             break;
                         }
@@ -180,7 +182,7 @@ impl Plane {
             };
             let bytes = &rest[..consumed];
             let mut call = Call { key, session, busy, request, bytes, warm: None };
-            let step = self.dispatch_memcached(links, pool, &mut call);
+            let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
             if self.has_to_wait(links, (key, session), step) {
                 break;
             }
@@ -224,7 +226,7 @@ impl Plane {
     fn forget_refused(
         &mut self,
         links: &mut [LinkSlot],
-        pool: &PoolPlan,
+        (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (refused, bytes): (&Request, &[u8]),
     ) -> Step {
@@ -239,7 +241,7 @@ impl Plane {
             ..Request::default()
         };
         let mut call = Call { key, session, busy, request: &request, bytes: name, warm: None };
-        self.dispatch_memcached(links, pool, &mut call)
+        self.dispatch_memcached(links, (plan, pool), &mut call)
     }
 
     /// Answers what is no request.
@@ -268,7 +270,7 @@ impl Plane {
     fn dispatch_memcached(
         &mut self,
         links: &mut [LinkSlot],
-        pool: &PoolPlan,
+        (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
         if !call.session.identity.authenticated {
@@ -282,8 +284,23 @@ impl Plane {
         if let Some(step) = self.answer_memcached_locally(pool, call) {
             return step;
         }
+        if let PoolKind::Routed(routes) = &pool.kind {
+            return self.route_memcached(links, plan, (pool, routes), call);
+        }
+        self.dispatch_to(links, pool, call)
+    }
+
+    /// Starts a request to a store or to servers.
+    #[inline]
+    fn dispatch_to(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        call: &mut Call<'_>,
+    ) -> Step {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached(store, call),
+            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
             PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
                 if options.memcached.is_none() {
                     return self.send_to_redis(links, (pool, sharded), call);

@@ -157,10 +157,10 @@ impl Plane {
     }
 
     #[inline]
-    pub(super) fn memcached_link(&self, pool: u16, server: u16, key: Key<Session>) -> LinkIndex {
+    pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> LinkIndex {
         match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) => state.link(server, key, Protocol::Resp2),
-            PoolState::Store => unreachable!("the store has no links"),
+            PoolState::Sharded(state) => state.link(server, lane, Protocol::Resp2),
+            PoolState::None => unreachable!("only sharded pools have links"),
         }
     }
 
@@ -173,7 +173,7 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.key);
+        let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let slot = &mut links[index];
         if !call.is_resumed() && !slot.link.has_room(self.link_options(slot.pool)) {
             return Step::Full(index);
@@ -217,7 +217,7 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.key);
+        let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let slot = &mut links[index];
         let to = dialect_for(call.request, to);
         self.prepare_link(index, slot, 0);
@@ -297,7 +297,7 @@ impl Plane {
             return self.send_to_one(links, pool, (to, scratch.servers[0]), call);
         }
         for (server, &fragment) in scratch.fragments.iter().enumerate() {
-            let link = self.memcached_link(call.session.pool, server as u16, call.key);
+            let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
             if fragment != NO_FRAGMENT
                 && !call.is_resumed()
                 && !links[link].link.has_room(self.link_options(call.session.pool))
@@ -365,7 +365,7 @@ impl Plane {
             return self.tell_unrouted(pool, call);
         }
         for &server in &servers {
-            let link = self.memcached_link(call.session.pool, server as u16, call.key);
+            let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
             if !call.is_resumed()
                 && !links[link].link.has_room(self.link_options(call.session.pool))
             {
@@ -408,7 +408,7 @@ impl Plane {
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         (gather_key, fragment): (Key<Box<Gather>>, u16),
     ) -> bool {
-        let index = self.memcached_link(call.session.pool, server, call.key);
+        let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
             let fault = self.note_refused(slot);
@@ -443,6 +443,7 @@ impl Plane {
 
     #[cold]
     pub(super) fn tell_failure(&mut self, call: &mut Call<'_>, fault: Fault, backend: &str) {
+        call.session.note_fault(fault);
         let place = call.reserve();
         let asker = call.asker();
         let mut told = Vec::new();
@@ -490,6 +491,9 @@ impl Plane {
             && let Some(session) = sessions.get_mut(owner)
         {
             self.note_gather(&gather);
+            if let Some(fault) = gather.fault() {
+                session.note_fault(fault);
+            }
             if gather.fault().is_none() {
                 let plan = Arc::clone(&self.plan);
                 let servers = plan.topology.pools()[usize::from(gather.pool)].servers();
@@ -509,6 +513,9 @@ impl Plane {
     fn finish_gather_now(&mut self, key: Key<Box<Gather>>, call: &mut Call<'_>) {
         let Some(gather) = self.memcached.gathers.remove(key) else { return };
         self.note_gather(&gather);
+        if let Some(fault) = gather.fault() {
+            call.session.note_fault(fault);
+        }
         let mut told = Vec::new();
         self.write_gather(&gather, &mut told);
         let out = call.busy.output.buf();

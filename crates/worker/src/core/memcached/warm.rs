@@ -129,7 +129,7 @@ impl Plane {
             return Step::Wait;
         }
         for haul in &hauls {
-            let link = self.memcached_link(warm_up.from, haul.from, call.key);
+            let link = self.memcached_link(warm_up.from, haul.from, call.session.lane);
             if !links[link].link.has_room(self.link_options(warm_up.from)) {
                 return Step::Full(link);
             }
@@ -331,8 +331,8 @@ impl Plane {
             }
             while let Some(place) = haul.place() {
                 let link = match place {
-                    Place::Old => self.memcached_link(warm_up.from, haul.from, owner),
-                    Place::New => self.memcached_link(pool, haul.to, owner),
+                    Place::Old => self.memcached_link(warm_up.from, haul.from, owner.index()),
+                    Place::New => self.memcached_link(pool, haul.to, owner.index()),
                 };
                 let owner = Owner::Warming { warming: key, haul: index as u32 };
                 self.send_haul((links, link), haul, (owner, class));
@@ -411,6 +411,9 @@ impl Plane {
             && let Some(gather) = warming.missed.take()
         {
             self.note_gather(&gather);
+            if let Some(fault) = gather.fault() {
+                session.note_fault(fault);
+            }
             let mut told = Vec::new();
             self.write_gather(&gather, &mut told);
             self.complete(warming.session, session, gather.sequence, |out| {
@@ -430,6 +433,8 @@ impl Plane {
             started: warming.started,
             is_deleted: warming.has_deleted(),
         };
+        // Another pool may have led here.
+        let own = std::mem::replace(&mut session.pool, warming.pool);
         let mut call = Call {
             key: warming.session,
             session,
@@ -439,6 +444,7 @@ impl Plane {
             warm: Some(warm),
         };
         self.resume_warmed(links, &warming, &mut call);
+        session.pool = own;
         session.busy = Some(busy);
         self.mark_session_dirty(warming.session, session);
         if session.paused && !session.waits_for_link {
@@ -460,7 +466,7 @@ impl Plane {
         }
         let to = self.server_of(warming.pool, sharded, request.key(bytes, 0));
         let (Some(to), None) = (to, warming.refusal()) else { return };
-        let index = self.memcached_link(warming.pool, to, warming.session);
+        let index = self.memcached_link(warming.pool, to, warming.session.index());
         let slot = &mut links[index];
         if slot.link.is_down(self.clock.now) {
             return;

@@ -100,7 +100,7 @@ impl Plane {
             }
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
-                let Some(link) = server.map(|server| self.link_of(session, server, key)) else {
+                let Some(link) = server.map(|server| self.link_of(session, server)) else {
                     let pool = &plan.pools[session.pool as usize];
                     self.answer_unrouted(session, busy, pool, request);
                     return Step::Started;

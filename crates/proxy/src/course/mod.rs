@@ -1,0 +1,374 @@
+//! Requests to pools that lead to other pools: whom they ask, one after the other or
+//! all at once, and what their client is told of it.
+//!
+//! ```text
+//!            start            on_verdict
+//!  Course ──► Ask(child) … ──► Wait | Ask(next child) | Answer ──► over
+//! ```
+//! A [`Course`] decides and knows nothing of bytes; [`redis`] and [`memcached`] tell
+//! what replies mean. A [`Trip`] is a request with as many courses as it has parts.
+
+mod bucket;
+pub mod memcached;
+pub mod redis;
+mod totals;
+mod trip;
+
+pub use bucket::Bucket;
+pub use totals::RouteTotals;
+pub use trip::{Part, Relay, RelayFor, Speech, Trip};
+
+use keyway_base::{Fault, Sent};
+use keyway_topology::{CHILDREN_MAX, Wait};
+
+/// Most pools that a course leads over: children, and a gutter.
+const STATIONS_MAX: usize = CHILDREN_MAX + 1;
+
+/// What repeating a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// Nothing: it reads.
+    Read,
+    /// Nothing more: it leaves the same behind.
+    Repeatable,
+    /// Something else: it must not be executed twice.
+    Once,
+}
+
+/// Whom a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One child after the other until one does not fail.
+    InTurn,
+    /// One child after the other until one has it.
+    UntilFound,
+    /// All children.
+    All {
+        /// For whom the client waits.
+        wait: Wait,
+        /// Who has found something tells better than who has not.
+        prefers_found: bool,
+    },
+}
+
+/// What came of asking a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was done, or the client is wrong.
+    Good,
+    /// There is no such item.
+    Missed,
+    /// The child cannot serve it now.
+    Failed {
+        /// It may have been executed all the same.
+        maybe: bool,
+    },
+}
+
+impl Verdict {
+    /// What a fault of ours means.
+    pub fn of(fault: Fault) -> Verdict {
+        Verdict::Failed { maybe: matches!(fault, Fault::Backend { sent: Sent::Maybe, .. }) }
+    }
+
+    /// Whether the child could not serve it.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Verdict::Failed { .. })
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Nothing until another reply comes, if one is still to come.
+    Wait,
+    /// Ask the child at this station.
+    Ask(u8),
+    /// The best reply so far is the client's.
+    Answer,
+}
+
+/// The way of one request over the children of a pool.
+#[derive(Clone, Debug)]
+pub struct Course {
+    way: Way,
+    nature: Nature,
+    /// The children in the order in which they are asked, or count.
+    stations: [u16; STATIONS_MAX],
+    len: u8,
+    /// The first that was not asked yet.
+    next: u8,
+    /// A bit for each that was asked and has not answered.
+    waiting: u32,
+    /// How good the best reply so far is, and whose it is.
+    best: Option<(u8, u8)>,
+    is_answered: bool,
+    is_abandoned: bool,
+}
+
+impl Course {
+    /// A course over `children`, the most trusted first.
+    ///
+    /// # Panics
+    /// When there are more than a pool may have.
+    pub fn new(way: Way, nature: Nature, children: impl IntoIterator<Item = u16>) -> Course {
+        let (mut stations, mut len) = ([0; STATIONS_MAX], 0u8);
+        for child in children {
+            stations[usize::from(len)] = child;
+            len += 1;
+        }
+        Course {
+            way,
+            nature,
+            stations,
+            len,
+            next: 0,
+            waiting: 0,
+            best: None,
+            is_answered: false,
+            is_abandoned: false,
+        }
+    }
+
+    /// The same of what others have missed already: a failure tells less than that.
+    #[must_use]
+    pub fn after_miss(mut self) -> Course {
+        self.best = Some((self.rank(Verdict::Missed), u8::MAX));
+        self
+    }
+
+    /// The stations to be asked at once.
+    pub fn start(&mut self) -> std::ops::Range<u8> {
+        let count = if matches!(self.way, Way::All { .. }) { self.len } else { self.len.min(1) };
+        (0..count).for_each(|station| self.waiting |= 1 << station);
+        self.next = count;
+        0..count
+    }
+
+    /// The pool at a station.
+    pub fn child(&self, station: u8) -> u16 {
+        self.stations[usize::from(station)]
+    }
+
+    /// Whom it asks.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// What repeating its request does.
+    pub fn nature(&self) -> Nature {
+        self.nature
+    }
+
+    /// The pools behind a station.
+    pub fn behind(&self, station: u8) -> &[u16] {
+        &self.stations[usize::from(station) + 1..usize::from(self.len)]
+    }
+
+    /// Takes what came of asking a station. If it is the best so far, which
+    /// [`Course::is_best`] tells then, its reply is to be kept.
+    pub fn on_verdict(&mut self, station: u8, verdict: Verdict) -> Move {
+        let bit = 1u32 << station;
+        if self.waiting & bit == 0 {
+            return Move::Wait;
+        }
+        self.waiting &= !bit;
+        let rank = (self.rank(verdict), station);
+        if self.best.is_none_or(|best| rank < best) {
+            self.best = Some(rank);
+        }
+        let is_answer = match (self.way, verdict) {
+            (Way::All { wait: Wait::First, .. }, Verdict::Good | Verdict::Missed) => true,
+            (Way::All { .. }, _) => self.waiting == 0,
+            (Way::InTurn, Verdict::Failed { maybe }) => {
+                if self.may_go_on(maybe) {
+                    return self.ask_next();
+                }
+                true
+            }
+            (Way::UntilFound, Verdict::Missed | Verdict::Failed { .. }) => {
+                if self.may_go_on(false) {
+                    return self.ask_next();
+                }
+                true
+            }
+            _ => true,
+        };
+        if is_answer && !std::mem::replace(&mut self.is_answered, true) {
+            Move::Answer
+        } else {
+            Move::Wait
+        }
+    }
+
+    fn rank(&self, verdict: Verdict) -> u8 {
+        let prefers_found =
+            matches!(self.way, Way::UntilFound | Way::All { prefers_found: true, .. });
+        match verdict {
+            Verdict::Missed if prefers_found => 1,
+            Verdict::Good | Verdict::Missed => 0,
+            Verdict::Failed { .. } => 2,
+        }
+    }
+
+    /// Whether the next child may be asked what the last one may have executed.
+    fn may_go_on(&self, maybe: bool) -> bool {
+        let is_allowed = !maybe || self.nature != Nature::Once;
+        self.next < self.len && !self.is_abandoned && is_allowed
+    }
+
+    fn ask_next(&mut self) -> Move {
+        let station = self.next;
+        self.next += 1;
+        self.waiting |= 1 << station;
+        Move::Ask(station)
+    }
+
+    /// Whether no reply so far is better than that of this station.
+    pub fn is_best(&self, station: u8) -> bool {
+        self.best.is_some_and(|(_, best)| best == station)
+    }
+
+    /// The client has left: nobody else is asked.
+    pub fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
+
+    /// Whether no reply is to come any more.
+    pub fn is_over(&self) -> bool {
+        self.waiting == 0
+    }
+}
+
+#[cfg(test)]
+mod laws {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ways() -> impl Strategy<Value = Way> {
+        let waits = prop_oneof![Just(Wait::All), Just(Wait::First)];
+        prop_oneof![
+            Just(Way::InTurn),
+            Just(Way::UntilFound),
+            (waits, any::<bool>())
+                .prop_map(|(wait, prefers_found)| Way::All { wait, prefers_found }),
+        ]
+    }
+
+    fn natures() -> impl Strategy<Value = Nature> {
+        prop_oneof![Just(Nature::Read), Just(Nature::Repeatable), Just(Nature::Once)]
+    }
+
+    fn verdicts() -> impl Strategy<Value = Verdict> {
+        prop_oneof![
+            Just(Verdict::Good),
+            Just(Verdict::Missed),
+            any::<bool>().prop_map(|maybe| Verdict::Failed { maybe }),
+        ]
+    }
+
+    proptest! {
+        /// Whatever children say, in whatever order: each is asked once at most, there is
+        /// one answer, it is the best of what was known, and nothing is left over.
+        #[test]
+        fn every_course_ends_with_one_answer(
+            way in ways(),
+            nature in natures(),
+            count in 1usize..=STATIONS_MAX,
+            said in prop::collection::vec((verdicts(), any::<u8>()), STATIONS_MAX),
+            leaves_after in 0usize..40,
+        ) {
+            let mut course = Course::new(way, nature, 10..10 + count as u16);
+            let mut open: Vec<u8> = course.start().collect();
+            let mut asked = open.clone();
+            let mut heard: Vec<(u8, Verdict)> = Vec::new();
+            let mut answers = 0;
+            for (verdict, which) in said {
+                if open.is_empty() {
+                    break;
+                }
+                let is_gone = heard.len() >= leaves_after;
+                if is_gone {
+                    course.abandon();
+                }
+                let station = open.swap_remove(usize::from(which) % open.len());
+                heard.push((station, verdict));
+                match course.on_verdict(station, verdict) {
+                    Move::Ask(next) => {
+                        prop_assert!(!is_gone && !asked.contains(&next));
+                        if way == Way::InTurn && nature == Nature::Once {
+                            prop_assert_eq!(verdict, Verdict::Failed { maybe: false });
+                        }
+                        prop_assert!(verdict != Verdict::Good);
+                        asked.push(next);
+                        open.push(next);
+                    }
+                    Move::Answer => {
+                        answers += 1;
+                        let is_good = |station| {
+                            heard.iter().any(|(other, said)| *other == station && !said.is_failed())
+                        };
+                        let best = heard.iter().find(|(station, _)| course.is_best(*station));
+                        let best = best.expect("somebody is best").0;
+                        let any_good = heard.iter().any(|(_, said)| !said.is_failed());
+                        prop_assert_eq!(is_good(best), any_good);
+                        if (way, any_good) == (Way::InTurn, false) {
+                            prop_assert!(asked.len() == count || is_gone || nature == Nature::Once);
+                        }
+                    }
+                    Move::Wait => {}
+                }
+                prop_assert_eq!(course.is_over(), open.is_empty());
+                // A second verdict of the same station is nothing.
+                prop_assert_eq!(course.on_verdict(station, verdict), Move::Wait);
+            }
+            prop_assert!(course.is_over());
+            prop_assert_eq!(answers, 1);
+            if matches!(way, Way::All { .. }) {
+                prop_assert_eq!(asked.len(), count);
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_executed_is_not_asked_elsewhere() {
+        for (nature, expected) in [
+            (Nature::Read, Move::Ask(1)),
+            (Nature::Repeatable, Move::Ask(1)),
+            (Nature::Once, Move::Answer),
+        ] {
+            let mut course = Course::new(Way::InTurn, nature, [3, 4]);
+            assert_eq!(course.start(), 0..1);
+            assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: true }), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_missed_and_cannot_be_looked_up_is_a_miss() {
+        let course = || Course::new(Way::UntilFound, Nature::Read, [3, 4]).after_miss();
+        let failed = Verdict::Failed { maybe: true };
+        let mut lost = course();
+        assert_eq!(lost.start(), 0..1);
+        assert_eq!(lost.on_verdict(0, failed), Move::Ask(1));
+        assert_eq!(lost.on_verdict(1, failed), Move::Answer);
+        assert!(!lost.is_best(0) && !lost.is_best(1));
+        let mut found = course();
+        assert_eq!(found.start(), 0..1);
+        assert_eq!(found.on_verdict(0, Verdict::Missed), Move::Ask(1));
+        assert_eq!(found.on_verdict(1, Verdict::Good), Move::Answer);
+        assert!(found.is_best(1));
+    }
+
+    #[test]
+    fn a_mirror_tells_what_the_first_said_and_misses_tell_less_than_finds() {
+        let wait = Wait::All;
+        for (prefers_found, best) in [(false, 0), (true, 1)] {
+            let way = Way::All { wait, prefers_found };
+            let mut course = Course::new(way, Nature::Once, [3, 4]);
+            assert_eq!(course.start(), 0..2);
+            assert_eq!(course.on_verdict(1, Verdict::Good), Move::Wait);
+            assert_eq!(course.on_verdict(0, Verdict::Missed), Move::Answer);
+            assert!(course.is_best(best));
+        }
+    }
+}

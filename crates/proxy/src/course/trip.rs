@@ -1,0 +1,167 @@
+use super::{Course, memcached, redis};
+use crate::Session;
+use keyway_base::{ByteRange, Fault, Key, Time};
+use keyway_command::{Command, Join};
+use keyway_memcache::{Asker, Expect, Wire};
+use keyway_resp::Protocol;
+
+/// A request that goes over other pools, from the moment it was parsed to the last reply
+/// of anybody it asked.
+#[derive(Debug)]
+pub struct Trip {
+    /// Whose it is.
+    pub session: Key<Session>,
+    /// The place of its reply; `None` where none is wanted.
+    pub place: Option<u32>,
+    /// Which of the connections to a server it takes.
+    pub lane: u32,
+    /// The pool that leads it.
+    pub pool: u16,
+    /// Its `keyway_command::Class`, for metrics.
+    pub class: u8,
+    /// When it was parsed.
+    pub started: Time,
+    /// What it is said in.
+    pub speech: Speech,
+    /// The request as it came.
+    pub bytes: Vec<u8>,
+    /// It, or its keys in several lots.
+    pub parts: Vec<Part>,
+    /// Of each key its part, and its place there; empty where the request is whole.
+    pub owners: Vec<(u16, u32)>,
+    /// Parts that have no reply yet.
+    pub parts_left: u16,
+    /// Relays on their way.
+    pub relays: u32,
+    /// Its client was told.
+    pub is_told: bool,
+}
+
+/// What a request is said in.
+#[derive(Debug)]
+pub enum Speech {
+    /// RESP.
+    Redis {
+        /// The version.
+        protocol: Protocol,
+        /// Its command.
+        command: &'static Command,
+        /// Its arguments in the request's bytes.
+        args: Vec<ByteRange>,
+        /// Arguments of each key and how replies are joined, where it can be cut.
+        cut: Option<(usize, Join)>,
+    },
+    /// One of memcached's protocols.
+    Memcached {
+        /// How it is framed.
+        wire: Wire,
+        /// Longest item its client may store, in bytes.
+        item_len_max: u32,
+        /// It, parsed.
+        request: Box<keyway_memcache::Request>,
+    },
+}
+
+/// A part of a request: the keys that go the same way.
+#[derive(Debug)]
+pub struct Part {
+    /// The way.
+    pub course: Course,
+    /// Which keys of the request; empty for all of it.
+    pub keys: Vec<u32>,
+    /// The best reply so far, and how it ends if it is not what the client is told as
+    /// it is.
+    pub reply: Vec<u8>,
+    /// See `reply`.
+    pub expect: Option<Expect>,
+    /// The reply tells of this.
+    pub fault: Option<Fault>,
+    /// Questions about what is to be filled in that are still open.
+    pub asking: u32,
+}
+
+impl Part {
+    /// A part that nobody was asked about.
+    pub fn new(course: Course, keys: Vec<u32>) -> Part {
+        Part { course, keys, reply: Vec::new(), expect: None, fault: None, asking: 0 }
+    }
+}
+
+/// What a session without a client is for: one request to another pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Relay {
+    /// Who is told the reply.
+    pub errand: RelayFor,
+    /// The reply tells of this.
+    pub fault: Option<Fault>,
+}
+
+/// Who is told the reply of a [`Relay`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayFor {
+    /// A part of a trip has asked a station.
+    Ask {
+        /// The trip.
+        trip: Key<Box<Trip>>,
+        /// Which of its parts.
+        part: u16,
+        /// The station of its course.
+        station: u8,
+        /// How the reply ends, where it is not what the client is told as it is.
+        expect: Option<Expect>,
+    },
+    /// A part of a trip asks how much time a key has left that is to be filled in.
+    TimeLeft {
+        /// The trip.
+        trip: Key<Box<Trip>>,
+        /// Which of its parts.
+        part: u16,
+        /// Which key of the request.
+        key: u32,
+    },
+    /// Nobody; a fill of this pool is counted.
+    Fill(u16),
+    /// Nobody; a pool has one copy less on its way.
+    Shadow {
+        /// The pool.
+        pool: u16,
+        /// The length of the copy, in bytes.
+        len: u32,
+    },
+    /// Nobody.
+    Nobody,
+}
+
+impl Trip {
+    /// Appends what the client is told, once every part has a reply.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match (&self.speech, self.owners.is_empty()) {
+            (Speech::Redis { .. }, true) => out.extend_from_slice(&self.parts[0].reply),
+            (Speech::Redis { cut, .. }, false) => {
+                let rule = cut.map_or(Join::Array, |(_, rule)| rule);
+                redis::join(rule, &self.parts, &self.owners, out);
+            }
+            (Speech::Memcached { request, wire, .. }, true) => {
+                let key = match request.keys.is_empty() {
+                    true => b"",
+                    false => request.key(&self.bytes, 0),
+                };
+                let asker = Asker { head: &request.head, key, meta: request.meta.of(&self.bytes) };
+                memcached::tell(&self.parts[0], *wire, &asker, out);
+            }
+            (Speech::Memcached { request, .. }, false) => {
+                memcached::join(&self.parts, &self.owners, request.keys(&self.bytes), out);
+            }
+        }
+    }
+
+    /// The first fault among its parts.
+    pub fn fault(&self) -> Option<Fault> {
+        self.parts.iter().find_map(|part| part.fault)
+    }
+
+    /// Bytes it holds.
+    pub fn held(&self) -> usize {
+        self.bytes.len()
+    }
+}
