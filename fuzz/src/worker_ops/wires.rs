@@ -57,7 +57,7 @@ pub struct Wires {
     pub tells_drained: bool,
     pub is_exhausted: bool,
     events: Vec<Event>,
-    backlogs: [VecDeque<Socket>; 2],
+    backlogs: [VecDeque<Socket>; 8],
     is_listening: bool,
     buf: Vec<u8>,
 }
