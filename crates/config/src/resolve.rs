@@ -490,13 +490,17 @@ fn listener_protocol(
             "write protocol = \"memcached\" in the listener, or give it a pool of kind \"sharded\" or \"store\"",
         )),
         // Where both are spoken that is what is wrong.
-        Some((_, pool)) if speaks_memcached && spoken.redis && !spoken.memcached => Some((
-            format!(
-                "clients of memcached cannot be served by {}, which leads to Redis servers",
-                pool.header
-            ),
-            "give the listener a pool that leads to pools of kind \"memcached\" or \"store\"",
-        )),
+        Some((kind, pool))
+            if *kind != "sharded" && speaks_memcached && spoken.redis && !spoken.memcached =>
+        {
+            Some((
+                format!(
+                    "clients of memcached cannot be served by {}, which leads to Redis servers",
+                    pool.header
+                ),
+                "give the listener a pool that leads to pools of kind \"memcached\" or \"store\"",
+            ))
+        }
         Some((_, pool)) if !speaks_memcached && spoken.memcached && !spoken.redis => Some((
             format!(
                 "clients of Redis cannot be served by {}, which leads to memcached servers",
