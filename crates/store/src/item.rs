@@ -13,6 +13,7 @@
 
 use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
 use crate::collections::{Boxed, timed};
+use crate::nodes::{self, NodeBox, Nodes};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -503,10 +504,10 @@ impl Owned {
         meta: &Meta,
         access: u32,
         key: &[u8],
-        boxed: Box<Boxed>,
+        boxed: NodeBox<Boxed>,
     ) -> Self {
         debug_assert!(meta.encoding.is_boxed());
-        let address = Box::into_raw(boxed).expose_provenance().to_ne_bytes();
+        let address = NodeBox::into_raw(boxed).expose_provenance().to_ne_bytes();
         Self::create(heap, arena, meta, access, key, (&address, ADDRESS_LEN))
     }
 
@@ -540,6 +541,27 @@ impl Owned {
         let address = self.item().boxed_address()?;
         // SAFETY: as for `Item::boxed`; the item is borrowed mutably.
         Some(unsafe { &mut *address })
+    }
+
+    /// Moves the structure, if it lies on a page that is to become empty; whether
+    /// it was moved.
+    pub(crate) fn relocate_boxed(&mut self) -> bool {
+        let Some(address) = self.item().boxed_address() else { return false };
+        // SAFETY: the address came from a box in `create_boxed` or here, which
+        // the item owns, and which is borrowed mutably.
+        let (boxed, has_moved) =
+            nodes::relocate_boxed(unsafe { NodeBox::from_raw_in(address, Nodes) });
+        let address = NodeBox::into_raw(boxed).expose_provenance().to_ne_bytes();
+        if has_moved {
+            let at = self.item().head.value_at();
+            // SAFETY: the value of a boxed item is an address of that length.
+            unsafe {
+                self.start
+                    .add(at)
+                    .copy_from_nonoverlapping(NonNull::from(&address).cast(), ADDRESS_LEN)
+            };
+        }
+        has_moved
     }
 
     /// # Safety
@@ -601,8 +623,8 @@ impl Owned {
             Some(address) => {
                 // SAFETY: the address came from a box in `create_boxed`, and
                 // the item that owned it is gone with this function.
-                let boxed = unsafe { Box::from_raw(address) };
-                heap.discard(*boxed)
+                let boxed = unsafe { NodeBox::from_raw_in(address, Nodes) };
+                heap.discard(NodeBox::into_inner(boxed))
             }
             None => 0,
         };
