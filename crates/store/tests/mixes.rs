@@ -13,7 +13,7 @@ const START: u64 = 1_700_000_000_000;
 const MIB: u64 = 1 << 20;
 /// Bounds in mebibytes, and what is written in a phase, in bounds.
 const BOUNDS: &[(u64, u64)] =
-    if cfg!(feature = "large") { &[(256, 4), (512, 2), (1024, 2)] } else { &[(128, 1)] };
+    if cfg!(feature = "large") { &[(256, 4), (512, 2), (1024, 1)] } else { &[(128, 1)] };
 /// Bytes that an element takes beside what is written, about.
 const OVERHEAD: u64 = 60;
 /// Bytes that the process may take for itself.
