@@ -370,7 +370,7 @@ fn evicting_what_is_huge_stops_nobody() {
             });
             let mut out = Vec::new();
             fill(&store, command, b"huge", &mut out);
-            let mut is_gone = |out: &mut Vec<u8>| {
+            let is_gone = |out: &mut Vec<u8>| {
                 run(&store, START, &[b"EXISTS", b"huge"], out);
                 out == b":0\r\n"
             };
