@@ -4,6 +4,8 @@
 //! `large` it runs for minutes, with bounds up to 1 GiB; `KEYWAY_MIX_MIB=512` has
 //! it run with one of them.
 
+#![allow(clippy::disallowed_methods, reason = "an environment variable chooses a bound")]
+
 mod common;
 
 use common::{Random, clock_at, execute, resident};
