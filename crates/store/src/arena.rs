@@ -511,7 +511,12 @@ impl PageSource {
         let page = region.at(self.handed_out);
         self.handed_out += PAGE_LEN;
         if region.is_huge() && self.handed_out.is_multiple_of(ALIGN) {
-            region.merge(self.handed_out - ALIGN, ALIGN);
+            let part = self.handed_out - ALIGN;
+            // Where a page was given back before all were handed out, a huge one
+            // would bring its memory back.
+            if !self.split.contains(&(region.at(part).addr().get() / ALIGN)) {
+                region.merge(part, ALIGN);
+            }
         }
         (page.cast(), true)
     }

@@ -21,12 +21,13 @@
 //! | `volatile-*` | only items with an expiry |
 
 use crate::collections::timed;
+use crate::deque::Deque;
 use crate::expiry::{Entry, due_second};
 use crate::item::Item;
+use crate::nodes::{self, Node};
 use crate::space::{Space, Upkeep};
 use crate::table::{FREQUENCY_MAX, Marks, Position};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 
 /// What to do when a write finds memory used up: the names are Redis's
 /// `maxmemory-policy`, and one of our own.
@@ -113,17 +114,16 @@ const STALE_MAX: usize = 64;
 const PASSED_MAX: usize = 64;
 
 /// New items on probation, and the ghosts of those evicted from there.
-#[derive(Default)]
 pub(crate) struct Queue {
     /// Hashes, oldest first. An entry whose item left or moved to main does no
     /// harm: it is skipped when it comes up.
-    small: VecDeque<u32>,
+    small: Deque<u32>,
     /// Something was evicted: memory is full, and the queue decides.
     pressed: bool,
     /// Fingerprints of evicted items, placed by hash, 0 when empty. The next
     /// ghost in the same place replaces it, so a ghost lives for about as many
     /// evictions as there are places.
-    ghosts: Vec<u16>,
+    ghosts: Node<u16>,
 }
 
 fn fingerprint(hash: u32) -> u16 {
@@ -131,8 +131,17 @@ fn fingerprint(hash: u32) -> u16 {
 }
 
 impl Queue {
+    fn new() -> Self {
+        Self { small: Deque::default(), pressed: false, ghosts: nodes::empty() }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.small.capacity() * 4 + self.ghosts.capacity() * 2
+        nodes::boxed_len::<Self>() + self.small.bytes() + nodes::bytes(&self.ghosts)
+    }
+
+    /// Moves what lies on sparse pages; how much.
+    pub(crate) fn relocate(&mut self) -> u64 {
+        self.small.relocate() + u64::from(nodes::relocate(&mut self.ghosts))
     }
 
     fn ghost_place(&self, hash: u32) -> usize {
@@ -141,7 +150,8 @@ impl Queue {
 
     fn add_ghost(&mut self, hash: u32, item_count: usize) {
         if self.ghosts.len() < item_count / 2 || self.ghosts.is_empty() {
-            self.ghosts = vec![0; item_count.next_power_of_two()];
+            self.ghosts = nodes::empty();
+            self.ghosts.resize(item_count.next_power_of_two(), 0);
         }
         let place = self.ghost_place(hash);
         self.ghosts[place] = fingerprint(hash);
@@ -169,16 +179,14 @@ impl Space {
             // One use, or the hand would take an item no one had time to read.
             return Marks { frequency: 1, ..marks };
         }
-        let queue = self.queue.get_or_insert_default();
+        let item_count = self.table.len();
+        let queue = self.queue_mut();
         if queue.take_ghost(hash) {
             return marks;
         }
         queue.small.push_back(hash);
-        let waiting_max = if queue.pressed {
-            self.table.len() + STALE_MAX
-        } else {
-            self.table.len() / SMALL_SHARE + 1
-        };
+        let waiting_max =
+            if queue.pressed { item_count + STALE_MAX } else { item_count / SMALL_SHARE + 1 };
         if queue.small.len() > waiting_max {
             self.graduate();
         }
@@ -234,8 +242,12 @@ impl Space {
         }
     }
 
+    fn queue_mut(&mut self) -> &mut Queue {
+        self.queue.get_or_insert_with(|| nodes::boxed(Queue::new()))
+    }
+
     fn s3_fifo_victim(&mut self) -> Option<Position> {
-        self.queue.get_or_insert_default().pressed = true;
+        self.queue_mut().pressed = true;
         loop {
             let waiting = self.queue.as_ref().map_or(0, |queue| queue.small.len());
             if waiting <= self.table.len() / SMALL_SHARE
@@ -255,7 +267,7 @@ impl Space {
                 continue;
             }
             let item_count = self.table.len();
-            self.queue.get_or_insert_default().add_ghost(hash, item_count);
+            self.queue_mut().add_ghost(hash, item_count);
             return Some(position);
         }
     }

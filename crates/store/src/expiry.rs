@@ -11,6 +11,7 @@
 //! so refreshing one costs nothing.
 
 use crate::lines::{Lines, Memory};
+use crate::nodes;
 
 const LEVELS: usize = 7;
 const DIGIT_BITS: u32 = 5;
@@ -83,7 +84,12 @@ impl Wheel {
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.chunks.bytes()
+        nodes::boxed_len::<Self>() + self.heap_bytes()
+    }
+
+    /// Of these, what it leads to.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.chunks.bytes()
     }
 
     /// Adds an entry; one in the past is due at once.

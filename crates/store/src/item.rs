@@ -11,8 +11,11 @@
 //! The encoding says what the value's bytes are: a string, the compact blob of a
 //! small collection, or the address of a boxed one, which the item owns.
 
+mod boxed;
+
 use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
 use crate::collections::{Boxed, timed};
+use crate::nodes::{NodeBox, Nodes};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -496,20 +499,6 @@ impl Owned {
         item
     }
 
-    /// An item whose value is a structure, which it owns.
-    pub(crate) fn create_boxed(
-        heap: &Heap,
-        arena: usize,
-        meta: &Meta,
-        access: u32,
-        key: &[u8],
-        boxed: Box<Boxed>,
-    ) -> Self {
-        debug_assert!(meta.encoding.is_boxed());
-        let address = Box::into_raw(boxed).expose_provenance().to_ne_bytes();
-        Self::create(heap, arena, meta, access, key, (&address, ADDRESS_LEN))
-    }
-
     /// The same item under another key.
     pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
         let (meta, value) = (self.item().meta(), self.item().value());
@@ -532,14 +521,6 @@ impl Owned {
         // SAFETY: the item's slot is live, and nobody else knows of the item
         // while it is borrowed.
         self.start = unsafe { heap.relocate(arena, self.start) };
-    }
-
-    /// The structure that the value is the address of, to change it.
-    #[inline]
-    pub(crate) fn boxed_mut(&mut self) -> Option<&mut Boxed> {
-        let address = self.item().boxed_address()?;
-        // SAFETY: as for `Item::boxed`; the item is borrowed mutably.
-        Some(unsafe { &mut *address })
     }
 
     /// # Safety
@@ -601,8 +582,8 @@ impl Owned {
             Some(address) => {
                 // SAFETY: the address came from a box in `create_boxed`, and
                 // the item that owned it is gone with this function.
-                let boxed = unsafe { Box::from_raw(address) };
-                heap.discard(*boxed)
+                let boxed = unsafe { NodeBox::from_raw_in(address, Nodes) };
+                heap.discard(NodeBox::into_inner(boxed))
             }
             None => 0,
         };

@@ -21,6 +21,7 @@ mod busy;
 mod collections;
 mod commands;
 mod compaction;
+mod deque;
 mod dump;
 mod entry;
 mod events;

@@ -1,4 +1,5 @@
 use crate::arena::Heap;
+use crate::nodes::{self, Node};
 use std::ptr::NonNull;
 
 /// Entries of a segment, 1 KiB: larger wastes more at the end of a page,
@@ -18,7 +19,7 @@ pub(crate) struct Memory<'a> {
 /// a whole: segments from the heap, the first of them growing by doubling. The
 /// owner clears it before dropping it, or its memory is lost.
 pub(crate) struct Lines<T> {
-    segments: Vec<NonNull<T>>,
+    segments: Node<NonNull<T>>,
     len: usize,
     /// Room for entries in the segments there are.
     capacity: usize,
@@ -30,7 +31,7 @@ unsafe impl<T: Send> Send for Lines<T> {}
 impl<T: Copy> Lines<T> {
     pub(crate) const fn new() -> Self {
         const { assert!(size_of::<T>() == LINE_LEN && align_of::<T>() <= LINE_LEN) };
-        Self { segments: Vec::new(), len: 0, capacity: 0 }
+        Self { segments: nodes::empty(), len: 0, capacity: 0 }
     }
 
     #[inline]
@@ -41,7 +42,7 @@ impl<T: Copy> Lines<T> {
     /// Bytes it takes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.capacity * LINE_LEN + self.segments.capacity() * size_of::<NonNull<T>>()
+        self.capacity * LINE_LEN + nodes::bytes(&self.segments)
     }
 
     #[inline]
@@ -130,11 +131,12 @@ impl<T: Copy> Lines<T> {
 
     /// Moves a segment from a sparse page to another; whether it did.
     pub(crate) fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
-        let Some(segment) = self.segments.get_mut(segment) else { return false };
+        let has_moved = segment == 0 && nodes::relocate(&mut self.segments);
+        let Some(segment) = self.segments.get_mut(segment) else { return has_moved };
         // SAFETY: segments are live slots of the heap, known from here alone.
         unsafe {
             if !memory.heap.is_sparse(segment.cast()) {
-                return false;
+                return has_moved;
             }
             *segment = memory.heap.relocate(memory.arena, segment.cast()).cast();
         }
@@ -148,7 +150,7 @@ impl<T: Copy> Lines<T> {
 
     /// Drops all entries and gives the memory back.
     pub(crate) fn clear(&mut self, memory: Memory<'_>) {
-        for segment in std::mem::take(&mut self.segments) {
+        for segment in std::mem::replace(&mut self.segments, nodes::empty()) {
             // SAFETY: the segment is not used again.
             unsafe { memory.heap.free_slot(segment.cast()) };
         }

@@ -8,6 +8,7 @@
 
 use crate::arena::{Heap, SLOT_LEN_MAX, block_len};
 use allocator_api2::alloc::{AllocError, Allocator};
+use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -97,6 +98,65 @@ unsafe impl Allocator for Nodes {
             }
         }
     }
+
+    /// # Safety
+    /// That of the trait: as of `deallocate`, and `new` is no shorter than `old`.
+    unsafe fn grow(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: by contract.
+        unsafe { self.resize(block, old, new) }
+    }
+
+    /// # Safety
+    /// That of the trait: as of `deallocate`, and `new` is no longer than `old`.
+    unsafe fn shrink(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: by contract.
+        unsafe { self.resize(block, old, new) }
+    }
+}
+
+impl Nodes {
+    /// Moves a block to one of another length; the longest ones may stay where they
+    /// are.
+    ///
+    /// # Safety
+    /// As of `deallocate`.
+    unsafe fn resize(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: by contract; both blocks have room for what is copied.
+        unsafe {
+            if old.size() > SLOT_LEN_MAX && new.size() > SLOT_LEN_MAX && new.align() <= ALIGN_MAX {
+                let moved = HEAP.resize_large(block, new.size());
+                return Ok(NonNull::slice_from_raw_parts(moved, new.size()));
+            }
+            let moved = self.allocate(new)?;
+            let kept = old.size().min(new.size());
+            moved.cast::<u8>().copy_from_nonoverlapping(block, kept);
+            self.deallocate(block, old);
+            Ok(moved)
+        }
+    }
+}
+
+/// A node of one value.
+pub(crate) type NodeBox<T> = Box<T, Nodes>;
+
+/// A node with a value in it.
+pub(crate) fn boxed<T>(value: T) -> NodeBox<T> {
+    Box::new_in(value, Nodes)
 }
 
 /// A node without anything in it: no memory.
@@ -139,6 +199,25 @@ pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
         *node = moved;
     }
     is_sparse
+}
+
+/// Moves a value, as [`relocate`] does.
+pub(crate) fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
+    if size_of::<T>() == 0 || size_of::<T>() > SLOT_LEN_MAX {
+        return (boxed, false);
+    }
+    let start = Box::into_raw(boxed);
+    // SAFETY: it is the box from above again; a value of this length is in a live slot
+    // of the heap.
+    let (boxed, is_sparse) = unsafe {
+        (Box::from_raw_in(start, Nodes), HEAP.is_sparse(NonNull::new_unchecked(start).cast()))
+    };
+    if is_sparse { (self::boxed(Box::into_inner(boxed)), true) } else { (boxed, false) }
+}
+
+/// Bytes that a value in a node of its own takes.
+pub(crate) const fn boxed_len<T>() -> usize {
+    node_len(size_of::<T>())
 }
 
 #[cfg(test)]

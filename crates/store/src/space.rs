@@ -2,21 +2,30 @@ use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
 use crate::item::{Owned, Times};
 use crate::lines::Memory;
+use crate::nodes::{self, NodeBox};
 use crate::quota::Quotas;
 use crate::table::{Marks, Position, Table};
 use smallvec::SmallVec;
+use std::mem;
 
 /// Stale entries in a wheel, beyond as many as there are items with an expiry,
 /// before it is built anew. Smaller rebuilds often, larger wastes memory when
 /// keys with an expiry are deleted and set again in a loop.
 const STALE_MAX: usize = 256;
+/// Buckets that one more entry has looked at while the wheel is built anew: some
+/// microseconds. It is done before the old one has grown by much.
+const REBUILT_BUCKETS: usize = 16;
+/// Places of a walk over the table: those of reversed hashes.
+const PLACES: u64 = 1 << 32;
 
 /// What one shard holds of one database: its items, when they expire, and in
 /// which order they are evicted. Takes next to nothing while empty.
 pub(crate) struct Space {
     pub(crate) table: Table,
-    pub(crate) wheel: Option<Box<Wheel>>,
-    pub(crate) queue: Option<Box<Queue>>,
+    pub(crate) wheel: Option<NodeBox<Wheel>>,
+    /// The wheel that is to follow, while it is built.
+    rebuilt: Option<NodeBox<Rebuilt>>,
+    pub(crate) queue: Option<NodeBox<Queue>>,
     /// Items with an expiry.
     pub(crate) volatile: usize,
     /// Items marked as volatile: those, and hashes of which fields expire.
@@ -27,6 +36,14 @@ pub(crate) struct Space {
     pub(crate) used: i64,
     /// What [`Space::bytes`] was when last asked by [`Space::growth`].
     accounted: usize,
+}
+
+/// A wheel without the entries of items that are gone. It is built bit by bit, as
+/// a shard may have very many items, and nobody takes entries from it meanwhile.
+struct Rebuilt {
+    wheel: Wheel,
+    /// How far the walk over the table is. What it has passed is in the wheel.
+    place: u64,
 }
 
 /// What upkeep needs from the store.
@@ -59,6 +76,7 @@ impl Space {
         Self {
             table: Table::new(),
             wheel: None,
+            rebuilt: None,
             queue: None,
             volatile: 0,
             timed: 0,
@@ -81,6 +99,10 @@ impl Space {
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes()
             + self.wheel.as_ref().map_or(0, |wheel| wheel.bytes())
+            + self
+                .rebuilt
+                .as_ref()
+                .map_or(0, |it| nodes::boxed_len::<Rebuilt>() + it.wheel.heap_bytes())
             + self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
@@ -93,7 +115,7 @@ impl Space {
     #[inline]
     pub(crate) fn growth(&mut self) -> i64 {
         let bytes = self.bytes();
-        bytes as i64 - std::mem::replace(&mut self.accounted, bytes) as i64
+        bytes as i64 - mem::replace(&mut self.accounted, bytes) as i64
     }
 
     /// Notes that the times of the item at `position` changed. The second to
@@ -126,30 +148,46 @@ impl Space {
 
     /// Has an item looked at, though nothing changed.
     pub(crate) fn schedule(&mut self, entry: Entry, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
-        let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(upkeep.second())));
+        let wheel = self.wheel.get_or_insert_with(|| nodes::boxed(Wheel::new(upkeep.second())));
         wheel.add(upkeep.memory, entry);
-        if wheel.len() > 2 * self.timed + STALE_MAX {
-            self.rebuild_wheel(upkeep);
+        if self.rebuilt.is_some() || wheel.len() > 2 * self.timed + STALE_MAX {
+            self.rebuild_wheel(entry, upkeep);
         }
     }
 
-    /// Drops the entries of items that are gone, by making all anew.
+    /// A step towards a wheel without the entries of items that are gone. One that
+    /// was just added belongs to both wheels: the walk may have passed its item. The
+    /// walk goes by reversed hashes, so that it misses nothing while the table
+    /// grows and shrinks; an item that it meets twice has two entries.
     #[cold]
-    fn rebuild_wheel(&mut self, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
-        let mut wheel = Box::new(Wheel::new(upkeep.second()));
-        for bucket in 0..self.table.bucket_count() {
+    fn rebuild_wheel(&mut self, added: Entry, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
+        let begin = || nodes::boxed(Rebuilt { wheel: Wheel::new(upkeep.second()), place: 0 });
+        let rebuilt = self.rebuilt.get_or_insert_with(begin);
+        rebuilt.wheel.add(upkeep.memory, added);
+        for _ in 0..REBUILT_BUCKETS {
+            if rebuilt.place >= PLACES || self.table.len() == 0 {
+                return self.end_rebuild(upkeep.memory);
+            }
+            let bucket = self.table.bucket_of((rebuilt.place as u32).reverse_bits());
             for position in self.table.positions(bucket) {
                 if !self.table.marks(position).volatile {
                     continue;
                 }
-                if let Some(first) = self.table.item(position).times().first() {
-                    let hash = (upkeep.hash_key)(self.table.item(position).key());
-                    wheel.add(upkeep.memory, Entry { hash, second: due_second(first) });
+                let item = self.table.item(position);
+                if let Some(first) = item.times().first() {
+                    let hash = (upkeep.hash_key)(item.key());
+                    let entry = Entry { hash, second: due_second(first) };
+                    rebuilt.wheel.add(upkeep.memory, entry);
                 }
             }
+            rebuilt.place = self.table.span(bucket).end;
         }
-        if let Some(mut old) = self.wheel.replace(wheel) {
-            old.clear(upkeep.memory);
+    }
+
+    fn end_rebuild(&mut self, memory: Memory<'_>) {
+        if let (Some(rebuilt), Some(wheel)) = (self.rebuilt.take(), &mut self.wheel) {
+            let mut old = mem::replace(&mut **wheel, NodeBox::into_inner(rebuilt).wheel);
+            old.clear(memory);
         }
     }
 
@@ -207,10 +245,16 @@ impl Space {
         if let Some(wheel) = &mut self.wheel {
             *moved += u64::from(wheel.compact(memory, bucket));
         }
+        if bucket == 0
+            && let Some(queue) = &mut self.queue
+        {
+            *moved += queue.relocate();
+        }
         self.table.compact(memory, bucket, moved, |item, moved| {
             *visits = visits.saturating_sub(1);
             if let Some(boxed) = item.boxed_mut() {
                 boxed.compact(memory, visits, moved);
+                *moved += u64::from(item.relocate_boxed());
             }
             if item.is_on_sparse_page(memory.heap) {
                 item.relocate(memory.heap, memory.arena);
@@ -223,6 +267,9 @@ impl Space {
     pub(crate) fn forget(&mut self, memory: Memory<'_>) {
         if let Some(mut wheel) = self.wheel.take() {
             wheel.clear(memory);
+        }
+        if let Some(mut rebuilt) = self.rebuilt.take() {
+            rebuilt.wheel.clear(memory);
         }
         self.queue = None;
     }

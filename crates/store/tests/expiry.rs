@@ -59,6 +59,33 @@ fn an_expiry_moved_away_does_not_strike_at_its_old_time() {
 }
 
 #[test]
+fn what_is_alive_expires_in_time_while_entries_of_others_are_cleared_away() {
+    let store = Store::new(StoreConfig { shards: Some(1), ..StoreConfig::default() });
+    for key in 0..3000u64 {
+        run(&store, START, &format!("set key:{key} value px {}", 50_000 + key));
+    }
+    let before = store.stats().memory_used;
+    // Each leaves an entry behind, so that all are made anew several times, while
+    // keys come, get other times, and the table grows and shrinks.
+    for round in 0..60_000u64 {
+        run(&store, START, &format!("set other value px {}", 100_000 + round));
+        run(&store, START, "del other");
+        match (round % 7, 3000 + round / 7) {
+            (0, key) => run(&store, START, &format!("set key:{key} value px 60000")),
+            (1, key) => run(&store, START, &format!("pexpire key:{key} {}", 40_000 + round % 999)),
+            (2, key) if key > 6000 => run(&store, START, &format!("del key:{}", key - 3000)),
+            _ => continue,
+        };
+    }
+    assert!(store.stats().memory_used < 3 * before, "{} bytes", store.stats().memory_used);
+    let count = items(&store);
+    for (elapsed, is_over) in [(39_000, false), (62_000, true)] {
+        (0..100).for_each(|_| _ = store.tick(clock_at(START + elapsed)));
+        assert_eq!(items(&store), if is_over { 0 } else { count }, "after {elapsed} ms");
+    }
+}
+
+#[test]
 fn refreshing_an_expiry_forever_takes_no_memory() {
     let store = Store::new(StoreConfig { shards: Some(1), ..StoreConfig::default() });
     run(&store, START, "set key value");

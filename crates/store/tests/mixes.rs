@@ -1,7 +1,10 @@
 //! What the process takes in RAM keeps to the bound on memory under any mix of
 //! types and sizes, while values grow and shrink, come, go and are evicted. A
 //! test binary of its own: it is about the whole process. With the feature
-//! `large` it runs for minutes, with bounds up to 1 GiB.
+//! `large` it runs for minutes, with bounds up to 1 GiB; `KEYWAY_MIX_MIB=512` has
+//! it run with one of them.
+
+#![allow(clippy::disallowed_methods, reason = "an environment variable chooses a bound")]
 
 mod common;
 
@@ -10,10 +13,9 @@ use keyway_store::{Store, StoreConfig, give_back_freed_memory};
 
 const START: u64 = 1_700_000_000_000;
 const MIB: u64 = 1 << 20;
-const BOUNDS: &[u64] =
-    if cfg!(feature = "large") { &[256 * MIB, 512 * MIB, 1024 * MIB] } else { &[128 * MIB] };
-/// What is written in a phase, in bounds.
-const WRITTEN: u64 = if cfg!(feature = "large") { 8 } else { 1 };
+/// Bounds in mebibytes, and what is written in a phase, in bounds.
+const BOUNDS: &[(u64, u64)] =
+    if cfg!(feature = "large") { &[(256, 4), (512, 2), (1024, 1)] } else { &[(128, 1)] };
 /// Bytes that an element takes beside what is written, about.
 const OVERHEAD: u64 = 60;
 /// Bytes that the process may take for itself.
@@ -133,13 +135,17 @@ impl Bench {
 fn ram_keeps_to_the_bound_under_any_mix() {
     give_back_freed_memory();
     let value = vec![b'v'; 200_000];
-    for bound in BOUNDS {
+    let only = std::env::var("KEYWAY_MIX_MIB").map(|it| it.parse::<u64>().expect("a number"));
+    let is_wanted =
+        |bound: &&(u64, u64)| only.as_ref().is_ok_and(|it| *it == bound.0) || only.is_err();
+    for (bound, written) in BOUNDS.iter().filter(is_wanted) {
+        let bound = bound * MIB;
         let base = resident();
         let config =
-            StoreConfig { memory_max: *bound, heeds_resident: true, ..StoreConfig::default() };
+            StoreConfig { memory_max: bound, heeds_resident: true, ..StoreConfig::default() };
         let mut bench = Bench {
             store: Store::new(config),
-            random: Random::new(*bound),
+            random: Random::new(bound),
             out: Vec::new(),
             millis: START,
             commands: 0,
@@ -151,15 +157,15 @@ fn ram_keeps_to_the_bound_under_any_mix() {
         for mix in MIXES {
             let mean = mix.lengths.iter().sum::<usize>() / mix.lengths.len();
             // Three times what fits, so that keys are evicted all the time.
-            let keys = 3 * *bound as usize / (mean + 60) / mix.elements.div_ceil(3) + 60;
-            let until = bench.written + WRITTEN * bound;
+            let keys = 3 * bound as usize / (mean + 60) / mix.elements.div_ceil(3) + 60;
+            let until = bench.written + written * bound;
             bench.most = 0;
             while bench.written < until {
                 bench.change(mix, keys);
             }
             let stats = bench.store.stats();
             let percent = |bytes: u64| {
-                (bytes.saturating_sub(base + ALLOWANCE) as f64 / *bound as f64 - 1.0) * 100.0
+                (bytes.saturating_sub(base + ALLOWANCE) as f64 / bound as f64 - 1.0) * 100.0
             };
             let mebibytes = |bytes: u64| bytes as f64 / MIB as f64;
             let over = percent(bench.most);

@@ -7,9 +7,8 @@
 
 use super::blob::{Prefix, read_prefix, read_prefix_back};
 use super::discarded::steps_of_block;
-use crate::malloc::allocated;
+use crate::deque::Deque;
 use crate::nodes::{self, Node};
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a run before the next one begins, as Redis has it. Larger makes
@@ -131,7 +130,7 @@ impl Run {
 /// The elements of a long list.
 #[derive(Clone, Default)]
 pub(crate) struct Chunks {
-    runs: VecDeque<Run>,
+    runs: Deque<Run>,
     len: usize,
     /// Bytes that the runs take.
     room: usize,
@@ -155,7 +154,7 @@ impl Chunks {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.room + allocated(self.runs.capacity() * size_of::<Run>())
+        self.room + self.runs.bytes()
     }
 
     /// Run `index`, if there are so many.
@@ -172,9 +171,6 @@ impl Chunks {
     fn remove_run(&mut self, index: usize) {
         if let Some(run) = self.runs.remove(index) {
             self.room -= run.room();
-        }
-        if self.runs.capacity() > 4 * self.runs.len() + 16 {
-            self.runs.shrink_to(2 * self.runs.len());
         }
     }
 
@@ -205,7 +201,7 @@ impl Chunks {
             }
         } else {
             let mut behind = self.len.saturating_sub(index);
-            for (at, run) in self.runs.iter().enumerate().rev() {
+            for (at, run) in (0..self.runs.len()).rev().zip(self.runs.iter().rev()) {
                 if behind <= run.count {
                     return (at, run.count - behind);
                 }
@@ -213,7 +209,7 @@ impl Chunks {
             }
         }
         let last = self.runs.len().saturating_sub(1);
-        (last, self.runs.back().map_or(0, |run| run.count))
+        (last, self.runs.last().map_or(0, |run| run.count))
     }
 
     /// Inserts an element before the one at `index`, or at the end.
@@ -223,7 +219,7 @@ impl Chunks {
         let (at_start, at_end) = (index == 0, index >= self.len);
         let (mut at, mut before) = if at_end {
             let last = self.runs.len().saturating_sub(1);
-            (last, self.runs.back().map_or(0, |run| run.count))
+            (last, self.runs.last().map_or(0, |run| run.count))
         } else {
             self.locate(index)
         };
@@ -339,6 +335,7 @@ impl Chunks {
 
     /// Moves runs from sparse pages, see [`super::Boxed::compact`].
     pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
+        *moved += self.runs.relocate();
         for _ in 0..self.runs.len().min(COMPACTED_RUNS) {
             if *visits == 0 {
                 return;

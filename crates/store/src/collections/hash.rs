@@ -7,14 +7,12 @@ use super::timed::{self, Place, Places, Timed};
 use super::{BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
+use crate::nodes;
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Most fields of a hash in a blob, Redis's `hash-max-listpack-entries`.
 const BLOB_FIELDS_MAX: usize = 512;
-/// Fields that have expired and are still there which the number of fields
-/// leaves out: to count these takes some tenths of a millisecond.
-const HIDDEN_COUNTED_MAX: usize = 1 << 13;
 /// Random fields drawn from a hash that hides some, before many are looked at.
 const DRAWN_MAX: usize = 64;
 /// Fields that are looked at for some that are shown, and how many more for each
@@ -58,17 +56,7 @@ impl<'a> Hash<'a> {
         match self {
             Self::Blob(bytes) | Self::Timed(bytes) => blob::count(bytes),
             Self::Boxed(fields, _) => fields.len(),
-            Self::Hiding(timed, means) => timed.len_at(means.now_millis, usize::MAX),
-        }
-    }
-
-    /// As [`Hash::len`], which takes time for every field that has expired and
-    /// was not removed yet: of very many some are counted as if they were there.
-    #[inline]
-    pub(crate) fn len_or_more(&self) -> usize {
-        match self {
-            Self::Hiding(timed, means) => timed.len_at(means.now_millis, HIDDEN_COUNTED_MAX),
-            _ => self.len(),
+            Self::Hiding(timed, means) => timed.len_at(means.now_millis),
         }
     }
 
@@ -455,7 +443,7 @@ fn make_timed(editor: &mut Editor<'_, '_>) {
     let with_times = |boxed: &mut Boxed, _: Means<'_>| {
         if let Boxed::Fields(fields) = boxed {
             let fields = std::mem::replace(fields, Fields::new());
-            *boxed = Boxed::Timed(Box::new(Timed::new(fields)));
+            *boxed = Boxed::Timed(nodes::boxed(Timed::new(fields)));
         }
     };
     if editor.boxed(with_times).is_some() {
@@ -479,7 +467,7 @@ fn box_up(editor: &mut Editor<'_, '_>) {
         if let Some(hash) = editor.view::<Hash<'_>>() {
             hash.visit_timed(|field, value, time| _ = timed.set(means, (field, value), time));
         }
-        return editor.store_boxed(Encoding::HashTimedBoxed, Boxed::Timed(Box::new(timed)));
+        return editor.store_boxed(Encoding::HashTimedBoxed, Boxed::Timed(nodes::boxed(timed)));
     }
     let mut fields = Fields::new();
     if let Some(hash) = editor.view::<Hash<'_>>() {

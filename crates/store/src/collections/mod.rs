@@ -31,7 +31,7 @@ pub(crate) mod timed;
 
 use crate::item::Owned;
 use crate::lines::Memory;
-use crate::malloc::allocated;
+use crate::nodes::{self, NodeBox};
 use crate::store::Store;
 use chunks::Chunks;
 use fields::Fields;
@@ -82,9 +82,9 @@ pub(crate) enum Boxed {
     Fields(Fields),
     List(Chunks),
     Sorted(Scores),
-    Stream(Box<Stream>),
+    Stream(NodeBox<Stream>),
     /// Of a hash whose fields may expire.
-    Timed(Box<Timed>),
+    Timed(NodeBox<Timed>),
 }
 
 impl Boxed {
@@ -97,7 +97,7 @@ impl Boxed {
             Boxed::Stream(stream) => stream.bytes(),
             Boxed::Timed(timed) => timed.bytes(),
         };
-        allocated(size_of::<Self>()) + inner
+        nodes::boxed_len::<Self>() + inner
     }
 
     /// Elements.
@@ -118,7 +118,7 @@ impl Boxed {
             Boxed::List(chunks) => Boxed::List(chunks.clone()),
             Boxed::Sorted(scores) => Boxed::Sorted(scores.duplicate(means)),
             Boxed::Stream(stream) => Boxed::Stream(stream.clone()),
-            Boxed::Timed(timed) => Boxed::Timed(Box::new(timed.duplicate(means))),
+            Boxed::Timed(timed) => Boxed::Timed(nodes::boxed(timed.duplicate(means))),
         }
     }
 
@@ -128,9 +128,7 @@ impl Boxed {
         let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
         match self {
             Boxed::Fields(fields) => fields.compact(memory, visits, moved, relocate),
-            Boxed::Timed(timed) => {
-                timed.fields_mut().compact(memory, visits, moved, relocate);
-            }
+            Boxed::Timed(timed) => timed.compact(memory, visits, moved),
             Boxed::Sorted(scores) => scores.compact(memory, visits, moved),
             Boxed::List(chunks) => chunks.compact(visits, moved),
             Boxed::Stream(stream) => stream.compact(visits, moved),

@@ -213,9 +213,15 @@ impl<T: Copy> Ranks<T> {
 
     /// Frees up to `steps` leaves; whether nothing is left.
     pub(crate) fn free_some(&mut self, steps: &mut u32) -> bool {
+        let mut gone = Made::default();
         while *steps > 0 && self.len > 0 {
-            self.len -= self.root.free_last();
+            self.len -= self.root.free_last(&mut gone);
             *steps -= 1;
+        }
+        self.leaves -= gone.leaves;
+        self.inner -= gone.inner;
+        if self.len == 0 {
+            *self = Self::new();
         }
         self.len == 0
     }
@@ -381,14 +387,18 @@ impl<T: Copy> Node<T> {
     }
 
     /// Frees the last leaf; the entries it had.
-    fn free_last(&mut self) -> usize {
+    fn free_last(&mut self, gone: &mut Made) -> usize {
         match self {
-            Node::Leaf(entries) => mem::replace(entries, nodes::empty()).len(),
+            Node::Leaf(entries) => {
+                gone.leaves += 1;
+                mem::replace(entries, nodes::empty()).len()
+            }
             Node::Inner(children) => {
                 let Some(last) = children.last_mut() else { return 0 };
-                let freed = last.node.free_last();
+                let freed = last.node.free_last(gone);
                 last.len -= freed;
                 if last.len == 0 {
+                    gone.inner += usize::from(matches!(last.node, Node::Inner(_)));
                     children.pop();
                 }
                 freed
@@ -483,8 +493,12 @@ mod tests {
                 prop_assert_eq!(ranks.count_before(|entry| *entry < bound), before);
                 prop_assert_eq!(ranks.get(before), model.get(before));
             }
-            while !ranks.free_some(&mut 3) {}
-            prop_assert_eq!(ranks.len(), 0);
+            while !ranks.free_some(&mut 3) {
+                let mut made = Made::default();
+                check(&ranks.root, &mut made);
+                prop_assert_eq!((ranks.leaves, ranks.inner), (made.leaves, made.inner));
+            }
+            prop_assert_eq!((ranks.len(), ranks.bytes()), (0, 0));
         }
     }
 

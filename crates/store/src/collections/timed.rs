@@ -15,12 +15,12 @@
 
 use super::blob::{self, HEADER_LEN, Prefix, string_at};
 use super::fields::Fields;
+use super::ranks::Ranks;
 use super::{Boxed, Means};
-use crate::item::Item;
+use crate::item::{Item, Owned};
 use crate::lines::Memory;
-use crate::malloc::allocated;
-use std::collections::BTreeSet;
-use std::ops::Range;
+use crate::nodes;
+use std::ops::{ControlFlow, Range};
 
 /// Bytes of a time: enough for the year 10889.
 const TIME_LEN: usize = 6;
@@ -28,10 +28,6 @@ const TIME_LEN: usize = 6;
 const HEAD_LEN: usize = HEADER_LEN + TIME_LEN;
 /// The last time there is, that of Redis.
 pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
-/// Bytes that a field's time takes in the tree: nodes are two thirds full.
-const HINT_BYTES: usize = 20;
-/// Times in the tree that are freed as one element of the hash.
-const HINTS_PER_STEP: usize = 4;
 /// To remove a field that has expired takes as long as to free so many.
 const STEPS_PER_FIELD: u32 = 3;
 
@@ -212,36 +208,33 @@ impl Hint {
 /// The fields of a large hash, some of which expire.
 pub(crate) struct Timed {
     fields: Fields,
-    /// One for each field with a time. A tree, not a heap: it is never moved as
-    /// a whole, loses the hint of a field that changes, and knows the last time.
-    hints: BTreeSet<Hint>,
+    /// One for each field with a time, in order. A tree, not a heap: it is never
+    /// moved as a whole, loses the hint of a field that changes, and knows the last
+    /// time.
+    hints: Ranks<Hint>,
 }
 
 impl Timed {
     pub(super) fn new(fields: Fields) -> Self {
-        Self { fields, hints: BTreeSet::new() }
+        Self { fields, hints: Ranks::new() }
     }
 
     pub(crate) fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    /// The fields, to be moved: hints know them by their hash.
-    pub(super) fn fields_mut(&mut self) -> &mut Fields {
-        &mut self.fields
-    }
-
     pub(super) fn bytes(&self) -> usize {
-        allocated(size_of::<Self>()) + self.fields.bytes() + self.hints.len() * HINT_BYTES
+        nodes::boxed_len::<Self>() + self.fields.bytes() + self.hints.bytes()
     }
 
     fn earliest(&self) -> Option<u64> {
-        self.hints.first().map(|hint| hint.time())
+        self.hints.get(0).map(|hint| hint.time())
     }
 
     fn is_spent(&self, now_millis: u64) -> bool {
         self.hints.len() == self.fields.len()
-            && self.hints.last().is_some_and(|hint| hint.time() <= now_millis)
+            && self.hidden(now_millis) == self.hints.len()
+            && self.hints.len() > 0
     }
 
     /// Whether it has fields that have expired.
@@ -250,11 +243,14 @@ impl Timed {
         self.earliest().is_some_and(|earliest| earliest <= now_millis)
     }
 
-    /// Fields that have not expired; of those that have, at most `counted_max`
-    /// are left out.
-    pub(super) fn len_at(&self, now_millis: u64, counted_max: usize) -> usize {
-        let hidden = self.hints.iter().take_while(|hint| hint.time() <= now_millis);
-        self.fields.len() - hidden.take(counted_max).count()
+    /// Fields that have expired.
+    fn hidden(&self, now_millis: u64) -> usize {
+        self.hints.count_before(|hint| hint.time() <= now_millis)
+    }
+
+    /// Fields that have not expired.
+    pub(super) fn len_at(&self, now_millis: u64) -> usize {
+        self.fields.len() - self.hidden(now_millis)
     }
 
     /// Sets a field and its time; whether it is new.
@@ -294,17 +290,21 @@ impl Timed {
         }
         let hash = means.hash(field);
         if let Some(last) = old.and_then(|time| self.last_twin(time, hash)) {
-            self.hints.remove(&last);
+            let rank = self.hints.count_before(|hint| *hint < last);
+            self.hints.remove(rank);
         }
         if let Some(time) = new {
             let twin = self.last_twin(time, hash).map_or(0, |last| last.twin.saturating_add(1));
-            self.hints.insert(Hint { twin, ..Hint::new(time, hash) });
+            let hint = Hint { twin, ..Hint::new(time, hash) };
+            self.hints.insert(hint, |other| *other < hint);
         }
     }
 
     fn last_twin(&self, time: u64, hash: u32) -> Option<Hint> {
-        let first = Hint::new(time, hash);
-        self.hints.range(first..=Hint { twin: u16::MAX, ..first }).next_back().copied()
+        let most = Hint { twin: u16::MAX, ..Hint::new(time, hash) };
+        let rank = self.hints.count_before(|hint| *hint <= most);
+        let last = *self.hints.get(rank.checked_sub(1)?)?;
+        (last.time() == time && last.hash == hash).then_some(last)
     }
 
     /// Removes fields that have expired, while `steps` are left; how many.
@@ -316,10 +316,10 @@ impl Timed {
     ) -> usize {
         let mut removed = 0;
         while *steps > 0
-            && let Some(hint) = self.hints.first().copied()
+            && let Some(hint) = self.hints.get(0).copied()
             && hint.time() <= now_millis
         {
-            self.hints.pop_first();
+            self.hints.remove(0);
             *steps = steps.saturating_sub(STEPS_PER_FIELD);
             removed += usize::from(self.fields.remove_expired(means, hint.hash, hint.time()));
         }
@@ -328,16 +328,23 @@ impl Timed {
 
     pub(super) fn duplicate(&self, means: Means<'_>) -> Self {
         let fields = self.fields.duplicate(means);
-        Self { fields, hints: self.hints.clone() }
+        let mut hints = Ranks::new();
+        let _ = self.hints.visit((0, usize::MAX), false, |hint| {
+            hints.insert(*hint, |_| true);
+            ControlFlow::Continue(())
+        });
+        Self { fields, hints }
+    }
+
+    /// Moves what lies on sparse pages, see [`Boxed::compact`].
+    pub(super) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
+        // Hints know fields by their hash.
+        let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
+        self.fields.compact(memory, visits, moved, relocate);
+        self.hints.compact(visits, moved);
     }
 
     pub(super) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
-        while *steps > 0 && !self.hints.is_empty() {
-            for _ in 0..HINTS_PER_STEP {
-                self.hints.pop_first();
-            }
-            *steps -= 1;
-        }
-        self.hints.is_empty() && self.fields.free_some(memory, steps)
+        self.hints.free_some(steps) && self.fields.free_some(memory, steps)
     }
 }

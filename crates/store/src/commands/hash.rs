@@ -96,7 +96,7 @@ pub(super) fn hkeys(call: &Call<'_>, values: bool, out: &mut Vec<u8>) -> Outcome
 
 /// HLEN.
 pub(super) fn hlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let len = read(call, |hash| hash.map_or(0, |hash| hash.len_or_more()))?;
+    let len = read(call, |hash| hash.map_or(0, |hash| hash.len()))?;
     reply::integer(out, len as i64);
     Ok(())
 }
@@ -225,7 +225,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn of(hash: Hash<'a>, wanted: Wanted, place: u64) -> Self {
-        let takes_some = hash.hides() && wanted.is_sparse(hash.len_or_more());
+        let takes_some = hash.hides() && wanted.is_sparse(hash.len());
         let some = takes_some.then(|| hash.some_shown(wanted.count(), place));
         let len = some.as_ref().map_or_else(|| hash.len(), Vec::len);
         Self { hash, len, some }

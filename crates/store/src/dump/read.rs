@@ -5,6 +5,7 @@ use crate::collections::stream::Stream;
 use crate::collections::stream::id::Id;
 use crate::collections::timed::TIME_MAX;
 use crate::commands::STRING_LEN_MAX;
+use crate::nodes::{self, NodeBox};
 use keyway_base::rdb::{Reader, Text, unpack};
 use std::borrow::Cow;
 
@@ -35,7 +36,7 @@ pub(crate) enum Value<'a> {
     Timed(Strings, Vec<u64>),
     /// Members, each once, with scores that are numbers.
     Sorted(Strings, Vec<f64>),
-    Stream(Box<Stream>),
+    Stream(NodeBox<Stream>),
 }
 
 impl Value<'_> {
@@ -104,7 +105,7 @@ impl<'a> Source<'a> {
             kind::SET_LISTPACK => Value::Set(self.block(listpack::visit)?),
             kind::STREAM_5 | kind::STREAM | kind::STREAM_72 => {
                 let form = stream::Form::of(kind);
-                Value::Stream(Box::new(stream::read(&mut self, form)?))
+                Value::Stream(nodes::boxed(stream::read(&mut self, form)?))
             }
             kind::HASH_TIMES_EARLY => self.timed(None)?,
             kind::HASH_TIMES_LISTPACK_EARLY => self.timed_block()?,

@@ -1,6 +1,7 @@
 use super::{Entry, Facts};
 use crate::collections::{Boxed, Means, WrongType, blob};
 use crate::item::{Encoding, Item, Kind, Meta, Owned};
+use crate::nodes;
 use keyway_base::KeyspaceEvents;
 use std::ops::Range;
 
@@ -130,7 +131,7 @@ impl<'a> Entry<'a> {
                 Owned::create(memory.heap, memory.arena, &meta, access, key, value)
             }
             Some(boxed) => {
-                let copy = Box::new(boxed.duplicate(means));
+                let copy = nodes::boxed(boxed.duplicate(means));
                 Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, copy)
             }
         })
@@ -247,7 +248,7 @@ impl<'e, 'a> Editor<'e, 'a> {
     pub(crate) fn store_boxed(&mut self, encoding: Encoding, boxed: Boxed) {
         let (meta, access, memory) =
             (self.meta(encoding), self.entry.turn.access(), self.means().memory());
-        let (key, boxed) = (self.entry.key, Box::new(boxed));
+        let (key, boxed) = (self.entry.key, nodes::boxed(boxed));
         let item = Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, boxed);
         self.entry.adopt(item);
     }

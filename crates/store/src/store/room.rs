@@ -22,6 +22,10 @@ const DISCARDED_STEPS: u32 = 128;
 /// bound by more.
 const FREED_LEN_MAX: i64 = 32 << 10;
 const FREED_PER_BYTE: i64 = 16;
+/// Elements of discarded collections that a write frees at most, which are in no
+/// cache, and one more for so many bytes of its own.
+const FREED_STEPS_MAX: i64 = 3 * DISCARDED_STEPS as i64;
+const BYTES_PER_FREED: i64 = 32;
 
 /// A look at shard after shard for something to evict.
 #[derive(Default)]
@@ -116,16 +120,20 @@ impl Store {
     #[cold]
     fn evict_down_to(&self, bound: i64, mut freed_max: i64, turn: Turn) -> bool {
         let mut search = Search::default();
+        // Of the bytes freed for each of its own.
+        let own = (freed_max - FREED_LEN_MAX).max(0) / FREED_PER_BYTE;
+        let mut steps = FREED_STEPS_MAX + own / BYTES_PER_FREED;
         self.resident.look();
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
-            if wanted <= 0 || freed_max <= 0 {
+            if wanted <= 0 || freed_max <= 0 || steps <= 0 {
                 return true;
             }
             // What nobody needs goes first.
             let discarded = self.discarded_bytes();
             if self.free_discarded(&mut { DISCARDED_STEPS }) {
                 freed_max -= discarded - self.discarded_bytes();
+                steps -= i64::from(DISCARDED_STEPS);
                 continue;
             }
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);

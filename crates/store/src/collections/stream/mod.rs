@@ -18,7 +18,7 @@ mod weight;
 use super::{Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
-use crate::malloc::allocated;
+use crate::nodes;
 use group::Group;
 use id::Id;
 pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
@@ -61,7 +61,7 @@ impl<'a> View<'a> for &'a Stream {
 /// Makes the key's value a stream without entries, if there is none.
 pub(crate) fn make(editor: &mut Editor<'_, '_>) {
     if !editor.exists() {
-        editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(Box::new(Stream::new())));
+        editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(nodes::boxed(Stream::new())));
     }
 }
 
@@ -94,7 +94,7 @@ impl Stream {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        allocated(size_of::<Self>()) + self.log.bytes() + self.group_bytes
+        nodes::boxed_len::<Self>() + self.log.bytes() + self.group_bytes
     }
 
     /// Groups with their names, in the order of those.

@@ -8,6 +8,7 @@ use crate::collections::stream::{self, Log, Stream};
 use crate::commands::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::{Editor, Entry};
 use crate::item::Kind;
+use crate::nodes;
 use crate::number::{INTEGER_LEN_MAX, format_integer};
 use keyway_command::lookup;
 use keyway_resp::reply;
@@ -140,7 +141,7 @@ fn remove_group(call: &Call<'_>, editor: &mut Editor<'_, '_>) -> bool {
     let removed = stream::edit(editor, |stream| stream.remove_group(call.arg(3))).flatten();
     let Some(removed) = removed else { return false };
     editor.touch();
-    editor.discard(Boxed::Stream(Box::new(removed)));
+    editor.discard(Boxed::Stream(nodes::boxed(removed)));
     true
 }
 

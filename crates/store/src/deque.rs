@@ -1,0 +1,213 @@
+//! A deque in the memory of nodes (`nodes.rs`), that of the standard library
+//! being in the C library's: two vectors, the one in front in reverse.
+
+use crate::nodes::{self, Node};
+use std::ops::{Index, IndexMut};
+
+/// Room beyond which a vector that is mostly empty gives some back.
+const ROOM_MIN: usize = 16;
+
+/// Elements that come and go at both ends, and some in between.
+#[derive(Clone)]
+pub(crate) struct Deque<T> {
+    /// The first elements, the first of all at its end.
+    front: Node<T>,
+    back: Node<T>,
+}
+
+impl<T> Default for Deque<T> {
+    fn default() -> Self {
+        Self { front: nodes::empty(), back: nodes::empty() }
+    }
+}
+
+impl<T> Deque<T> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.front.len() + self.back.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        nodes::bytes(&self.front) + nodes::bytes(&self.back)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        match self.front.len().checked_sub(index + 1) {
+            Some(at) => self.front.get(at),
+            None => self.back.get(index - self.front.len()),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        match self.front.len().checked_sub(index + 1) {
+            Some(at) => self.front.get_mut(at),
+            None => self.back.get_mut(index - self.front.len()),
+        }
+    }
+
+    /// The last element.
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.back.last().or_else(|| self.front.first())
+    }
+
+    /// The elements in order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.front.iter().rev().chain(&self.back)
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, value: T) {
+        self.back.push(value);
+    }
+
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        if self.front.is_empty() {
+            self.share_back();
+        }
+        let value = self.front.pop();
+        trim(&mut self.front);
+        value
+    }
+
+    pub(crate) fn pop_back(&mut self) -> Option<T> {
+        let value = self.back.pop();
+        trim(&mut self.back);
+        value.or_else(|| self.remove(self.front.len().checked_sub(1)?))
+    }
+
+    /// Inserts an element before the one at `index`, which is no more than the
+    /// length.
+    pub(crate) fn insert(&mut self, index: usize, value: T) {
+        let front = self.front.len();
+        let is_in_front = index < front || index == front && front <= self.back.len();
+        match is_in_front {
+            true => self.front.insert(front - index, value),
+            false => self.back.insert(index - front, value),
+        }
+    }
+
+    /// Takes an element out, if there are so many.
+    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+        if index >= self.len() {
+            return None;
+        }
+        if index == 0 {
+            return self.pop_front();
+        }
+        let front = self.front.len();
+        let (vector, at) = match front.checked_sub(index + 1) {
+            Some(at) => (&mut self.front, at),
+            None => (&mut self.back, index - front),
+        };
+        let value = vector.remove(at);
+        trim(vector);
+        Some(value)
+    }
+
+    /// Moves the vectors, where they lie on pages that are to become empty; how
+    /// many.
+    pub(crate) fn relocate(&mut self) -> u64 {
+        u64::from(nodes::relocate(&mut self.front)) + u64::from(nodes::relocate(&mut self.back))
+    }
+
+    /// Has half of the vector behind in front, which is empty: in a queue each
+    /// element is moved once, on average.
+    #[cold]
+    fn share_back(&mut self) {
+        let half = self.back.len().div_ceil(2);
+        self.front.reserve_exact(half);
+        self.front.extend(self.back.drain(..half).rev());
+        trim(&mut self.back);
+    }
+}
+
+/// Gives back room that is hardly used.
+#[inline]
+fn trim<T>(vector: &mut Node<T>) {
+    if vector.capacity() > 4 * vector.len() + ROOM_MIN {
+        vector.shrink_to(2 * vector.len());
+    }
+}
+
+impl<T> Index<usize> for Deque<T> {
+    type Output = T;
+
+    fn index(&self, index: usize) -> &T {
+        self.get(index).expect("an element that is there")
+    }
+}
+
+impl<T> IndexMut<usize> for Deque<T> {
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        self.get_mut(index).expect("an element that is there")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn it_does_what_that_of_the_standard_library_does(
+            steps in proptest::collection::vec((0..6u8, any::<usize>()), 1..400),
+        ) {
+            let (mut deque, mut model) = (Deque::default(), VecDeque::new());
+            for (number, (step, place)) in steps.into_iter().enumerate() {
+                let (value, count) = (Box::new(number), model.len());
+                match step {
+                    0 => (0..place % 40).for_each(|nth| {
+                        deque.push_back(Box::new(nth));
+                        model.push_back(Box::new(nth));
+                    }),
+                    1 => for _ in 0..place % 20 {
+                        prop_assert_eq!(deque.pop_front(), model.pop_front());
+                    },
+                    2 => prop_assert_eq!(deque.pop_back(), model.pop_back()),
+                    3 => {
+                        deque.insert(place % (count + 1), value.clone());
+                        model.insert(place % (count + 1), value);
+                    }
+                    4 => prop_assert_eq!(
+                        deque.remove(place % (count + 1)),
+                        model.remove(place % (count + 1))
+                    ),
+                    _ => (0..place % 10).for_each(|_| {
+                        deque.insert(0, value.clone());
+                        model.push_front(value.clone());
+                    }),
+                }
+                prop_assert_eq!(deque.len(), model.len());
+                prop_assert_eq!(deque.is_empty(), model.is_empty());
+                prop_assert!(deque.iter().eq(model.iter()));
+                prop_assert!(deque.iter().rev().eq(model.iter().rev()));
+                prop_assert_eq!(deque.last(), model.back());
+                let at = place % (model.len() + 2);
+                prop_assert_eq!(deque.get(at), model.get(at));
+                deque.relocate();
+            }
+        }
+    }
+
+    #[test]
+    fn it_takes_as_much_memory_as_it_has_elements() {
+        let mut queue = Deque::default();
+        for value in 0..100_000u32 {
+            queue.push_back(value);
+            if value >= 1000 {
+                assert_eq!(queue.pop_front(), Some(value - 1000));
+            }
+        }
+        assert!(queue.bytes() < 16 << 10, "{}", queue.bytes());
+        while queue.pop_back().is_some() {}
+        assert!(queue.bytes() < 256, "{}", queue.bytes());
+    }
+}
