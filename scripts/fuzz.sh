@@ -2,7 +2,9 @@
 # Runs every fuzz target for the given number of seconds, as many at once as
 # there are cores; one line for each. Starts from fuzz/seeds (checked in) and
 # what earlier runs found (fuzz/corpus), with words from fuzz/dictionaries. Where libFuzzer cannot be had it says
-# so in one line and plays the seeds and the property tests instead.
+# in one line and plays the seeds and the property tests instead.
+# With FUZZ_SEED=N it draws what N says and leaves out what earlier runs found,
+# so that the same inputs come first each time and everywhere.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds="${1:-20}"
@@ -37,11 +39,17 @@ binaries="$CARGO_TARGET_DIR/$(rustc -vV | awk '/^host:/ { print $2 }')/release"
 # Runs one target; its only output is its verdict.
 run() {
   local target="$1" log="$CARGO_TARGET_DIR/$1.log" artifacts="fuzz/artifacts/$1"
-  mkdir -p "fuzz/corpus/$target" "$artifacts"
+  local corpus="fuzz/corpus/$target" drawn=()
+  if [ -n "${FUZZ_SEED:-}" ]; then
+    corpus="$CARGO_TARGET_DIR/corpus/$1"
+    drawn=("-seed=$FUZZ_SEED")
+    rm -rf "$corpus"
+  fi
+  mkdir -p "$corpus" "$artifacts"
   local words=() dictionary="fuzz/dictionaries/$target.dict"
   if [ -e "$dictionary" ]; then words=("-dict=$dictionary"); fi
   if "$binaries/$target" -max_total_time="$seconds" -max_len=2048 -timeout=20 -rss_limit_mb=2048 "${words[@]}" \
-    -print_final_stats=1 -artifact_prefix="$artifacts/" "fuzz/corpus/$target" "fuzz/seeds/$target" \
+    "${drawn[@]}" -print_final_stats=1 -artifact_prefix="$artifacts/" "$corpus" "fuzz/seeds/$target" \
     >"$log" 2>&1; then
     echo "fuzz: $target passed: $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") inputs in $seconds s"
     return
