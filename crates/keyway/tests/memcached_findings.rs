@@ -275,6 +275,10 @@ fn a_server_that_was_started_again_is_not_emptied_and_gets_the_marker() {
         proxies.iter().map(|proxy| proxy.memcached_client(0)).collect();
     let key = key_on(&mut clients[0], &servers[0]);
     assert_eq!(get(&mut clients[1], &key).as_deref(), Some("old"));
+    // Who has never looked for the marker trusts none that it finds.
+    wait_until("both proxies have looked for the marker", SOON, || {
+        figure(&servers[0], "get_misses") >= 2
+    });
     servers[0].kill();
     clients.iter_mut().for_each(|client| divert(client, &key));
     await_ejection(&proxies);

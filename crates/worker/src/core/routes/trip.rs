@@ -128,7 +128,7 @@ impl Core {
             return self.take_apart(key, routes);
         }
         let mut added = None;
-        if verdict == Verdict::Good {
+        if verdict == Verdict::Good && !is_gone {
             (verdict, added) = look_further(trip, part, station, reply);
         }
         let place = &mut trip.parts[usize::from(part)];
