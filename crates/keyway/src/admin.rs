@@ -125,7 +125,7 @@ impl AdminState for Process {
                 name: pool.name.clone(),
                 kind: match &plan.kind {
                     PoolKind::Store(_) => "store",
-                    PoolKind::Sharded { .. } => "sharded",
+                    PoolKind::Sharded { pool, .. } => pool.kind(),
                     PoolKind::Routed(routes) => routes.pool.kind(),
                 },
                 backends: self
