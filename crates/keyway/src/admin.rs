@@ -146,9 +146,11 @@ impl AdminState for Process {
         };
         let backends = self.backends(index);
         if backends.is_empty() {
-            return Err(format!(
-                "pool {pool:?} has no backends: it is an embedded store, or leads to other pools"
-            ));
+            let why = match &self.plan.pools[index].kind {
+                PoolKind::Routed(_) => "leads to other pools: name one with servers",
+                _ => "is an embedded store: it has no backends",
+            };
+            return Err(format!("pool {pool:?} {why}"));
         }
         let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
