@@ -42,7 +42,7 @@ pub(crate) fn resolve(
                 let mut sharded = sharded(section, &limits, read_file, report);
                 match *kind {
                     "memcached" => {
-                        of_memcached(section, &mut sharded.pool);
+                        of_memcached(section, &mut sharded.pool, report);
                         sharded.pool.warm_up = warm_up(section, named, report);
                     }
                     _ => of_redis(section, &mut sharded.pool),
@@ -276,7 +276,7 @@ fn of_redis(section: &Section, pool: &mut ShardedPool) {
 }
 
 /// What only a pool of memcached servers has.
-fn of_memcached(section: &Section, pool: &mut ShardedPool) {
+fn of_memcached(section: &Section, pool: &mut ShardedPool, report: &mut Report<'_>) {
     pool.protocol = match section.text("server_protocol") {
         Some("text") => ServerProtocol::MemcachedText,
         Some("binary") => ServerProtocol::MemcachedBinary,
@@ -285,6 +285,18 @@ fn of_memcached(section: &Section, pool: &mut ShardedPool) {
     pool.user = section.text("user").map(str::to_owned);
     pool.slower_than = Duration::MAX;
     pool.slow_log_len_max = 0;
+    let is_cut = |password: &Password| password.expose().contains(char::is_whitespace);
+    if pool.protocol != ServerProtocol::MemcachedBinary
+        && pool.password.as_ref().is_some_and(is_cut)
+    {
+        let what = format!(
+            "the password of {} has a blank in it, where servers with --auth-file cut what they are sent",
+            section.header
+        );
+        let hint = "give the servers a password without blanks";
+        let at = section.given("password").unwrap_or_else(|| section.place("password_file"));
+        report.warning(at, Problem::new(what, hint));
+    }
 }
 
 /// Where a pool of memcached servers gets what it has not yet.
@@ -479,7 +491,9 @@ fn listener_protocol(
     named: &[NamedPool],
     report: &mut Report<'_>,
 ) -> Protocol {
-    let speaks_memcached = section.text("protocol") == Some("memcached");
+    // A word that is wrong and told of already says nothing about the pool.
+    let Some(word) = section.text("protocol") else { return Protocol::Redis };
+    let speaks_memcached = word == "memcached";
     let spoken = routes::speaks(section.text("pool").unwrap_or_default(), named);
     let refusal = match pool {
         Some(("memcached", pool)) if !speaks_memcached => Some((

@@ -155,9 +155,12 @@ fn warn_of_server_twice(pool: &Section, report: &mut Report<'_>) {
     let mut seen: BTreeMap<&Endpoint, &Server> = BTreeMap::new();
     for (at, server) in servers(pool) {
         let Some(first) = seen.insert(&server.endpoint, server) else { continue };
+        let counts = match pool.text("kind") {
+            Some("memcached") => "stats counts its items",
+            _ => "DBSIZE, KEYS, SCAN and INFO count its keys",
+        };
         let what = format!(
-            "servers in {}: {} is there as {} and as {}: DBSIZE, KEYS, SCAN and INFO count its keys \
-             twice",
+            "servers in {}: {} is there as {} and as {}: {counts} twice",
             pool.header,
             server.endpoint,
             first.label(),
@@ -195,6 +198,13 @@ fn warn_of_flush_all(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
+/// One of them is what the other warms up from: a server of both that comes
+/// back is meant to be emptied of all that it held.
+fn warms_up((old, _): (&str, &Section), (_, new): (&str, &Section)) -> bool {
+    new.of_its_table("warm_from")
+        .is_some_and(|from| matches!(from, Value::Text(from) if from == old))
+}
+
 /// A pool that flushes, over a server whose data is another pool's as well.
 fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
     for (name, pool) in sharded(pools).filter(|(_, pool)| flushes(pool)) {
@@ -203,7 +213,12 @@ fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
             let theirs = databases(other);
             own.end - own.start > 1 || (own.start < theirs.end && theirs.start < own.end)
         };
-        for (_, other) in sharded(pools).filter(|(known, other)| *known != name && empties(other)) {
+        let is_meant = |known: &str, other: &Section| {
+            warms_up((name, pool), (known, other)) || warms_up((known, other), (name, pool))
+        };
+        let others = sharded(pools)
+            .filter(|(known, other)| *known != name && empties(other) && !is_meant(known, other));
+        for (_, other) in others {
             let has = |endpoint: &Endpoint| {
                 servers(other).iter().any(|(_, server)| server.endpoint == *endpoint)
             };
@@ -213,7 +228,10 @@ fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
                 "{} has rejoin = \"flush\" and empties {} of the data of {} as well",
                 pool.header, server.endpoint, other.header
             );
-            let hint = "give each pool a database or servers of its own, or choose another rejoin";
+            let hint = match pool.text("kind") {
+                Some("memcached") => "give each pool servers of its own, or choose another rejoin",
+                _ => "give each pool a database or servers of its own, or choose another rejoin",
+            };
             report.warning(pool.place("ejection"), Problem::new(what, hint));
         }
     }

@@ -125,7 +125,7 @@ impl AdminState for Process {
                 name: pool.name.clone(),
                 kind: match &plan.kind {
                     PoolKind::Store(_) => "store",
-                    PoolKind::Sharded { .. } => "sharded",
+                    PoolKind::Sharded { pool, .. } => pool.kind(),
                     PoolKind::Routed(routes) => routes.pool.kind(),
                 },
                 backends: self
@@ -146,11 +146,11 @@ impl AdminState for Process {
         };
         let backends = self.backends(index);
         if backends.is_empty() {
-            let what = match self.plan.pools[index].kind {
-                PoolKind::Routed(_) => "leads to other pools",
-                _ => "is an embedded store",
+            let why = match &self.plan.pools[index].kind {
+                PoolKind::Routed(_) => "leads to other pools: name one with servers",
+                _ => "is an embedded store: it has no backends",
             };
-            return Err(format!("pool {pool:?} {what}: it has no backends"));
+            return Err(format!("pool {pool:?} {why}"));
         }
         let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();

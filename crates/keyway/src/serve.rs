@@ -183,7 +183,8 @@ fn announce(
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
-                format!("sharded over {}", counted(sharded.pool.servers.len(), "server"))
+                let servers = counted(sharded.pool.servers.len(), "server");
+                format!("{} over {servers}", sharded.pool.kind())
             }
             PoolKindConfig::Routed(routed) => {
                 let children = counted(routed.pool.children().len(), "other pool");

@@ -112,7 +112,9 @@ fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
 fn an_operator_ends_a_quarantine_and_readyz_tells() {
     let _watch = watchdog(Duration::from_secs(90), "restore and readyz");
     let mut servers = [RedisServer::start()];
-    let pools = vec![pool(&servers, "quarantine"), Pool::store("local")];
+    let spread =
+        Pool::of_kind("spread", "prefix").with("routes", "[{ prefix = \"u\", pool = \"main\" }]");
+    let pools = vec![pool(&servers, "quarantine"), Pool::store("local"), spread];
     let config = KeywayConfig::new(pools).with_server("workers", "2");
     let keyway = Keyway::start(KEYWAY, config);
     let ask = |path: &str| http_get(keyway.admin(), path);
@@ -148,6 +150,8 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     assert_eq!(ask("/readyz").status, 503, "nothing of that restored it");
     let store = restore("pool=local&backend=s0").body;
     assert!(store.contains("is an embedded store: it has no backends"), "{store}");
+    let spread = restore("pool=spread&backend=s0").body;
+    assert!(spread.contains("leads to other pools"), "{spread}");
     let listed = ask("/backends").body;
     assert!(
         listed.contains("\"backend\":\"s0\"") && listed.contains("\"quarantined\""),

@@ -447,6 +447,7 @@ fn a_quarantined_server_is_kept_out_until_an_operator_restores_it() {
     assert_eq!(get(&mut client, &key).as_deref(), Some("new"));
     let told = http_get(keyway.admin(), "/backends").body;
     assert!(told.contains("quarantined"), "{told}");
+    assert!(told.contains("\"kind\":\"memcached\""), "{told}");
     let reply = http_post(keyway.admin(), "/backends/restore?pool=main&backend=s0");
     assert_eq!(reply.status, 200, "{}", reply.body);
     wait_until("it serves again", SOON, || get(&mut client, &key).as_deref() == Some("old"));

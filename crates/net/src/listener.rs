@@ -66,12 +66,9 @@ impl Listener {
     /// When the system refuses; the text says what to do about it.
     pub fn bind(options: &ListenerOptions) -> Result<Self, BindError> {
         let socket = match &options.address {
-            Address::Tcp { host, port } => resolve(host, *port).and_then(|addr| {
-                if addr.port() != 0 {
-                    refuse_a_port_in_use(addr)?;
-                }
-                bind_tcp(addr, options)
-            }),
+            Address::Tcp { host, port } => {
+                resolve(host, *port).and_then(|addr| bind_tcp(addr, options, Sharing::AfterListen))
+            }
             Address::Unix(path) => bind_unix(path, options),
         };
         let socket =
@@ -121,7 +118,7 @@ impl ListenerTemplate {
     pub fn bind(&self) -> Result<Listener, BindError> {
         let socket = match (&self.unix, self.addr) {
             (Some(socket), _) => socket.try_clone(),
-            (None, Some(addr)) => bind_tcp(addr, &self.options),
+            (None, Some(addr)) => bind_tcp(addr, &self.options, Sharing::Before),
             (None, None) => Err(io::ErrorKind::AddrNotAvailable.into()),
         };
         let socket = socket
@@ -143,35 +140,35 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name does not resolve"))
 }
 
-fn bind_tcp(addr: SocketAddr, options: &ListenerOptions) -> io::Result<Socket> {
+/// When a socket begins to share its port.
+///
+/// SO_REUSEPORT would let a second Keyway of the same user take half of the first one's clients in
+/// silence. A socket that listens without it finds the port taken, and lets this process's
+/// others in from then on. So nobody who connects meets a socket that goes away again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// At once: another of this process listens.
+    Before,
+    /// When it listens: binding alone may succeed beside a port that is shared, listening never.
+    AfterListen,
+}
+
+fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
     if addr.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
+    socket.set_reuse_port(sharing == Sharing::Before)?;
     tune(&socket, addr)?;
     if let Some(silence) = options.tcp_keepalive {
         keep_alive(&socket, silence)?;
     }
     socket.bind(&addr.into())?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-/// SO_REUSEPORT would let a second Keyway of the same user take half of the
-/// first one's clients in silence. A socket bound without it finds the port
-/// taken.
-fn refuse_a_port_in_use(addr: SocketAddr) -> io::Result<()> {
-    let probe = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    if addr.is_ipv6() {
-        probe.set_only_v6(true)?;
-    }
-    probe.set_reuse_address(true)?;
-    probe.bind(&addr.into())?;
-    // Binding alone may succeed beside a port that is shared; listening never.
-    probe.listen(1)
 }
 
 fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {

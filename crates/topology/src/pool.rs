@@ -161,6 +161,11 @@ pub struct ShardedPool {
 }
 
 impl ShardedPool {
+    /// The word for it in configuration files.
+    pub fn kind(&self) -> &'static str {
+        if self.protocol.is_memcached() { "memcached" } else { "sharded" }
+    }
+
     /// A pool with every setting at its default: twemproxy's placement
     /// (`fnv1a_64`, `ketama`, no tag), no ejection, and times that suit a
     /// local network.

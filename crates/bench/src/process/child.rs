@@ -1,8 +1,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -246,8 +247,23 @@ fn version_in(line: &str) -> Option<&str> {
 /// # Errors
 /// [`Error::Io`] when there is none.
 pub fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::io("finding a free port"))?;
-    Ok(listener.local_addr().map_err(Error::io("finding a free port"))?.port())
+    // Below the range that outgoing connections get theirs from: one that is tried until there is a
+    // listener would else be connected to itself now and then.
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(COUNT)) as u16;
+    let candidate = |_| {
+        let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
+        FIRST + (start.wrapping_add(taken)) % COUNT
+    };
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let none = || std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    (0..COUNT)
+        .map(candidate)
+        .find(is_free)
+        .ok_or_else(none)
+        .map_err(Error::io("finding a free port"))
 }
 
 /// A directory for configuration files and output, removed in the end.
