@@ -549,9 +549,9 @@ fn what_waits_for_a_full_link_is_not_overtaken_by_what_its_client_sends_later() 
         Pool::store("local").spoken_to_in("memcached"),
     ];
     let config = KeywayConfig::new(pools).with_server("workers", "1");
-    let keyway = Keyway::start(KEYWAY, config.with_tables("[limits]\nlink_in_flight_max = 4\n"));
+    let keyway = Keyway::start(KEYWAY, config.with_tables("[limits]\nlink_in_flight_max = 16\n"));
     let (mut client, mut filler) = (keyway.memcached_client(0), keyway.memcached_client(1));
-    filler.send(&b"get f\r\n".repeat(4));
+    filler.send(&b"get f\r\n".repeat(16));
     let (stream, _) = server.accept().unwrap();
     let (mut lines, mut answers) = (BufReader::new(stream.try_clone().unwrap()), stream);
     let mut line = || {
@@ -559,18 +559,21 @@ fn what_waits_for_a_full_link_is_not_overtaken_by_what_its_client_sends_later() 
         lines.read_line(&mut line).unwrap();
         line
     };
-    (0..4).for_each(|_| assert_eq!(line(), "get f\r\n"));
-    client.send(b"set k 0 0 1\r\n1\r\n");
-    wait_until("the request to be taken", WITHIN, || {
-        keyway.metrics().sum("keyway_pool_requests_total", &["pool=\"twins\""]) >= 1.0
-    });
+    (0..16).for_each(|_| assert_eq!(line(), "get f\r\n"));
+    let (first, second) = (b"set k 0 0 1\r\n1\r\n", b"set k 0 0 1\r\n2\r\n");
+    let is_taken = |bytes: usize| {
+        let name = "keyway_client_received_bytes_total";
+        keyway.metrics().sum(name, &["pool=\"twins\""]) >= bytes as f64
+    };
+    client.send(first);
+    wait_until("the first to be taken", WITHIN, || is_taken(first.len()));
     // There is room, though not as much as lets go on who waits.
     answers.write_all(b"END\r\n").unwrap();
     assert_eq!(filler.line(), "END");
-    client.send(b"set k 0 0 1\r\n2\r\n");
-    filler.send(b"get g\r\n");
+    client.send(second);
+    wait_until("the second to be taken", WITHIN, || is_taken(first.len() + second.len()));
     let mut stored = Vec::new();
-    answers.write_all(&b"END\r\n".repeat(3)).unwrap();
+    answers.write_all(&b"END\r\n".repeat(15)).unwrap();
     while stored.len() < 2 {
         let is_set = line().starts_with("set k ");
         if is_set {
