@@ -499,3 +499,20 @@ fn a_pipeline_is_answered_in_its_order() {
     }
     assert_eq!(new.ask(&requests), replies);
 }
+
+#[test]
+fn a_value_that_is_refused_for_its_length_is_forgotten_in_both_pools() {
+    const TOO_LONG: usize = (1 << 20) + 1;
+    let _watch = watchdog(Duration::from_secs(60), "refused values while warming up");
+    if is_missing() {
+        return;
+    }
+    let servers = Memcached::many(2);
+    let proxy = Proxy::start((&[&servers[0]], ""), (&[&servers[1]], ""));
+    assert_eq!(proxy.old_client().ask("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+    let value = "v".repeat(TOO_LONG);
+    let told = proxy.client().ask(&format!("set k 0 0 {TOO_LONG}\r\n{value}\r\n"));
+    assert_eq!(told, "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(proxy.client().ask("get k\r\n"), "END\r\n");
+    assert_eq!(servers[0].ask("get k\r\n"), "END\r\n");
+}

@@ -2,6 +2,8 @@
 //! stopped and started again.
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
@@ -466,5 +468,143 @@ fn what_slow_children_hold_is_bounded_and_nothing_is_lost() {
     for key in 0..7 {
         let get = format!("get key{key}\r\n");
         assert_eq!(one.client().say(&get), two.client().say(&get));
+    }
+}
+
+/// A value that is one byte too long for memcached's own default.
+const TOO_LONG: usize = (1 << 20) + 1;
+
+fn too_long(key: &str) -> Vec<u8> {
+    [format!("set {key} 0 0 {TOO_LONG}\r\n").into_bytes(), vec![b'v'; TOO_LONG], b"\r\n".to_vec()]
+        .concat()
+}
+
+#[test]
+fn a_value_that_is_refused_for_its_length_is_forgotten_by_a_shadow_too() {
+    let _watch = watchdog(Duration::from_secs(60), "refused values and shadows");
+    if is_missing() {
+        return;
+    }
+    let (main, shadow) = (MemcachedServer::start(), MemcachedServer::start());
+    let settings =
+        [("main", "\"main\""), ("shadow", "\"copy\""), ("percent", "100"), ("in_flight_max", "1")];
+    let keyway = start(vec![
+        routed("watched", "shadow", &settings),
+        pool("main", std::slice::from_ref(&main)),
+        pool("copy", std::slice::from_ref(&shadow)),
+    ]);
+    let mut client = keyway.memcached_client(0);
+    let is_there = |key: &str| shadow.client().say(&format!("get {key}\r\n")) != "END\r\n";
+    assert_eq!(client.say("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+    wait_until("the copy", WITHIN, || is_there("k"));
+    client.send(&too_long("k"));
+    assert_eq!(client.line(), "SERVER_ERROR object too large for cache");
+    assert_eq!(main.client().say("get k\r\n"), "END\r\n");
+    wait_until("the shadow to forget it", WITHIN, || !is_there("k"));
+    // The copy is at its end, and another has its place.
+    assert_eq!(client.say("set k2 0 0 1\r\n2\r\n"), "STORED\r\n");
+    wait_until("the next copy", WITHIN, || is_there("k2"));
+}
+
+#[test]
+fn a_binary_value_that_is_refused_for_its_length_is_forgotten_by_all_children() {
+    let _watch = watchdog(Duration::from_secs(60), "refused binary values");
+    if is_missing() {
+        return;
+    }
+    let servers = MemcachedServer::start_many(2);
+    let keyway = start(vec![
+        routed("twins", "mirror", &[("children", "[\"a\", \"b\"]")]),
+        pool("a", &servers[..1]),
+        pool("b", &servers[1..]),
+    ]);
+    for server in &servers {
+        assert_eq!(server.client().say("set k 0 0 1\r\n1\r\n"), "STORED\r\n");
+    }
+    let mut client = keyway.memcached_client(0);
+    let body_len = (8 + 1 + TOO_LONG) as u32;
+    let head = [&[0x80, 1, 0, 1, 8, 0, 0, 0][..], &body_len.to_be_bytes()].concat();
+    client.send(&[&head[..], &[0; 12], &[0; 8], b"k", &vec![b'v'; TOO_LONG]].concat());
+    let noop = [&[0x80, 10][..], &[0; 22]].concat();
+    client.send(&noop);
+    let reply = client.packet();
+    assert_eq!((reply[1], reply[7]), (1, 3), "{}", reply.escape_ascii());
+    let reply = client.packet();
+    assert_eq!((reply[1], reply[7]), (10, 0), "{}", reply.escape_ascii());
+    for server in &servers {
+        assert_eq!(server.client().say("get k\r\n"), "END\r\n");
+    }
+}
+
+#[test]
+fn what_waits_for_a_full_link_is_not_overtaken_by_what_its_client_sends_later() {
+    let _watch = watchdog(Duration::from_secs(60), "a full link");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("[\"{}:1\"]", server.local_addr().unwrap());
+    let slow = Pool::of_kind("slow", "memcached").spoken_to_in("memcached");
+    let slow = slow.with("servers", &servers);
+    let pools = vec![
+        routed("twins", "mirror", &[("children", "[\"slow\", \"local\"]")]),
+        slow.with("timeout", "\"30s\""),
+        Pool::store("local").spoken_to_in("memcached"),
+    ];
+    let config = KeywayConfig::new(pools).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config.with_tables("[limits]\nlink_in_flight_max = 16\n"));
+    let (mut client, mut filler) = (keyway.memcached_client(0), keyway.memcached_client(1));
+    filler.send(&b"get f\r\n".repeat(16));
+    let (stream, _) = server.accept().unwrap();
+    let (mut lines, mut answers) = (BufReader::new(stream.try_clone().unwrap()), stream);
+    let mut line = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        line
+    };
+    (0..16).for_each(|_| assert_eq!(line(), "get f\r\n"));
+    let (first, second) = (b"set k 0 0 1\r\n1\r\n", b"set k 0 0 1\r\n2\r\n");
+    let is_taken = |bytes: usize| {
+        let name = "keyway_client_received_bytes_total";
+        keyway.metrics().sum(name, &["pool=\"twins\""]) >= bytes as f64
+    };
+    client.send(first);
+    wait_until("the first to be taken", WITHIN, || is_taken(first.len()));
+    // There is room, though not as much as lets go on who waits.
+    answers.write_all(b"END\r\n").unwrap();
+    assert_eq!(filler.line(), "END");
+    client.send(second);
+    wait_until("the second to be taken", WITHIN, || is_taken(first.len() + second.len()));
+    let mut stored = Vec::new();
+    answers.write_all(&b"END\r\n".repeat(15)).unwrap();
+    while stored.len() < 2 {
+        let is_set = line().starts_with("set k ");
+        if is_set {
+            stored.push(line().trim().to_owned());
+        }
+        answers.write_all(if is_set { b"STORED\r\n" } else { b"END\r\n" }).unwrap();
+    }
+    assert_eq!(stored, ["1", "2"]);
+}
+
+#[test]
+fn a_delete_is_not_overtaken_by_a_fill_further_down() {
+    let _watch = watchdog(Duration::from_secs(60), "fills further down");
+    if is_missing() {
+        return;
+    }
+    let servers = MemcachedServer::start_many(3);
+    let children = ("children", "[\"near\", \"far\"]");
+    let keyway = start(vec![
+        routed("top", "failover", &[("children", "[\"layers\", \"spare\"]")]),
+        routed("layers", "miss-then", &[children, ("fill", "true")]),
+        pool("near", &servers[..1]),
+        pool("far", &servers[1..2]).with("server_protocol", "\"text\""),
+        pool("spare", &servers[2..]),
+    ]);
+    let mut client = keyway.memcached_client(0);
+    for round in 0..20 {
+        let key = format!("k{round}");
+        servers[1].client().say(&format!("set {key} 0 0 1\r\n1\r\n"));
+        let told = client.say(&format!("get {key}\r\ndelete {key}\r\n"));
+        assert_eq!(told, format!("VALUE {key} 0 1\r\n1\r\nEND\r\nDELETED\r\n"));
+        assert_eq!(client.say(&format!("get {key}\r\n")), "END\r\n");
     }
 }

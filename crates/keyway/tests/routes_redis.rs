@@ -262,7 +262,9 @@ fn a_stopped_shadow_slows_nobody() {
         assert_eq!(said(&mut client, &format!("SET key{nth} x")), "OK");
     }
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    assert_eq!(metric(&keyway, "shadow_dropped_requests", "all"), 290.0);
+    // The replies to the first two may still be on their way.
+    let dropped = metric(&keyway, "shadow_dropped_requests", "all");
+    assert!((290.0..=292.0).contains(&dropped), "{dropped}");
     shadow.process().resume();
 }
 

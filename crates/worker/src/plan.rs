@@ -195,6 +195,8 @@ pub struct RoutePlan {
     pub bucket: Option<Bucket>,
     /// A pool it leads to is warmed up: writes to it take several steps there.
     pub has_warm_up: bool,
+    /// It, or a pool it leads to, stores in one child what another has.
+    pub has_fill: bool,
     /// When the log last told of a child that fails.
     pub(crate) trouble: crate::Notice,
 }
@@ -208,28 +210,46 @@ impl RoutePlan {
             }
             _ => None,
         };
-        let has_warm_up = leads_to_warm_up(&pool, pools);
+        let has_warm_up = leads_to(
+            &pool,
+            pools,
+            |kind| matches!(kind, TopologyKind::Sharded(sharded) if sharded.warm_up.is_some()),
+        );
+        let has_fill = fills(&pool)
+            || leads_to(
+                &pool,
+                pools,
+                |kind| matches!(kind, TopologyKind::Routed(routed) if fills(routed)),
+            );
         RoutePlan {
             pool,
             totals: Arc::default(),
             bucket,
             has_warm_up,
+            has_fill,
             trouble: crate::Notice::default(),
         }
     }
 }
 
-fn leads_to_warm_up(pool: &RoutedPool, pools: &[Pool]) -> bool {
+fn fills(pool: &RoutedPool) -> bool {
+    matches!(pool, RoutedPool::MissThen(pool) if pool.fill_ttl_max.is_some())
+}
+
+/// Whether any pool that it leads to is such a one.
+fn leads_to(pool: &RoutedPool, pools: &[Pool], is_it: impl Fn(&TopologyKind) -> bool) -> bool {
     let mut left = pool.children();
     let mut seen = vec![false; pools.len()];
     while let Some(child) = left.pop() {
         if std::mem::replace(&mut seen[usize::from(child)], true) {
             continue;
         }
-        match &pools[usize::from(child)].kind {
-            TopologyKind::Sharded(sharded) if sharded.warm_up.is_some() => return true,
-            TopologyKind::Routed(routed) => left.extend(routed.children()),
-            _ => {}
+        let kind = &pools[usize::from(child)].kind;
+        if is_it(kind) {
+            return true;
+        }
+        if let TopologyKind::Routed(routed) = kind {
+            left.extend(routed.children());
         }
     }
     false

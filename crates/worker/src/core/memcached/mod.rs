@@ -14,11 +14,11 @@ mod warm;
 use super::input::Step;
 use super::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
-use keyway_base::{ByteRange, Fault, Key, Slab};
+use keyway_base::{Fault, Key, Slab};
 use keyway_command::Class;
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
-    Wire, write_reply,
+    Wire, compose_request, parse_request, write_reply,
 };
 use keyway_proxy::memcached::{Gather, GatherPool, Warming};
 use keyway_proxy::{Busy, Session};
@@ -86,6 +86,29 @@ impl Call<'_> {
 fn writes(verb: Verb) -> bool {
     use Verb::*;
     verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | GetTouch | FlushAll)
+}
+
+/// The protocol that a request is said in, whatever its client speaks: what is asked in
+/// its name is in text.
+fn wire_of(head: &Head) -> Wire {
+    if head.dialect == Dialect::Binary { Wire::Binary } else { Wire::Text }
+}
+
+/// Appends a line that deletes an item and is not answered; whether there is one.
+#[cold]
+fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
+    let head = Head { verb: Verb::Delete, ..Head::default() };
+    let name = std::iter::once(key);
+    let quiet: &[u8] = if compose_request(out, Dialect::Text, &head, name.clone(), b"").is_ok() {
+        b" noreply\r\n"
+    } else if compose_request(out, Dialect::Meta, &head, name, b"").is_ok() {
+        b" q\r\n"
+    } else {
+        return false;
+    };
+    out.truncate(out.len() - b"\r\n".len());
+    out.extend_from_slice(quiet);
+    true
 }
 
 /// What the metrics count it as.
@@ -234,13 +257,18 @@ impl Plane {
         if !is_wanted || !session.identity.authenticated {
             return Step::Started;
         }
+        let (mut request, mut line) = (Request::default(), Vec::new());
         let name = refused.key(bytes, 0);
-        let request = Request {
-            head: Head { verb: Verb::Delete, quiet: true, ..Head::default() },
-            keys: vec![ByteRange::new(0, name.len())],
-            ..Request::default()
-        };
-        let mut call = Call { key, session, busy, request: &request, bytes: name, warm: None };
+        if !write_quiet_delete(&mut line, name) {
+            return Step::Started;
+        }
+        let limits = ParseLimits::of(&plan.limits, 0);
+        let parsed = parse_request(&line, Wire::Text, &limits, &mut request);
+        let is_whole = parsed == Parsed::Ready { consumed: line.len() };
+        if !is_whole || !request.keys(&line).eq([name]) {
+            return Step::Started;
+        }
+        let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
         self.dispatch_memcached(links, (plan, pool), &mut call)
     }
 

@@ -2,13 +2,21 @@
 
 use super::{Call, Plane, Step};
 use crate::core::LinkSlot;
-use crate::core::routes::{Destination, PARTS_MAX, course_of};
+use crate::core::routes::{Destination, Language, PARTS_MAX, course_of};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
-use keyway_memcache::{ErrorKind, Outcome, Verb, Wire, write_end, write_reply};
+use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
 use keyway_proxy::course::memcached::nature_of;
 use keyway_proxy::course::{Course, Nature, Part, Speech, Trip, Way};
 use keyway_topology::RoutedPool;
+
+impl Call<'_> {
+    /// What it is said in.
+    fn language(&self) -> Language {
+        let item_len_max = self.session.memcached.map_or(0, |client| client.item_len_max);
+        Language::Memcached { wire: super::wire_of(self.head()), item_len_max }
+    }
+}
 
 impl Plane {
     /// Starts a request to a pool that leads to others.
@@ -65,7 +73,10 @@ impl Plane {
             }
         };
         match step {
-            Step::Started => self.note_passed(plan, call.class(), call.session, call.bytes),
+            Step::Started => {
+                let language = call.language();
+                self.note_passed(plan, call.class(), (call.session.lane, language), call.bytes);
+            }
             _ => self.turn_back(plan),
         }
         step
@@ -128,7 +139,7 @@ impl Plane {
             class: call.class(),
             started: self.clock.now,
             speech: Speech::Memcached {
-                wire: client.wire.unwrap_or(Wire::Text),
+                wire: super::wire_of(call.head()),
                 item_len_max: client.item_len_max,
                 request: Box::new(call.request.clone()),
             },

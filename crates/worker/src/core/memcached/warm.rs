@@ -136,7 +136,7 @@ impl Plane {
         }
         self.count_memcached(call);
         call.session.barrier = true;
-        let wire = if call.head().dialect == Dialect::Binary { Wire::Binary } else { Wire::Text };
+        let wire = super::wire_of(call.head());
         let warming = Warming {
             session: call.key,
             sequence: call.reserve(),

@@ -96,16 +96,6 @@ pub(super) enum Language {
 }
 
 impl Language {
-    pub(super) fn of(session: &Session) -> Language {
-        match session.memcached {
-            None => Language::Redis(session.identity.protocol),
-            Some(client) => Language::Memcached {
-                wire: client.wire.unwrap_or(Wire::Text),
-                item_len_max: client.item_len_max,
-            },
-        }
-    }
-
     fn of_trip(trip: &Trip) -> Language {
         match trip.speech {
             Speech::Redis { protocol, .. } => Language::Redis(protocol),
@@ -226,17 +216,23 @@ impl Plane {
     }
 
     /// A request was started: it is counted by every pool that led it, and copied.
-    pub(super) fn note_passed(&mut self, plan: &Plan, class: u8, session: &Session, bytes: &[u8]) {
+    pub(super) fn note_passed(
+        &mut self,
+        plan: &Plan,
+        class: u8,
+        whose: (u32, Language),
+        bytes: &[u8],
+    ) {
         for &pool in &self.routes.passed {
             self.cells.pool(usize::from(pool)).class(usize::from(class)).requests.add(1);
         }
         if !self.routes.copying.is_empty() {
-            self.copy_to_shadows(plan, session, bytes);
+            self.copy_to_shadows(plan, whose, bytes);
         }
     }
 
     #[cold]
-    fn copy_to_shadows(&mut self, plan: &Plan, session: &Session, bytes: &[u8]) {
+    fn copy_to_shadows(&mut self, plan: &Plan, (lane, language): (u32, Language), bytes: &[u8]) {
         let state = &mut self.routes;
         state.shadows.resize(plan.pools.len(), 0);
         for &pool in &state.copying {
@@ -255,8 +251,8 @@ impl Plane {
             state.copies.push_back(Copy {
                 pool,
                 shadow: shadow.shadow,
-                lane: session.lane,
-                language: Language::of(session),
+                lane,
+                language,
                 bytes: bytes.to_vec(),
             });
         }
@@ -271,10 +267,7 @@ impl Plane {
     ) -> Option<Step> {
         // What a child fills in, or an old pool is asked for first, must not overtake
         // what its client sent before, nor be overtaken.
-        let takes_steps = match &routes.pool {
-            RoutedPool::MissThen(pool) => pool.fill_ttl_max.is_some() || routes.has_warm_up,
-            _ => routes.has_warm_up,
-        };
+        let takes_steps = routes.has_fill || routes.has_warm_up;
         if takes_steps && !is_read && !session.is_quiet(busy) {
             session.barrier = true;
             return Some(Step::Wait);
@@ -372,6 +365,29 @@ impl Core {
         plane.feed_relay(links, key, session, &mut busy, bytes);
         session.busy = Some(busy);
         plane.mark_session_dirty(key, session);
+        if session.paused {
+            // What its client sends next would find room on the link before it.
+            self.hold_client(key);
+        }
+    }
+
+    /// Has the client on whose behalf a session asks wait with its next request until its
+    /// others are answered.
+    #[cold]
+    fn hold_client(&mut self, mut key: Key<Session>) {
+        while let Some(session) = self.sessions.get_mut(key) {
+            match session.relay.map(|relay| relay.errand) {
+                None => {
+                    session.barrier = true;
+                    return;
+                }
+                Some(RelayFor::Ask { trip, .. }) => {
+                    let Some(trip) = self.plane.routes.trips.get(trip) else { return };
+                    key = trip.session;
+                }
+                Some(_) => return,
+            }
+        }
     }
 
     /// Hands a relay's reply over, if it has it.

@@ -2,7 +2,7 @@
 
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::{Destination, Lots, Step};
+use super::{Destination, Language, Lots, Step};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -90,7 +90,9 @@ impl Plane {
         match step {
             Step::Started => {
                 let class = request.command.class as u8;
-                self.note_passed(plan, class, asked.session, request.args.buf());
+                let language = Language::Redis(asked.session.identity.protocol);
+                let whose = (asked.session.lane, language);
+                self.note_passed(plan, class, whose, request.args.buf());
             }
             _ => self.turn_back(plan),
         }

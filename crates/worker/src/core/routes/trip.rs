@@ -142,7 +142,7 @@ impl Core {
         match next {
             Move::Ask(station) => {
                 note_step(routes);
-                self.hold_client(key, routes);
+                self.hold_client_of(key, routes);
                 self.ask(key, part, station);
             }
             Move::Answer => {
@@ -167,13 +167,13 @@ impl Core {
 
     /// Where a request goes on elsewhere, its client's next one waits: it would be there
     /// first.
-    fn hold_client(&mut self, key: Key<Box<Trip>>, routes: &RoutePlan) {
+    fn hold_client_of(&mut self, key: Key<Box<Trip>>, routes: &RoutePlan) {
         if matches!(routes.pool, RoutedPool::MissThen(_)) {
             return;
         }
-        let Some(trip) = self.plane.routes.trips.get(key) else { return };
-        if let Some(session) = self.sessions.get_mut(trip.session) {
-            session.barrier = true;
+        if let Some(trip) = self.plane.routes.trips.get(key) {
+            let session = trip.session;
+            self.hold_client(session);
         }
     }
 
@@ -186,7 +186,7 @@ impl Core {
         trip.parts.extend((0..count).map(|index| Part::new(course.clone(), vec![index as u32])));
         trip.owners = (0..count).map(|index| (index as u16, 0)).collect();
         trip.parts_left = count as u16;
-        self.hold_client(key, routes);
+        self.hold_client_of(key, routes);
         self.begin_trip(key);
     }
 
