@@ -87,11 +87,19 @@ fn the_longest_prefix_chooses_the_pool() {
     );
     assert_eq!(said(&mut strict, "PING"), "PONG");
     for line in
-        ["MULTI", "BLPOP u:1 0", "SUBSCRIBE c", "KEYS *", "EVAL x 0", "FLUSHALL", "WAIT 0 0"]
+        ["BLPOP u:1 0", "SUBSCRIBE c", "KEYS *", "EVAL x 0", "FLUSHALL", "WAIT 0 0", "MULTI"]
     {
         let refused = said(&mut strict, line);
         assert!(refused.contains("is of kind \"prefix\", which leads"), "{line}: {refused}");
     }
+    // Nothing behind a MULTI that was refused is executed, before what it meant to begin ends.
+    let refused = said(&mut strict, "SET u:behind 1");
+    assert!(refused.starts_with("-ERR not executed"), "{refused}");
+    assert!(said(&mut strict, "EXEC").starts_with("-EXECABORT"));
+    assert_eq!(said(&mut strict, "GET u:behind"), "null");
+    assert!(said(&mut strict, "MULTI").contains("is refused"));
+    assert_eq!(said(&mut strict, "DISCARD"), "OK");
+    assert!(said(&mut strict, "DISCARD").contains("is refused"), "there is nothing to discard");
     assert!(said(&mut strict, "INFO server").contains("redis_version"));
     // Other versions of RESP, and clients that want no replies.
     assert_eq!(all.words("HELLO 3").map()[2].0, Value::bulk("proto"));

@@ -78,6 +78,8 @@ pub struct Session {
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
+    /// Its MULTI was refused, and nothing is executed before it ends what it meant to begin.
+    pub is_multi_refused: bool,
     /// It is shown the requests of its pool.
     pub is_monitor: bool,
     /// `CLIENT LIST` tells of something it has begun.
@@ -122,6 +124,7 @@ impl Session {
             unheard: 0,
             hung_up: false,
             stateful: None,
+            is_multi_refused: false,
             is_monitor: false,
             is_noted: false,
             tracking: None,

@@ -24,10 +24,14 @@ impl Plane {
         (pool, routes): (&PoolPlan, &RoutePlan),
         asked: &mut Asked,
     ) -> Step {
+        if asked.session.is_multi_refused && self.refuse_behind_multi(asked) {
+            return Step::Started;
+        }
         match asked.request.handling() {
             Handling::Forward | Handling::Split(_) => {}
             Handling::Local => return self.answer_routed(pool, routes, asked),
             _ => {
+                asked.session.is_multi_refused = asked.request.command.verb == Verb::Multi;
                 self.refuse_routed(pool, routes, asked);
                 return Step::Started;
             }
@@ -234,6 +238,30 @@ impl Plane {
         }
         self.answer_without_server(asked.session, asked.busy, pool, asked.request);
         Step::Started
+    }
+
+    /// Behind a MULTI that was refused nothing is executed until the transaction that was
+    /// meant ends: a client that pipelines it would else see an error for what was done.
+    /// False for what goes on.
+    #[cold]
+    fn refuse_behind_multi(&mut self, asked: &mut Asked) -> bool {
+        let text = match asked.request.command.verb {
+            Verb::Quit => return false,
+            Verb::Reset => {
+                asked.session.is_multi_refused = false;
+                return false;
+            }
+            Verb::Exec => "EXECABORT Transaction discarded because of previous errors.",
+            Verb::Discard => {
+                asked.session.is_multi_refused = false;
+                self.refuse(asked.session, asked.busy, |out| reply::simple(out, "OK"));
+                return true;
+            }
+            _ => "ERR not executed: the MULTI before it was refused; end with EXEC or DISCARD",
+        };
+        asked.session.is_multi_refused = asked.request.command.verb != Verb::Exec;
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        true
     }
 
     #[cold]
