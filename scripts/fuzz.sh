@@ -2,7 +2,7 @@
 # Runs every fuzz target for the given number of seconds, as many at once as
 # there are cores; one line for each. Starts from fuzz/seeds (checked in) and
 # what earlier runs found (fuzz/corpus), with words from fuzz/dictionaries. Where libFuzzer cannot be had it says
-# in one line and plays the seeds and the property tests instead.
+# so in one line and plays the seeds and the property tests instead.
 # With FUZZ_SEED=N it draws what N says and leaves out what earlier runs found,
 # so that the same inputs come first each time and everywhere.
 set -euo pipefail

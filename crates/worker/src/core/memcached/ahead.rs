@@ -1,6 +1,6 @@
 //! Parsed requests of a client: one, or those of a pipeline on the store, whose
 //! memory can be on its way while those before them are served
-//! ([`crate::core::ahead`]). None is parsed twice.
+//! ([`crate::core::ahead`]). No whole one is parsed twice.
 
 use keyway_memcache::{ParseLimits, Parsed, Request, Wire, parse_request};
 use keyway_store::{KeyHint, Store};
