@@ -34,7 +34,7 @@ pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
     Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions, Owner,
-    Slow, Translation,
+    Redirected, Redirection, Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use order::ReplyOrder;

@@ -4,6 +4,11 @@
 pub struct Output {
     bytes: Vec<u8>,
     sent: usize,
+    /// Bytes at the front that are needed no more; all that were sent, unless
+    /// it `keeps_sent`.
+    released: usize,
+    /// What was sent stays until [`Output::release`].
+    keeps_sent: bool,
     capacity_kept_max: u32,
 }
 
@@ -25,7 +30,44 @@ impl Default for Output {
 impl Output {
     /// An output that keeps up to this many bytes of capacity when it is empty.
     pub fn keeping(capacity_kept_max: u32) -> Self {
-        Self { bytes: Vec::new(), sent: 0, capacity_kept_max }
+        Self { bytes: Vec::new(), sent: 0, released: 0, keeps_sent: false, capacity_kept_max }
+    }
+
+    /// Keeps what is sent from here on until it is released.
+    pub(crate) fn keep_sent(&mut self) {
+        self.keeps_sent = true;
+    }
+
+    /// Number of bytes not released yet, sent or not: of an output that keeps what
+    /// was sent.
+    #[inline]
+    pub(crate) fn held_len(&self) -> usize {
+        self.bytes.len() - self.released
+    }
+
+    /// The oldest `len` bytes that were not released.
+    ///
+    /// # Panics
+    /// When there are less.
+    pub(crate) fn oldest(&self, len: usize) -> &[u8] {
+        &self.bytes[self.released..self.released + len]
+    }
+
+    /// Whether the oldest `len` bytes that were not released were sent.
+    #[inline]
+    pub(crate) fn has_sent(&self, len: usize) -> bool {
+        self.sent - self.released >= len
+    }
+
+    /// Lets the oldest `len` bytes go, all of them sent.
+    ///
+    /// # Panics
+    /// When not so many were sent.
+    #[inline]
+    pub(crate) fn release(&mut self, len: usize) {
+        assert!(self.has_sent(len), "released before it was sent");
+        self.released += len;
+        self.tidy();
     }
 
     /// What has not been sent yet.
@@ -62,15 +104,26 @@ impl Output {
     pub fn advance(&mut self, len: usize) {
         self.sent += len;
         assert!(self.sent <= self.bytes.len(), "more bytes sent than there were");
-        if self.is_empty() {
+        if !self.keeps_sent {
+            self.released = self.sent;
+            self.tidy();
+        }
+    }
+
+    /// Makes room where much at the front was released.
+    #[inline]
+    fn tidy(&mut self) {
+        if self.released == self.bytes.len() {
             self.bytes.clear();
             self.sent = 0;
+            self.released = 0;
             if self.bytes.capacity() > self.capacity_kept_max as usize {
                 self.bytes = Vec::new();
             }
-        } else if self.sent > SENT_KEPT_MAX && self.sent > self.bytes.len() / 2 {
-            self.bytes.drain(..self.sent);
-            self.sent = 0;
+        } else if self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2 {
+            self.bytes.drain(..self.released);
+            self.sent -= self.released;
+            self.released = 0;
         }
     }
 
@@ -79,12 +132,14 @@ impl Output {
         let start = self.bytes.len() - len.min(self.len());
         self.bytes.drain(..start);
         self.sent = 0;
+        self.released = 0;
     }
 
     /// Drops everything.
     pub fn clear(&mut self) {
         self.bytes = Vec::new();
         self.sent = 0;
+        self.released = 0;
     }
 
     /// Bytes of memory held.

@@ -86,6 +86,8 @@ pub struct Exchange {
     pub class: u8,
     /// The server took long for it.
     pub is_slow: bool,
+    /// How often a server has sent it elsewhere.
+    pub redirections: u8,
     /// What a reply in RESP2 is in RESP3.
     pub(crate) translation: Translation,
     /// How the reply of a server of memcached ends.
@@ -111,6 +113,7 @@ impl Exchange {
             len: 0,
             class: 0,
             is_slow: false,
+            redirections: 0,
             translation: Translation::Nulls,
             expect: Expect::One,
             replies_before: 0,

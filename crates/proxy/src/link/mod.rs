@@ -17,12 +17,14 @@ mod greeting;
 mod memcached;
 mod multi;
 mod precede;
+mod redirected;
 mod time;
 mod trace;
 mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
 pub use greeting::Announcement;
+pub use redirected::{Redirected, Redirection};
 pub use trace::Slow;
 pub use translate::Translation;
 
@@ -147,6 +149,8 @@ pub struct Link {
     refuses_once: bool,
     /// What the server said to `MULTI`, if it refused the last.
     multi_refused: Option<Box<[u8]>>,
+    /// What sends requests elsewhere, where that is followed.
+    redirected: Option<Box<redirected::Aside>>,
     trace: Trace,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
@@ -220,6 +224,7 @@ impl Default for Link {
             refusal: Vec::new(),
             refuses_once: false,
             multi_refused: None,
+            redirected: None,
             trace: Trace::default(),
             progress: Time(0),
             moved: Time(0),
@@ -266,7 +271,7 @@ impl Link {
 
     /// Gives back the memory that an empty output keeps.
     pub fn give_back_memory(&mut self) {
-        if self.output.is_empty() {
+        if self.output.held_len() == 0 {
             self.output.clear();
         }
     }
@@ -280,14 +285,14 @@ impl Link {
     #[inline]
     pub fn has_room(&self, options: &LinkOptions) -> bool {
         self.fifo.len() < options.in_flight_max as usize
-            && self.output.len() < options.output_len_max as usize
+            && self.output.held_len() < options.output_len_max as usize
     }
 
     /// Whether it has drained far enough to let waiting clients go on: well
     /// below the bound, so that they do not stop again at once.
     pub fn has_drained(&self, options: &LinkOptions) -> bool {
         self.fifo.len() <= options.in_flight_max as usize / 2
-            && self.output.len() <= options.output_len_max as usize / 2
+            && self.output.held_len() <= options.output_len_max as usize / 2
     }
 
     /// Whether a connection must be made for the requests that wait.
@@ -393,7 +398,7 @@ impl Link {
             self.progress = now;
         }
         let (len, translation) = (len as u32, Translation::Nulls);
-        let (started, is_slow) = (now, false);
+        let (started, is_slow, redirections) = (now, false, 0);
         self.fifo.push_back(Exchange {
             owner,
             started,
@@ -404,6 +409,7 @@ impl Link {
             expect: Expect::One,
             replies_before,
             transaction: 0,
+            redirections,
         });
     }
 
@@ -540,6 +546,11 @@ impl Link {
                         continue;
                     }
                     let exchange = self.take_answered()?;
+                    if self.redirected.is_some()
+                        && self.release_answered(&exchange, kind, &rest[..len])?
+                    {
+                        continue;
+                    }
                     let is_select = exchange.owner == Owner::Internal(Internal::Select);
                     if is_select {
                         self.on_select_reply(kind, &rest[..len]);
@@ -731,6 +742,9 @@ impl Link {
         self.refusal = Vec::new();
         self.refuses_once = false;
         self.multi_refused = None;
+        if let Some(aside) = &mut self.redirected {
+            aside.restart();
+        }
         self.trace.restart();
         self.abandoned = 0;
         self.answered = false;

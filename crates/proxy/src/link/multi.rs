@@ -42,6 +42,11 @@ impl Link {
         let exchange = &mut self.fifo[0];
         let is_to_multi = exchange.replies_before == exchange.transaction;
         exchange.replies_before -= 1;
+        if kind == Kind::Error
+            && let Some(aside) = &mut self.redirected
+        {
+            aside.note_inner(reply);
+        }
         if is_to_multi {
             self.multi_refused = None;
             if kind == Kind::Error {

@@ -1,0 +1,315 @@
+//! Replies of a server of a cluster that send a request elsewhere. They are put
+//! aside with the request, which goes out again: so what was sent is kept until
+//! it is answered.
+//!
+//! Of a transaction, which is sent whole, the first such reply inside counts, if
+//! the server then refuses `EXEC`: nothing of it was executed.
+
+use super::{Exchange, Link, Owner};
+use keyway_base::{BackendFault, Key, Time};
+use keyway_resp::Kind;
+
+/// Where a server of a cluster sends a request, or why it does not take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirection<'a> {
+    /// The slot is another server's.
+    Moved {
+        /// Which slot.
+        slot: u16,
+        /// `HOST:PORT`; the host may be empty, for the one that said so.
+        to: &'a str,
+    },
+    /// The slot is on its way to another server, which is to be asked for this
+    /// request.
+    Ask {
+        /// As for `Moved`.
+        to: &'a str,
+    },
+    /// Its keys are on two servers, until the slot has moved whole.
+    TryAgain,
+    /// The cluster does not serve the slot now.
+    Down,
+}
+
+impl<'a> Redirection<'a> {
+    /// Reads an error reply; `None` when it is of another kind.
+    pub fn parse(reply: &'a [u8]) -> Option<Redirection<'a>> {
+        /// A slot and an address; a longer one is none.
+        const LEN_MAX: usize = 512;
+        let line = reply.strip_prefix(b"-")?;
+        if !matches!(line.first(), Some(b'M' | b'A' | b'T' | b'C')) || line.len() > LEN_MAX {
+            return None;
+        }
+        let line = std::str::from_utf8(line).ok()?.trim_ascii_end();
+        let (code, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let target = || {
+            let (slot, to) = rest.split_once(' ')?;
+            let slot: u16 = slot.parse().ok()?;
+            let is_whole = slot < 16_384 && !to.is_empty() && !to.contains(' ');
+            is_whole.then_some((slot, to))
+        };
+        match code {
+            "MOVED" => target().map(|(slot, to)| Redirection::Moved { slot, to }),
+            "ASK" => target().map(|(_, to)| Redirection::Ask { to }),
+            "TRYAGAIN" => Some(Redirection::TryAgain),
+            "CLUSTERDOWN" => Some(Redirection::Down),
+            _ => None,
+        }
+    }
+}
+
+/// A request that a server did not take.
+#[derive(Debug)]
+pub struct Redirected {
+    /// Who waits for its reply.
+    pub exchange: Exchange,
+    /// What the server said: [`Redirection::parse`] reads it.
+    pub reply: Box<[u8]>,
+    /// The request as it was sent.
+    pub request: Box<[u8]>,
+}
+
+/// What is put aside.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    ready: Vec<Redirected>,
+    /// The first redirection inside the transaction that is being answered.
+    inner: Vec<u8>,
+}
+
+impl Aside {
+    /// An error before the reply that an owner waits for.
+    #[cold]
+    pub(super) fn note_inner(&mut self, reply: &[u8]) {
+        if self.inner.is_empty() && Redirection::parse(reply).is_some() {
+            self.inner.extend_from_slice(reply);
+        }
+    }
+
+    /// The connection is lost.
+    pub(super) fn restart(&mut self) {
+        self.inner.clear();
+    }
+}
+
+impl Link {
+    /// Puts requests aside from now on that the server sends elsewhere, for
+    /// [`Link::take_redirected`].
+    pub fn follow_redirections(&mut self) {
+        self.redirected = Some(Box::default());
+        self.output.keep_sent();
+    }
+
+    /// The requests that were sent elsewhere, in their order. Empty almost always.
+    #[inline]
+    pub fn take_redirected(&mut self) -> Vec<Redirected> {
+        match &mut self.redirected {
+            Some(aside) if !aside.ready.is_empty() => std::mem::take(&mut aside.ready),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Puts a request back on its way, to this server: it is one exchange with
+    /// what goes before it. To be followed by [`Link::precede_last`], if anything
+    /// does.
+    pub fn enqueue_redirected(&mut self, redirected: &Redirected, replies: (u16, u16), now: Time) {
+        let len = redirected.request.len();
+        self.request_buf().extend_from_slice(&redirected.request);
+        let exchange = &redirected.exchange;
+        self.enqueue_batch(exchange.owner, exchange.class, (len, replies.0), now);
+        if let Some(last) = self.fifo.back_mut() {
+            last.transaction = replies.1;
+            last.translation = exchange.translation;
+            last.expect = exchange.expect;
+            last.redirections = exchange.redirections + 1;
+        }
+    }
+
+    /// Lets the bytes of an answered request go; returns whether it was put aside
+    /// instead of being answered.
+    ///
+    /// # Errors
+    /// When the server answers what was not sent whole.
+    #[inline]
+    pub(super) fn release_answered(
+        &mut self,
+        exchange: &Exchange,
+        kind: Kind,
+        reply: &[u8],
+    ) -> Result<bool, BackendFault> {
+        if !self.output.has_sent(exchange.len as usize) {
+            // Who waits for it is told by the loss of the connection.
+            self.fifo.push_front(*exchange);
+            return Err(BackendFault::Protocol);
+        }
+        let is_aside = kind == Kind::Error && self.put_aside(exchange, reply);
+        self.output.release(exchange.len as usize);
+        Ok(is_aside)
+    }
+
+    #[cold]
+    fn put_aside(&mut self, exchange: &Exchange, reply: &[u8]) -> bool {
+        let Some(aside) = &mut self.redirected else { return false };
+        let inner = std::mem::take(&mut aside.inner);
+        // Of a transaction nothing was executed.
+        let is_refused = !inner.is_empty() && reply.starts_with(b"-EXECABORT");
+        let reply = if is_refused { &inner[..] } else { reply };
+        let is_waited_for = match exchange.owner {
+            Owner::None | Owner::Internal(_) => false,
+            Owner::Unheard(session) => session != Key::NONE,
+            _ => true,
+        };
+        if !is_waited_for || Redirection::parse(reply).is_none() {
+            return false;
+        }
+        aside.ready.push(Redirected {
+            exchange: *exchange,
+            reply: reply.into(),
+            request: self.output.oldest(exchange.len as usize).into(),
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkState;
+    use keyway_base::Limits;
+
+    fn link() -> Link {
+        let mut link = Link { state: LinkState::Ready, ..Link::default() };
+        link.follow_redirections();
+        link
+    }
+
+    fn owner(sequence: u32) -> Owner {
+        Owner::Session { session: Key::NONE, sequence }
+    }
+
+    fn ask(link: &mut Link, sequence: u32, request: &[u8]) {
+        link.request_buf().extend_from_slice(request);
+        link.enqueue(owner(sequence), 0, request.len(), Time(0));
+    }
+
+    fn hear(link: &mut Link, replies: &[u8]) -> Vec<(Owner, Vec<u8>)> {
+        let mut got = Vec::new();
+        link.advance(link.unsent().len());
+        link.handle_input(replies, &Limits::default(), Time(0), |exchange, _, reply| {
+            got.push((exchange.owner, reply.to_vec()));
+        })
+        .unwrap();
+        got
+    }
+
+    #[test]
+    fn redirections_are_read_and_nothing_else_is() {
+        let moved = Redirection::Moved { slot: 3999, to: "10.0.0.1:6381" };
+        assert_eq!(Redirection::parse(b"-MOVED 3999 10.0.0.1:6381\r\n"), Some(moved));
+        let unknown = Redirection::Moved { slot: 1, to: ":6381" };
+        assert_eq!(Redirection::parse(b"-MOVED 1 :6381\r\n"), Some(unknown));
+        assert_eq!(
+            Redirection::parse(b"-ASK 16383 ::1:7000\r\n"),
+            Some(Redirection::Ask { to: "::1:7000" })
+        );
+        let again = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+        assert_eq!(Redirection::parse(again), Some(Redirection::TryAgain));
+        let down = b"-CLUSTERDOWN Hash slot not served\r\n";
+        assert_eq!(Redirection::parse(down), Some(Redirection::Down));
+        for other in [
+            &b"-MOVED 16384 a:1\r\n"[..],
+            b"-MOVED x a:1\r\n",
+            b"-MOVED 1\r\n",
+            b"-MOVED 1 a b\r\n",
+            b"-MOVED\r\n",
+            b"-MOVEDX 1 a:1\r\n",
+            b"-ASK -1 a:1\r\n",
+            b"-ERR MOVED 1 a:1\r\n",
+            b"+MOVED 1 a:1\r\n",
+            b"-MOVED 1 \xff:1\r\n",
+            b"-\r\n",
+            b"",
+        ] {
+            assert_eq!(Redirection::parse(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_elsewhere_is_put_aside_with_its_request() {
+        let mut link = link();
+        ask(&mut link, 1, b"FIRST");
+        ask(&mut link, 2, b"SECOND");
+        ask(&mut link, 3, b"THIRD");
+        let got = hear(&mut link, b"+1\r\n-MOVED 7 h:1\r\n");
+        assert_eq!(got, [(owner(1), b"+1\r\n".to_vec())]);
+        let aside = link.take_redirected();
+        assert_eq!(aside.len(), 1);
+        assert_eq!((aside[0].exchange.owner, &*aside[0].request), (owner(2), &b"SECOND"[..]));
+        assert_eq!(&*aside[0].reply, b"-MOVED 7 h:1\r\n");
+        assert!(link.take_redirected().is_empty());
+        let got = hear(&mut link, b"-ERR no\r\n");
+        assert_eq!(got, [(owner(3), b"-ERR no\r\n".to_vec())]);
+        assert_eq!((link.in_flight(), link.output.held_len()), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_to_what_was_not_sent_ends_the_connection_and_the_request_is_told() {
+        let mut link = link();
+        ask(&mut link, 1, b"FIRST");
+        link.advance(3);
+        let early = link.handle_input(b"+1\r\n", &Limits::default(), Time(0), |_, _, _| panic!());
+        assert_eq!(early, Err(BackendFault::Protocol));
+        let mut lost = Vec::new();
+        link.on_lost(true, |one| lost.push(one.exchange.owner));
+        assert_eq!(lost, [owner(1)]);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_goes_nowhere_else() {
+        let mut link = link();
+        link.request_buf().extend_from_slice(b"LATE");
+        link.enqueue(Owner::None, 0, 4, Time(0));
+        assert_eq!(hear(&mut link, b"-MOVED 7 h:1\r\n").len(), 1);
+        assert!(link.take_redirected().is_empty());
+    }
+
+    #[test]
+    fn of_a_transaction_the_first_redirection_inside_counts_if_nothing_was_executed() {
+        for (last, is_aside) in [("-EXECABORT x\r\n", true), ("*1\r\n+OK\r\n", false)] {
+            let mut link = link();
+            link.request_buf().extend_from_slice(b"MULTI SET SET EXEC");
+            link.enqueue_batch(owner(1), 0, (18, 3), Time(0));
+            link.set_transaction();
+            ask(&mut link, 2, b"GET");
+            let inner = "+OK\r\n-ERR other\r\n-ASK 7 h:2\r\n";
+            let got = hear(&mut link, format!("{inner}{last}+1\r\n").as_bytes());
+            assert_eq!(got.len(), if is_aside { 1 } else { 2 });
+            let aside = link.take_redirected();
+            assert_eq!(aside.len(), usize::from(is_aside));
+            if let Some(one) = aside.first() {
+                assert_eq!(&*one.request, b"MULTI SET SET EXEC");
+                assert_eq!(&*one.reply, b"-ASK 7 h:2\r\n");
+                link.enqueue_redirected(one, (3, 3), Time(0));
+                link.precede_last(b"ASKING");
+                assert_eq!(link.unsent(), b"ASKINGMULTI SET SET EXEC");
+                let got = hear(&mut link, b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*0\r\n");
+                assert_eq!(got, [(owner(1), b"*0\r\n".to_vec())]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_counts_as_room_taken_and_a_lost_connection_drops_it() {
+        let mut link = link();
+        for sequence in 0..100 {
+            ask(&mut link, sequence, &[b'x'; 2000]);
+        }
+        link.advance(link.unsent().len());
+        assert_eq!((link.unsent_len(), link.output.held_len()), (0, 200_000));
+        hear(&mut link, &b"+1\r\n".repeat(60));
+        assert_eq!(link.output.held_len(), 80_000);
+        ask(&mut link, 100, b"NEW");
+        link.on_lost(true, |_| ());
+        assert_eq!((link.in_flight(), link.output.held_len()), (1, 3));
+    }
+}
