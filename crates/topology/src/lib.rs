@@ -11,23 +11,33 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod distribution;
 mod endpoint;
 mod generation;
 mod hash;
 mod hash_tag;
 mod health;
+mod info_replication;
 mod pool;
+mod reply_reader;
 mod ring;
 mod routed;
+mod sentinel;
 mod server;
+mod view_error;
 
+pub use cluster::{
+    Asked, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, Redirect,
+    RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
+};
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
 pub use generation::{Generation, GenerationCell, Remembered, Seen};
 pub use hash::Hash;
 pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
+pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use pool::{
     Backend, BackendId, Ejection, Epoch, Password, Pool, PoolKind, Rejoin, ServerProtocol,
     ShardedPool, Topology, WarmUp,
@@ -37,4 +47,9 @@ pub use routed::{
     CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
+pub use sentinel::{
+    InstanceState, OtherSentinel, SentinelView, SwitchPrimary, WatchedPrimary, WatchedReplica,
+    primary_address,
+};
 pub use server::{Server, ServerError};
+pub use view_error::{NODES_MAX, VIEW_LEN_MAX, ViewError};

@@ -1,0 +1,12 @@
+//! What a Redis Cluster says of itself: its nodes, and who owns which slot.
+
+mod nodes;
+mod redirect;
+mod shards;
+mod slot;
+mod slots;
+mod view;
+
+pub use redirect::{Redirect, RedirectKind};
+pub use slot::{SLOT_COUNT, SlotOwners, key_slot};
+pub use view::{Asked, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole};

@@ -1,0 +1,88 @@
+//! CLUSTER SLOTS: ranges, each with its primary and then its replicas.
+
+use super::view::{Asked, Building, ClusterNode, ClusterView, NodeRole, node_id, told};
+use crate::ViewError;
+use crate::reply_reader::{Item, ReplyReader};
+
+pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+    let mut reader = ReplyReader::new(reply)?;
+    let mut building = Building::default();
+    for _ in 0..reader.list("an array of ranges")? {
+        range(&mut reader, asked, &mut building)?;
+    }
+    Ok(building.finish())
+}
+
+fn range(
+    reader: &mut ReplyReader<'_>,
+    asked: Asked<'_>,
+    building: &mut Building,
+) -> Result<(), ViewError> {
+    let len = reader.list("a range of slots with its nodes")?;
+    if len < 3 {
+        return Err(ViewError::Expected("a range of slots with its nodes"));
+    }
+    let first = reader.number("the first slot of a range")?;
+    let last = reader.number("the last slot of a range")?;
+    let primary = building.add(node(reader, asked)?)?;
+    building.nodes[usize::from(primary)].role = NodeRole::Primary;
+    building.claim(first, last, primary)?;
+    for _ in 3..len {
+        let count = building.nodes.len();
+        let replica = building.add(node(reader, asked)?)?;
+        // One that is there already keeps its role: it may own other slots.
+        if usize::from(replica) == count {
+            building.nodes[count].role = NodeRole::Replica { of: Some(primary) };
+        }
+    }
+    Ok(())
+}
+
+/// Host, port, then the identity (since 3.0.7) and what else is known of the host
+/// (since 7.0).
+fn node(reader: &mut ReplyReader<'_>, asked: Asked<'_>) -> Result<ClusterNode, ViewError> {
+    let len = reader.list("a node of a range")?;
+    if len < 2 {
+        return Err(ViewError::Expected("the host and port of a node"));
+    }
+    let host = reader.text_or_null("the host of a node")?;
+    let port = reader.port("the port of a node")?;
+    let id = if len > 2 { Some(node_id(reader.text("the identity of a node")?)?) } else { None };
+    let mut more = More::default();
+    if len > 3 {
+        more.read(reader)?;
+    }
+    for _ in 4..len {
+        reader.skip()?;
+    }
+    let endpoint = asked.locate(host, &[more.host_name, more.ip], port)?;
+    let mut node = ClusterNode::new(endpoint);
+    node.id = id;
+    node.host_name = told(more.host_name);
+    node.zone = told(more.zone);
+    Ok(node)
+}
+
+#[derive(Default)]
+struct More<'a> {
+    ip: Option<&'a str>,
+    host_name: Option<&'a str>,
+    zone: Option<&'a str>,
+}
+
+impl<'a> More<'a> {
+    fn read(&mut self, reader: &mut ReplyReader<'a>) -> Result<(), ViewError> {
+        for _ in 0..reader.pairs("what else is known of a node")? {
+            let Item::Text(key) = reader.next()? else {
+                return Err(ViewError::Expected("the name of a field"));
+            };
+            match key {
+                b"ip" => self.ip = reader.text_or_null("the address of a node")?,
+                b"hostname" => self.host_name = reader.text_or_null("the host name of a node")?,
+                b"availability-zone" => self.zone = reader.text_or_null("the zone of a node")?,
+                _ => reader.skip()?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+use crate::reply_reader::{Item, ReplyReader, decimal, endpoint, is_unknown_host};
+use crate::{Endpoint, NODES_MAX, ViewError};
+
+/// What a Sentinel thinks of a server or of another sentinel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstanceState {
+    /// This sentinel cannot reach it (`s_down`).
+    pub is_down_here: bool,
+    /// Enough sentinels agree that it is down (`o_down`): of a primary only.
+    pub is_down: bool,
+    /// This sentinel has no connection to it now.
+    pub is_disconnected: bool,
+    /// A fail-over of this primary is under way.
+    pub is_failing_over: bool,
+    /// This replica is being made the primary.
+    pub is_promoted: bool,
+}
+
+impl InstanceState {
+    fn of_flags(flags: &str) -> InstanceState {
+        let has = |flag: &str| flags.split(',').any(|one| one == flag);
+        InstanceState {
+            is_down_here: has("s_down"),
+            is_down: has("o_down"),
+            is_disconnected: has("disconnected"),
+            is_failing_over: has("failover_in_progress"),
+            is_promoted: has("promoted"),
+        }
+    }
+
+    /// Whether this sentinel reaches it.
+    pub fn is_reached(self) -> bool {
+        !self.is_down_here && !self.is_down && !self.is_disconnected
+    }
+}
+
+/// A primary that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedPrimary {
+    /// What the sentinels call it.
+    pub name: Box<str>,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Which process it is; none until it was reached.
+    pub run_id: Option<Box<str>>,
+    /// What this sentinel thinks of it.
+    pub state: InstanceState,
+    /// Whether the server itself said, when last asked, that it is a replica:
+    /// it was restarted or set to be one, and the sentinels do not act on it
+    /// yet.
+    pub reports_replica: bool,
+    /// How many sentinels must find it down.
+    pub quorum: Option<u32>,
+    /// Grows with every fail-over: of two sentinels, the one with the greater
+    /// number knows better.
+    pub config_epoch: Option<u64>,
+    /// Replicas that this sentinel has ever seen.
+    pub replica_count: Option<u32>,
+    /// Other sentinels that watch it.
+    pub other_sentinel_count: Option<u32>,
+}
+
+/// A replica of a primary that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedReplica {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Which process it is; none until it was reached.
+    pub run_id: Option<Box<str>>,
+    /// What this sentinel thinks of it.
+    pub state: InstanceState,
+    /// Whether the server itself said, when last asked, that it is a primary.
+    pub reports_primary: bool,
+    /// Whether it is connected to its primary.
+    pub is_linked: bool,
+    /// For how long it has not been, in milliseconds.
+    pub link_down_ms: Option<u64>,
+    /// Whose replica it says it is; none when it has not said.
+    pub primary: Option<Endpoint>,
+    /// The least is promoted first, zero never.
+    pub priority: Option<u32>,
+    /// How far its copy is, in bytes.
+    pub replication_offset: Option<u64>,
+    /// Whether it is to be told to clients (since 7.0; before, all are).
+    pub is_announced: bool,
+}
+
+/// Another sentinel that watches the same primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherSentinel {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Its identity.
+    pub run_id: Option<Box<str>>,
+    /// What the asked sentinel thinks of it.
+    pub state: InstanceState,
+}
+
+/// All that one sentinel knows of one primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelView {
+    /// The primary.
+    pub primary: WatchedPrimary,
+    /// Its replicas, those that are gone included until the sentinel is reset.
+    pub replicas: Vec<WatchedReplica>,
+    /// The sentinels that watch it, without the asked one.
+    pub sentinels: Vec<OtherSentinel>,
+}
+
+impl SentinelView {
+    /// Reads the replies to SENTINEL MASTER, REPLICAS and SENTINELS.
+    ///
+    /// # Errors
+    /// When one of them is none, such as the error for a name that is not
+    /// watched.
+    pub fn from_replies(
+        primary: &[u8],
+        replicas: &[u8],
+        sentinels: &[u8],
+    ) -> Result<SentinelView, ViewError> {
+        Ok(SentinelView {
+            primary: WatchedPrimary::from_primary(primary)?,
+            replicas: WatchedReplica::from_replicas(replicas)?,
+            sentinels: OtherSentinel::from_sentinels(sentinels)?,
+        })
+    }
+}
+
+/// Reads the reply to SENTINEL GET-MASTER-ADDR-BY-NAME: none where the name is
+/// not watched.
+///
+/// # Errors
+/// When it is something else.
+pub fn primary_address(reply: &[u8]) -> Result<Option<Endpoint>, ViewError> {
+    const WHAT: &str = "the host and port of a primary";
+    let mut reader = ReplyReader::new(reply)?;
+    match reader.next()? {
+        Item::Null => Ok(None),
+        Item::List(2) => {
+            let host = reader.text(WHAT)?;
+            match endpoint(host, reader.port(WHAT)?)? {
+                Some(endpoint) => Ok(Some(endpoint)),
+                None => Err(ViewError::Expected(WHAT)),
+            }
+        }
+        _ => Err(ViewError::Expected(WHAT)),
+    }
+}
+
+impl WatchedPrimary {
+    /// Reads the reply to SENTINEL MASTERS.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn from_primaries(reply: &[u8]) -> Result<Vec<WatchedPrimary>, ViewError> {
+        every(reply, WatchedPrimary::of_fields)
+    }
+
+    /// Reads the reply to SENTINEL MASTER name.
+    ///
+    /// # Errors
+    /// When it is none, such as the error for a name that is not watched.
+    pub fn from_primary(reply: &[u8]) -> Result<WatchedPrimary, ViewError> {
+        WatchedPrimary::of_fields(&Fields::read(&mut ReplyReader::new(reply)?)?)
+    }
+
+    fn of_fields(fields: &Fields<'_>) -> Result<WatchedPrimary, ViewError> {
+        Ok(WatchedPrimary {
+            name: fields.name.ok_or(ViewError::Expected("the name of a primary"))?.into(),
+            endpoint: fields.endpoint()?,
+            run_id: fields.run_id(),
+            state: fields.state(),
+            reports_replica: fields.role_reported == Some("slave"),
+            quorum: number(fields.quorum, "the quorum")?,
+            config_epoch: number(fields.config_epoch, "the epoch of a primary")?,
+            replica_count: number(fields.replica_count, "the count of replicas")?,
+            other_sentinel_count: number(fields.sentinel_count, "the count of sentinels")?,
+        })
+    }
+}
+
+impl WatchedReplica {
+    /// Reads the reply to SENTINEL REPLICAS name, or SLAVES name before 5.0.
+    ///
+    /// # Errors
+    /// When it is none, such as the error for a name that is not watched.
+    pub fn from_replicas(reply: &[u8]) -> Result<Vec<WatchedReplica>, ViewError> {
+        every(reply, WatchedReplica::of_fields)
+    }
+
+    fn of_fields(fields: &Fields<'_>) -> Result<WatchedReplica, ViewError> {
+        let port = number(fields.primary_port, "the port of a primary")?.unwrap_or(0);
+        Ok(WatchedReplica {
+            endpoint: fields.endpoint()?,
+            run_id: fields.run_id(),
+            state: fields.state(),
+            reports_primary: fields.role_reported == Some("master"),
+            is_linked: fields.link_status == Some("ok"),
+            link_down_ms: number(fields.link_down_ms, "how long a link is down")?,
+            primary: endpoint(fields.primary_host.unwrap_or_default(), port)?,
+            priority: number(fields.priority, "the priority of a replica")?,
+            replication_offset: number(fields.offset, "a replication offset")?,
+            is_announced: fields.is_announced != Some("0"),
+        })
+    }
+}
+
+impl OtherSentinel {
+    /// Reads the reply to SENTINEL SENTINELS name.
+    ///
+    /// # Errors
+    /// When it is none, such as the error for a name that is not watched.
+    pub fn from_sentinels(reply: &[u8]) -> Result<Vec<OtherSentinel>, ViewError> {
+        every(reply, |fields| {
+            Ok(OtherSentinel {
+                endpoint: fields.endpoint()?,
+                run_id: fields.run_id(),
+                state: fields.state(),
+            })
+        })
+    }
+}
+
+/// Every instance of an array of them.
+fn every<T>(
+    reply: &[u8],
+    one: impl Fn(&Fields<'_>) -> Result<T, ViewError>,
+) -> Result<Vec<T>, ViewError> {
+    let mut reader = ReplyReader::new(reply)?;
+    let count = reader.list("an array of instances")?;
+    if count > NODES_MAX {
+        return Err(ViewError::TooManyNodes);
+    }
+    (0..count).map(|_| one(&Fields::read(&mut reader)?)).collect()
+}
+
+/// The fields of an instance that mean something here, as they stand.
+#[derive(Default)]
+struct Fields<'a> {
+    name: Option<&'a str>,
+    ip: Option<&'a str>,
+    port: Option<&'a str>,
+    run_id: Option<&'a str>,
+    flags: Option<&'a str>,
+    role_reported: Option<&'a str>,
+    quorum: Option<&'a str>,
+    config_epoch: Option<&'a str>,
+    replica_count: Option<&'a str>,
+    sentinel_count: Option<&'a str>,
+    link_status: Option<&'a str>,
+    link_down_ms: Option<&'a str>,
+    primary_host: Option<&'a str>,
+    primary_port: Option<&'a str>,
+    priority: Option<&'a str>,
+    offset: Option<&'a str>,
+    is_announced: Option<&'a str>,
+}
+
+impl<'a> Fields<'a> {
+    fn read(reader: &mut ReplyReader<'a>) -> Result<Fields<'a>, ViewError> {
+        let mut fields = Fields::default();
+        for _ in 0..reader.pairs("the fields of an instance")? {
+            let field = match reader.text("the name of a field")? {
+                "name" => &mut fields.name,
+                "ip" => &mut fields.ip,
+                "port" => &mut fields.port,
+                "runid" => &mut fields.run_id,
+                "flags" => &mut fields.flags,
+                "role-reported" => &mut fields.role_reported,
+                "quorum" => &mut fields.quorum,
+                "config-epoch" => &mut fields.config_epoch,
+                "num-slaves" | "num-replicas" => &mut fields.replica_count,
+                "num-other-sentinels" => &mut fields.sentinel_count,
+                "master-link-status" => &mut fields.link_status,
+                "master-link-down-time" => &mut fields.link_down_ms,
+                "master-host" => &mut fields.primary_host,
+                "master-port" => &mut fields.primary_port,
+                "slave-priority" | "replica-priority" => &mut fields.priority,
+                "slave-repl-offset" | "replica-repl-offset" => &mut fields.offset,
+                "replica-announced" => &mut fields.is_announced,
+                _ => {
+                    reader.skip()?;
+                    continue;
+                }
+            };
+            *field = reader.text_or_null("the value of a field")?;
+        }
+        Ok(fields)
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, ViewError> {
+        const WHAT: ViewError = ViewError::Expected("the address of an instance");
+        let port = number(self.port, "the port of an instance")?.unwrap_or(0);
+        endpoint(self.ip.unwrap_or_default(), port)?.ok_or(WHAT)
+    }
+
+    fn run_id(&self) -> Option<Box<str>> {
+        self.run_id.filter(|id| !is_unknown_host(id)).map(Into::into)
+    }
+
+    fn state(&self) -> InstanceState {
+        InstanceState::of_flags(self.flags.unwrap_or_default())
+    }
+}
+
+fn number<N: std::str::FromStr>(
+    text: Option<&str>,
+    what: &'static str,
+) -> Result<Option<N>, ViewError> {
+    text.map(|text| decimal(text, what)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_watched_is_told_in_two_ways() {
+        assert_eq!(primary_address(b"*-1\r\n"), Ok(None));
+        assert_eq!(primary_address(b"_\r\n"), Ok(None));
+        let refused = WatchedPrimary::from_primary(b"-ERR No such master with that name\r\n");
+        let text = "ERR No such master with that name";
+        assert_eq!(refused, Err(ViewError::Refused(text.into())));
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        let address = primary_address(b"*2\r\n$3\r\n::1\r\n$4\r\n6379\r\n").unwrap().unwrap();
+        assert_eq!(address.to_string(), "[::1]:6379");
+        for reply in [
+            &b"*2\r\n$0\r\n\r\n$4\r\n6379\r\n"[..],
+            b"*2\r\n$1\r\nh\r\n$1\r\n0\r\n",
+            b"*2\r\n$1\r\nh\r\n$5\r\n65536\r\n",
+            b"*1\r\n$1\r\nh\r\n",
+            b"+OK\r\n",
+        ] {
+            assert!(primary_address(reply).is_err(), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn instances_are_bounded() {
+        let mut reply = format!("*{}\r\n", NODES_MAX + 1).into_bytes();
+        reply.extend(b"*0\r\n".repeat(NODES_MAX + 1));
+        assert_eq!(OtherSentinel::from_sentinels(&reply), Err(ViewError::TooManyNodes));
+    }
+}

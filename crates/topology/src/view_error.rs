@@ -1,0 +1,68 @@
+use std::fmt;
+
+/// Most nodes of a cluster, or instances that a Sentinel tells of, that are
+/// taken: Redis Cluster itself is made for up to a thousand.
+pub const NODES_MAX: usize = 1000;
+
+/// Longest reply that is read, in bytes. CLUSTER SLOTS of a thousand nodes
+/// whose slots lie scattered one by one has about ten million.
+pub const VIEW_LEN_MAX: usize = 16 << 20;
+
+/// Bytes of a server's own error text that are kept.
+const REFUSAL_LEN_MAX: usize = 200;
+
+/// Why a reply says nothing about a cluster or its roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewError {
+    /// The bytes are not exactly one reply.
+    NotOneReply,
+    /// Longer than [`VIEW_LEN_MAX`].
+    TooLong,
+    /// The server answered with this error; cut where it is long.
+    Refused(Box<str>),
+    /// Something else stands where this was expected.
+    Expected(&'static str),
+    /// Not a number, or not one that this may be.
+    Number(&'static str),
+    /// The host of a node is neither a name nor an address.
+    Host(Box<str>),
+    /// A slot of 16384 or more, or a range that ends before it starts.
+    SlotRange,
+    /// The ranges add up to far more slots than there are.
+    TooManySlots,
+    /// More than [`NODES_MAX`] nodes.
+    TooManyNodes,
+}
+
+impl ViewError {
+    pub(crate) fn refused(text: &[u8]) -> ViewError {
+        ViewError::Refused(cut(text))
+    }
+
+    pub(crate) fn host(text: &str) -> ViewError {
+        ViewError::Host(cut(text.as_bytes()))
+    }
+}
+
+/// The start of `text`, fit to be shown.
+fn cut(text: &[u8]) -> Box<str> {
+    text[..text.len().min(REFUSAL_LEN_MAX)].escape_ascii().to_string().into()
+}
+
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ViewError::NotOneReply => f.write_str("is not exactly one reply"),
+            ViewError::TooLong => write!(f, "is longer than {VIEW_LEN_MAX} bytes"),
+            ViewError::Refused(text) => write!(f, "is an error: {text}"),
+            ViewError::Expected(what) => write!(f, "has something else in place of {what}"),
+            ViewError::Number(what) => write!(f, "has no possible number for {what}"),
+            ViewError::Host(text) => write!(f, "has a node without a possible host: {text}"),
+            ViewError::SlotRange => f.write_str("has a range of slots that cannot be"),
+            ViewError::TooManySlots => f.write_str("has slots claimed many times over"),
+            ViewError::TooManyNodes => write!(f, "has more than {NODES_MAX} nodes"),
+        }
+    }
+}
+
+impl std::error::Error for ViewError {}
