@@ -155,6 +155,14 @@ impl<T> Slab<T> {
         })
     }
 
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
+        self.entries.iter_mut().enumerate().filter_map(|(index, entry)| {
+            let key = Key { index: index as u32, generation: entry.generation, of: PhantomData };
+            entry.value.as_mut().map(|value| (key, value))
+        })
+    }
+
     /// Keys of the live entries, by position, collected so that the slab may
     /// be changed while they are walked.
     pub fn keys(&self) -> Vec<Key<T>> {

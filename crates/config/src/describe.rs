@@ -2,6 +2,7 @@
 
 mod routes;
 
+use crate::cluster::discovery_name;
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
@@ -10,7 +11,9 @@ use crate::schema::{self, Table};
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
-use keyway_topology::{Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool};
+use keyway_topology::{
+    ClusterPool, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool,
+};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -396,20 +399,16 @@ fn quota_text(quota: &QuotaConfig) -> String {
 
 fn sharded(config: &ShardedConfig, out: &mut Out) {
     let pool = &config.pool;
-    let (table, kind) = match pool.protocol {
-        ServerProtocol::Redis => (&schema::SHARDED, "\"sharded\""),
-        _ => (&schema::MEMCACHED, "\"memcached\""),
+    let table = match (pool.protocol, &pool.cluster) {
+        (_, Some(_)) => &schema::CLUSTER,
+        (ServerProtocol::Redis, None) => &schema::SHARDED,
+        _ => &schema::MEMCACHED,
     };
-    out.entry(table, "kind", kind);
-    let servers = pool.servers.iter().map(|server| format!("  {},\n", string(&server.to_string())));
-    out.entry(table, "servers", &format!("[\n{}]", servers.collect::<String>()));
-    if let Some(protocol) = server_protocol(pool.protocol) {
-        out.entry(table, "server_protocol", protocol);
+    out.entry(table, "kind", &string(pool.kind()));
+    match &pool.cluster {
+        Some(found) => cluster(found, out),
+        None => placed(pool, table, out),
     }
-    out.entry(table, "hash", &string(pool.hash.name()));
-    out.entry(table, "distribution", &string(pool.distribution.name()));
-    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
-    out.entry(table, "hash_tag", &string(&hash_tag));
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
     out.entry(table, "connect_timeout", &string(&format_duration(pool.connect_timeout)));
     out.entry(table, "server_connections", &pool.server_connections.to_string());
@@ -418,7 +417,7 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
         out.entry(table, "user", &string(user));
     }
     secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
-    if pool.protocol == ServerProtocol::Redis {
+    if pool.protocol == ServerProtocol::Redis && pool.cluster.is_none() {
         out.entry(table, "database", &pool.database.to_string());
         out.entry(table, "databases", &pool.databases_allowed.to_string());
     }
@@ -440,6 +439,33 @@ fn sharded(config: &ShardedConfig, out: &mut Out) {
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
     out.entry(table, "clients_max", &config.clients_max.to_string());
     out.entry(table, "queue_len_max", &pool.link_in_flight_max.to_string());
+}
+
+/// Where the keys go of a pool that places them here.
+fn placed(pool: &ShardedPool, table: &'static Table, out: &mut Out) {
+    servers(table, pool.servers.iter().map(ToString::to_string), out);
+    if let Some(protocol) = server_protocol(pool.protocol) {
+        out.entry(table, "server_protocol", protocol);
+    }
+    out.entry(table, "hash", &string(pool.hash.name()));
+    out.entry(table, "distribution", &string(pool.distribution.name()));
+    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
+    out.entry(table, "hash_tag", &string(&hash_tag));
+}
+
+/// How the servers of a cluster are found.
+fn cluster(pool: &ClusterPool, out: &mut Out) {
+    let table = &schema::CLUSTER;
+    servers(table, pool.seeds.iter().map(ToString::to_string), out);
+    out.entry(table, "discovery", &string(discovery_name(pool.discovery)));
+    out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
+    out.entry(table, "nodes_max", &pool.nodes_max.to_string());
+    out.entry(table, "redirections_max", &pool.redirections_max.to_string());
+}
+
+fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {
+    let lines = servers.map(|server| format!("  {},\n", string(&server)));
+    out.entry(table, "servers", &format!("[\n{}]", lines.collect::<String>()));
 }
 
 /// The name of what memcached servers are asked in.

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
-use crate::{routes, warnings};
+use crate::{cluster, routes, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
@@ -38,13 +38,14 @@ pub(crate) fn resolve(
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
-            Some((kind @ ("sharded" | "memcached"), section)) => {
-                let mut sharded = sharded(section, &limits, read_file, report);
+            Some((kind @ ("sharded" | "memcached" | "cluster"), section)) => {
+                let mut sharded = sharded(kind, section, &limits, read_file, report);
                 match *kind {
                     "memcached" => {
                         of_memcached(section, &mut sharded.pool, report);
                         sharded.pool.warm_up = warm_up(section, named, report);
                     }
+                    "cluster" => slow_log(section, &mut sharded.pool),
                     _ => of_redis(section, &mut sharded.pool),
                 }
                 PoolKindConfig::Sharded(sharded)
@@ -221,6 +222,7 @@ fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
 }
 
 fn sharded(
+    kind: &str,
     section: &Section,
     limits: &Limits,
     read_file: Option<ReadFile<'_>>,
@@ -235,16 +237,11 @@ fn sharded(
         let hint = "while it is out every request fails: remove ejection, or add servers";
         report.warning(at, Problem::new(what, hint));
     }
-    let (hash, distribution) = placement::resolve(section, &servers, report);
-    let hash_tag = match section.value("hash_tag") {
-        Some(Value::HashTag(tag)) => *tag,
-        _ => None,
+    let placed = match kind {
+        "cluster" => cluster::resolve(section, &servers, report),
+        _ => placed(section, servers, report),
     };
     let pool = ShardedPool {
-        hash,
-        distribution,
-        hash_tag,
-        servers,
         timeout: section.duration("timeout").unwrap_or_default(),
         connect_timeout: section.duration("connect_timeout").unwrap_or_default(),
         server_connections: section.number_u32("server_connections") as u16,
@@ -261,16 +258,30 @@ fn sharded(
             report,
         ),
         link_output_len_max: limits.link_output_len_max,
-        ..ShardedPool::with_servers(Vec::new())
+        ..placed
     };
     let clients_max = clients_max(section, limits, report);
     ShardedConfig { pool, password_file, clients_max }
+}
+
+/// A pool of servers that are placed here.
+fn placed(section: &Section, servers: Vec<Server>, report: &mut Report<'_>) -> ShardedPool {
+    let (hash, distribution) = placement::resolve(section, &servers, report);
+    let hash_tag = match section.value("hash_tag") {
+        Some(Value::HashTag(tag)) => *tag,
+        _ => None,
+    };
+    ShardedPool { hash, distribution, hash_tag, ..ShardedPool::with_servers(servers) }
 }
 
 /// What only a pool of Redis servers has.
 fn of_redis(section: &Section, pool: &mut ShardedPool) {
     pool.database = section.number_u32("database");
     pool.databases_allowed = section.number_u32("databases");
+    slow_log(section, pool);
+}
+
+fn slow_log(section: &Section, pool: &mut ShardedPool) {
     pool.slower_than = section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX);
     pool.slow_log_len_max = section.number_u32("slowlog_max_len");
 }
@@ -448,7 +459,7 @@ fn listener(
     });
     let (mut password, password_file) = password(section, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
-    if let Some(("sharded" | "memcached", pool)) = pool_section
+    if let Some(("sharded" | "memcached" | "cluster", pool)) = pool_section
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
     {
         let own = section.given("password").or(section.given("password_file"));
@@ -505,7 +516,7 @@ fn listener_protocol(
         )),
         // Where both are spoken that is what is wrong.
         Some((kind, pool))
-            if *kind != "sharded" && speaks_memcached && spoken.redis && !spoken.memcached =>
+            if !matches!(*kind, "sharded" | "cluster") && speaks_memcached && spoken.redis && !spoken.memcached =>
         {
             Some((
                 format!(
@@ -598,7 +609,7 @@ fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>
 /// where it went out from, for ever.
 fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
     let sharded = named.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded" | "memcached", section)) => Some(section),
+        Some(("sharded" | "memcached" | "cluster", section)) => Some(section),
         _ => None,
     });
     for pool in sharded {

@@ -2,11 +2,13 @@
 //! reader, the hints for unknown keys, `describe` and `docs/config.md` all
 //! come from here.
 
+mod cluster;
 mod memcached;
 mod routes;
 
 use routes::POOL_KINDS;
 
+pub(crate) use cluster::CLUSTER;
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
 
@@ -764,7 +766,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 18] = [
+pub(crate) static TABLES: [&Table; 19] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -773,6 +775,7 @@ pub(crate) static TABLES: [&Table; 18] = [
     &STORE,
     &QUOTAS,
     &SHARDED,
+    &CLUSTER,
     &MEMCACHED,
     &EJECTION,
     &RECONNECT,
@@ -786,9 +789,10 @@ pub(crate) static TABLES: [&Table; 18] = [
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 9] = [
+pub(crate) static POOLS: [(&str, &Table); 10] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
+    ("cluster", &CLUSTER),
     ("memcached", &MEMCACHED),
     ("prefix", &PREFIX),
     ("failover", &FAILOVER),

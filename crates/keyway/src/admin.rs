@@ -3,7 +3,7 @@
 use crate::serve::wall_clock;
 use keyway_control::{AdminState, BackendStatus, PoolStatus};
 use keyway_metrics::Registry;
-use keyway_topology::{BackendId, FailureReason, HealthState, Server};
+use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -48,11 +48,14 @@ impl Process {
         seen.clone()
     }
 
-    fn status(&self, name: String, id: BackendId, server: &Server, seen: &[Seen]) -> BackendStatus {
+    fn status(&self, name: String, id: BackendId, seen: &[Seen]) -> BackendStatus {
+        let address = self.plan.topology.backend(id).and_then(|backend| {
+            self.plan.pools[backend.pool_index].kind.address(backend.server_index)
+        });
         let seen = seen[id.index()];
         BackendStatus {
             name,
-            address: server.endpoint.to_string(),
+            address: address.map(|address| address.to_string()).unwrap_or_default(),
             state: seen.state.label(),
             reason: self.plan.health.reason(id).map(|reason| reason.label()),
             since_unix_seconds: seen.since_unix_seconds,
@@ -87,9 +90,10 @@ impl Process {
 
     /// Backends of a pool with their names.
     fn backends(&self, pool: usize) -> Vec<(String, BackendId)> {
-        let topology = &self.plan.topology;
-        let ids = topology.backend_ids(pool);
-        ids.filter_map(|id| Some((topology.backend(id)?.server.label().into_owned(), id))).collect()
+        let kind = &self.plan.pools[pool].kind;
+        let numbered = self.plan.topology.backend_ids(pool).enumerate();
+        let there = numbered.filter(|(server, _)| kind.has_server(*server));
+        there.map(|(server, id)| (kind.label(server), id)).collect()
     }
 }
 
@@ -108,7 +112,10 @@ impl AdminState for Process {
         pools
             .filter_map(|(index, pool)| {
                 let totals = self.registry.backend_totals(index);
-                let mut backends = topology.backend_ids(index).zip(totals).peekable();
+                let kind = &self.plan.pools[index].kind;
+                let ids = topology.backend_ids(index).zip(totals).enumerate();
+                let there = ids.filter(|(server, _)| kind.has_server(*server));
+                let mut backends = there.map(|(_, backend)| backend).peekable();
                 backends.peek()?;
                 backends
                     .all(|(id, totals)| self.is_down(id, totals.links_ready))
@@ -131,8 +138,7 @@ impl AdminState for Process {
                 backends: self
                     .backends(index)
                     .into_iter()
-                    .zip(pool.servers())
-                    .map(|((name, id), server)| self.status(name, id, server, &seen))
+                    .map(|(name, id)| self.status(name, id, &seen))
                     .collect(),
             })
             .collect()

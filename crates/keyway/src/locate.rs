@@ -6,7 +6,9 @@
 
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
-use keyway_topology::{Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool};
+use keyway_topology::{
+    Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot,
+};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -70,6 +72,8 @@ enum Place<'a> {
     Store,
     Any,
     Server(&'a Server),
+    /// Of a cluster, which server has it is for the cluster to say.
+    Slot(u16),
     /// No pool is chosen by it.
     Nowhere,
 }
@@ -184,6 +188,7 @@ impl<'a> Places<'a> {
         match &self.kind {
             Kind::Store => Place::Store,
             Kind::Routed(_) => Place::Nowhere,
+            Kind::Servers(pool, _) if pool.cluster.is_some() => Place::Slot(key_slot(key)),
             Kind::Random => Place::Any,
             Kind::Servers(pool, ring) => match ring.pick(pool.hash_key(key), 0) {
                 Some(index) => Place::Server(&pool.servers[usize::from(index)]),
@@ -252,6 +257,7 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
         Place::Store => write!(line, "the embedded store"),
         Place::Any => write!(line, "any server"),
         Place::Nowhere => write!(line, "no pool"),
+        Place::Slot(slot) => write!(line, "the server of slot {slot}"),
         Place::Server(server) => {
             name = server.name.as_deref();
             write!(line, "{}", server.endpoint)
@@ -267,7 +273,7 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
 }
 
 /// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with
-/// its `address` and, if it has one, `name`; `store`; `any`; or `none`. `way` has the
+/// its `address` and, if it has one, `name`; `slot` of a cluster; `store`; `any`; or `none`. `way` has the
 /// pools on the way of one that leads to others.
 fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     let mut object = json!({ "pool": pool });
@@ -286,6 +292,10 @@ fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
         Place::Nowhere => object["place"] = json!("none"),
         Place::Store => object["place"] = json!("store"),
         Place::Any => object["place"] = json!("any"),
+        Place::Slot(slot) => {
+            object["place"] = json!("slot");
+            object["slot"] = json!(slot);
+        }
         Place::Server(server) => {
             object["place"] = json!("server");
             object["address"] = json!(server.endpoint.to_string());

@@ -110,6 +110,10 @@ pub fn plan(
             let totals = Arc::clone(&routes.totals);
             registry.watch_routes(index, move || totals.figures());
         }
+        if let PoolKind::Sharded { cluster: Some(cluster), .. } = &pool.kind {
+            let cluster = Arc::clone(cluster);
+            registry.watch_cluster(index, move || cluster.figures());
+        }
         if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
             let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
             let is_active = move || until.is_none_or(|until| monotonic() < until);

@@ -183,7 +183,10 @@ fn announce(
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
-                let servers = counted(sharded.pool.servers.len(), "server");
+                let servers = match &sharded.pool.cluster {
+                    Some(cluster) => counted(cluster.seeds.len(), "server to ask for others"),
+                    None => counted(sharded.pool.servers.len(), "server"),
+                };
                 format!("{} over {servers}", sharded.pool.kind())
             }
             PoolKindConfig::Routed(routed) => {

@@ -318,6 +318,27 @@ catalogue! {
     WARM_ACTIVE: Gauge "keyway_warm_active_pools" in "pools" by [Pool]
         measures "1 while items are brought over, 0 once warm_for is over."
         leaves_out ""
+    CLUSTER_MOVED: Counter "keyway_cluster_moved_requests_total" in "requests" by [Pool]
+        measures "Requests (of one for many keys, parts) that a server sent to another with MOVED. A few for each slot that moves; many without an end mean that nobody tells who has which slot."
+        leaves_out "Leaves out those whose client had left."
+    CLUSTER_ASKED: Counter "keyway_cluster_asked_requests_total" in "requests" by [Pool]
+        measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
+        leaves_out ""
+    CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
+        measures "Times that a request was sent again a little later, after TRYAGAIN, CLUSTERDOWN, LOADING or MASTERDOWN."
+        leaves_out ""
+    CLUSTER_GIVEN_UP: Counter "keyway_cluster_given_up_requests_total" in "requests" by [Pool]
+        measures "Requests whose client got such an error after all: too many redirections, no time left, or others of the same client were on their way behind it."
+        leaves_out ""
+    CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]
+        measures "Times that a server told who has which slot."
+        leaves_out ""
+    CLUSTER_UNANSWERED: Counter "keyway_cluster_unanswered_questions_total" in "questions" by [Pool]
+        measures "Times that nobody could be asked who has which slot, or the one asked did not tell."
+        leaves_out ""
+    CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
+        measures "Slots of which the server is known; 16384 when the cluster is whole."
+        leaves_out ""
     ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."
         leaves_out ""

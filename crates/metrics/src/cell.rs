@@ -18,6 +18,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Counts from nothing again, which Prometheus reads as a restart.
+    pub(crate) fn restart(&self) {
+        self.0.store(0, Relaxed);
+    }
+
     /// The count so far.
     #[inline]
     pub fn get(&self) -> u64 {

@@ -337,6 +337,25 @@ impl BackendCells {
         }
     }
 
+    /// Counts from nothing again: another backend has come to its place. What is
+    /// connected or under way stays as it is.
+    pub fn restart(&self) {
+        let counters = [
+            &self.requests,
+            &self.error_replies,
+            &self.sent_bytes,
+            &self.received_bytes,
+            &self.connects,
+            &self.reconnects,
+            &self.late_replies,
+            &self.unclaimed_replies,
+            &self.unasked_pushes,
+            &self.ejections,
+        ];
+        self.errors.0.iter().chain(counters).for_each(Counter::restart);
+        self.latency.restart();
+    }
+
     fn clear_levels(&self) {
         self.in_flight.set(0);
         self.unsent_bytes.set(0);

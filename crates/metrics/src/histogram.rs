@@ -93,6 +93,11 @@ impl LatencyHistogram {
         self.add(Latency::between(start, end), 1);
     }
 
+    /// Counts from nothing again.
+    pub(crate) fn restart(&self) {
+        self.0.counts.iter().chain([&self.0.sum]).for_each(Counter::restart);
+    }
+
     /// Records a latency for `count` occurrences.
     #[inline]
     pub fn add(&self, latency: Latency, count: u64) {

@@ -127,6 +127,27 @@ pub struct WarmUpFigures {
     pub is_active: bool,
 }
 
+/// What a cluster came to, read when somebody scrapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterFigures {
+    /// The name of the server at each place; `None` where there is none.
+    pub backends: Vec<Option<String>>,
+    /// Requests sent on by `MOVED`.
+    pub moved: u64,
+    /// Requests sent on by `ASK`.
+    pub asked: u64,
+    /// Requests tried again a little later.
+    pub retried: u64,
+    /// Requests whose client got such an error.
+    pub given_up: u64,
+    /// Answers to the question who has which slot.
+    pub views: u64,
+    /// Such questions that were not answered.
+    pub unanswered: u64,
+    /// Slots that a server has.
+    pub slots: u64,
+}
+
 /// What a pool that leads to others has done, read when somebody scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteFigures {
@@ -255,6 +276,7 @@ pub struct BackendTotals {
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
 type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
+type ClusterReader = Box<dyn Fn() -> ClusterFigures + Send + Sync>;
 type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
@@ -265,6 +287,7 @@ pub struct Registry {
     stores: Box<[OnceLock<StoreReader>]>,
     warm_ups: Box<[OnceLock<WarmUpReader>]>,
     routes: Box<[OnceLock<RouteReader>]>,
+    clusters: Box<[OnceLock<ClusterReader>]>,
     transactions: OnceLock<TransactionReader>,
 }
 
@@ -339,7 +362,9 @@ impl Registry {
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let warm_ups = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let routes = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(Self { layout, slots, stores, warm_ups, routes, transactions: OnceLock::new() })
+        let clusters = layout.pools.iter().map(|_| OnceLock::new()).collect();
+        let transactions = OnceLock::new();
+        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions })
     }
 
     /// What was given to [`Registry::new`].
@@ -390,6 +415,19 @@ impl Registry {
         read: impl Fn() -> WarmUpFigures + Send + Sync + 'static,
     ) -> bool {
         self.warm_ups[pool].set(Box::new(read)).is_ok()
+    }
+
+    /// Has the figures of a cluster, and who its backends are, read by `read` on every
+    /// scrape, as [`Registry::watch_store`] does.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn watch_cluster(
+        &self,
+        pool: usize,
+        read: impl Fn() -> ClusterFigures + Send + Sync + 'static,
+    ) -> bool {
+        self.clusters[pool].set(Box::new(read)).is_ok()
     }
 
     /// Has the figures of a pool that leads to others read by `read` on every scrape, as
@@ -535,6 +573,11 @@ impl Registry {
     pub(crate) fn warm_up_figures(&self) -> Vec<(&str, WarmUpFigures)> {
         let pools = self.layout.pools.iter().zip(&self.warm_ups);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
+    }
+
+    /// The figures of each cluster, by the position of its pool.
+    pub(crate) fn cluster_figures(&self) -> Vec<Option<ClusterFigures>> {
+        self.clusters.iter().map(|read| Some(read.get()?())).collect()
     }
 
     /// The figures of each pool that leads to others with its name.

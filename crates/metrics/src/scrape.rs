@@ -9,7 +9,7 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures, WarmUpFigures,
+    ClusterFigures, LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -72,6 +72,16 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::SCRIPT_MEMORY, |store| store.scripts.memory_bytes),
 ];
 
+const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
+    (&c::CLUSTER_MOVED, |cluster| cluster.moved),
+    (&c::CLUSTER_ASKED, |cluster| cluster.asked),
+    (&c::CLUSTER_RETRIED, |cluster| cluster.retried),
+    (&c::CLUSTER_GIVEN_UP, |cluster| cluster.given_up),
+    (&c::CLUSTER_VIEWS, |cluster| cluster.views),
+    (&c::CLUSTER_UNANSWERED, |cluster| cluster.unanswered),
+    (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
+];
+
 const OF_WARM_UPS: &[Reader<WarmUpFigures>] = &[
     (&c::WARM_NEW_HITS, |warm_up| warm_up.new_hits),
     (&c::WARM_LOOKUPS, |warm_up| warm_up.lookups),
@@ -110,7 +120,9 @@ impl Registry {
         self.write_pools(out);
         self.write_clients(out);
         self.write_pubsub(out);
-        self.write_backends(out);
+        let clusters = self.cluster_figures();
+        self.write_backends(&clusters, out);
+        self.write_clusters(&clusters, out);
         self.write_workers(out);
         self.write_stores(out);
         self.write_transactions(out);
@@ -135,12 +147,33 @@ impl Registry {
     }
 
     /// Calls `each` with every backend: the pool's index and name, then the
-    /// backend's.
-    fn each_backend(&self, mut each: impl FnMut((usize, usize), (&str, &str))) {
+    /// backend's. Of a cluster it is whoever has the place.
+    fn each_backend(
+        &self,
+        clusters: &[Option<ClusterFigures>],
+        mut each: impl FnMut((usize, usize), (&str, &str)),
+    ) {
         for (pool, layout) in self.layout().pools.iter().enumerate() {
             for (backend, name) in layout.backends.iter().enumerate() {
-                each((pool, backend), (&layout.name, name));
+                let name = match &clusters[pool] {
+                    Some(cluster) => cluster.backends.get(backend).and_then(Option::as_deref),
+                    None => Some(name.as_str()),
+                };
+                if let Some(name) = name {
+                    each((pool, backend), (&layout.name, name));
+                }
             }
+        }
+    }
+
+    fn write_clusters(&self, clusters: &[Option<ClusterFigures>], out: &mut String) {
+        for (metric, read) in OF_CLUSTERS {
+            let mut samples = family(out, metric);
+            self.each_pool(|pool, name| {
+                if let Some(cluster) = &clusters[pool] {
+                    samples.sample(&[name], read(cluster));
+                }
+            });
         }
     }
 
@@ -210,30 +243,30 @@ impl Registry {
         }
     }
 
-    fn write_backends(&self, out: &mut String) {
+    fn write_backends(&self, clusters: &[Option<ClusterFigures>], out: &mut String) {
         let of = |(pool, backend): (usize, usize)| {
             self.cells().map(move |cells| cells.pools[pool].backend(backend))
         };
         for (metric, read) in OF_BACKENDS {
             let mut samples = family(out, metric);
-            self.each_backend(|at, (pool, backend)| {
+            self.each_backend(clusters, |at, (pool, backend)| {
                 samples.sample(&[pool, backend], of(at).map(read).sum::<u64>());
             });
         }
         let mut latency = family(out, &c::BACKEND_LATENCY);
-        self.each_backend(|at, (pool, backend)| {
+        self.each_backend(clusters, |at, (pool, backend)| {
             let snapshot = Snapshot::of_latencies(of(at).map(|cells| &cells.latency));
             latency.histogram(&[pool, backend], &snapshot);
         });
         let mut errors = family(out, &c::BACKEND_ERRORS);
-        self.each_backend(|at, (pool, backend)| {
+        self.each_backend(clusters, |at, (pool, backend)| {
             for fault in BACKEND_FAULTS {
                 let sum: u64 = of(at).map(|cells| cells.errors.of(fault).get()).sum();
                 errors.sample(&[pool, backend, backend_fault(fault).label()], sum);
             }
         });
         let mut health = family(out, &c::BACKEND_HEALTH);
-        self.each_backend(|at, (pool, backend)| {
+        self.each_backend(clusters, |at, (pool, backend)| {
             let worst = of(at).map(BackendCells::health).max().unwrap_or(0);
             health.sample(&[pool, backend], worst);
         });

@@ -33,7 +33,7 @@ pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
-    Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions, Owner,
+    ASKING, Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions, Owner,
     Redirected, Redirection, Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};

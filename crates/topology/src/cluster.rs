@@ -1,5 +1,6 @@
 //! What a Redis Cluster says of itself: its nodes, and who owns which slot.
 
+mod map;
 mod nodes;
 mod redirect;
 mod shards;
@@ -7,6 +8,7 @@ mod slot;
 mod slots;
 mod view;
 
+pub use map::{Applied, ClusterMap, PlaceRole, PlacedNode};
 pub use redirect::{Redirect, RedirectKind};
 pub use slot::{SLOT_COUNT, SlotOwners, key_slot};
 pub use view::{Asked, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole};

@@ -28,8 +28,8 @@ mod server;
 mod view_error;
 
 pub use cluster::{
-    Asked, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, Redirect,
-    RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
+    Applied, Asked, ClusterMap, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole,
+    PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
 };
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
@@ -39,7 +39,7 @@ pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use pool::{
-    Backend, BackendId, Ejection, Epoch, Password, Pool, PoolKind, Rejoin, ServerProtocol,
+    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, Password, Pool, PoolKind, Rejoin, ServerProtocol,
     ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Hash, HashTag, Ring, RoutedPool, Server};
+use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +104,34 @@ pub struct WarmUp {
     pub lasts: Option<Duration>,
 }
 
+/// How the servers of a cluster are asked who owns which slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discovery {
+    /// `CLUSTER SLOTS`, which every version has.
+    #[default]
+    Slots,
+    /// `CLUSTER SHARDS`, of Redis 7 and later: it tells how replicas are.
+    Shards,
+    /// `CLUSTER NODES`: it has the epochs by which an old view is known.
+    Nodes,
+}
+
+/// What makes a pool of servers a Redis Cluster: who its servers are is found out
+/// while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterPool {
+    /// Servers to ask first, and again when no other answers.
+    pub seeds: Vec<Endpoint>,
+    /// Most servers at once: [`ShardedPool::servers`] has a place for each.
+    pub nodes_max: u16,
+    /// How they are asked.
+    pub discovery: Discovery,
+    /// How long after it was told a view is asked for again.
+    pub refresh: Duration,
+    /// How often one request is sent elsewhere before its client gets the error.
+    pub redirections_max: u8,
+}
+
 /// A pool that spreads keys over servers by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardedPool {
@@ -158,12 +186,19 @@ pub struct ShardedPool {
     pub link_output_len_max: u32,
     /// Where missing items come from.
     pub warm_up: Option<WarmUp>,
+    /// It is a Redis Cluster. Its servers, hash and tag are as
+    /// [`ShardedPool::of_cluster`] makes them.
+    pub cluster: Option<ClusterPool>,
 }
 
 impl ShardedPool {
     /// The word for it in configuration files.
     pub fn kind(&self) -> &'static str {
-        if self.protocol.is_memcached() { "memcached" } else { "sharded" }
+        match self.protocol.is_memcached() {
+            true => "memcached",
+            false if self.cluster.is_some() => "cluster",
+            false => "sharded",
+        }
     }
 
     /// A pool with every setting at its default: twemproxy's placement
@@ -194,7 +229,25 @@ impl ShardedPool {
             link_in_flight_max: limits.link_in_flight_max,
             link_output_len_max: limits.link_output_len_max,
             warm_up: None,
+            cluster: None,
         }
+    }
+
+    /// A Redis Cluster: its servers are places, of which those that are taken are
+    /// told by a [`ClusterMap`](crate::ClusterMap).
+    pub fn of_cluster(cluster: ClusterPool) -> ShardedPool {
+        // Of one server nothing would be hashed.
+        let count = usize::from(cluster.nodes_max).max(cluster.seeds.len()).max(2);
+        let place = |number: usize| Server {
+            endpoint: Endpoint::Tcp { host: "cluster.invalid".to_owned(), port: 1 },
+            name: Some(format!("place-{number}")),
+            weight: 1,
+        };
+        let mut pool = ShardedPool::with_servers((0..count).map(place).collect());
+        pool.hash = Hash::Crc16;
+        pool.hash_tag = Some(HashTag::BRACES);
+        pool.cluster = Some(cluster);
+        pool
     }
 
     /// The hash that decides where `key` goes: of its tag, if it has one. As in

@@ -6,7 +6,8 @@ mod points;
 mod rendezvous;
 
 use crate::hash::md5_digest_words;
-use crate::{Distribution, Hash, Server};
+use crate::{Distribution, Hash, SLOT_COUNT, Server, SlotOwners};
+use std::sync::Arc;
 use maglev::Table;
 use pecl::Buckets;
 use points::{Point, Points};
@@ -39,6 +40,8 @@ enum Kind {
     Rendezvous(Rendezvous),
     Maglev(Table),
     Random(Vec<u16>),
+    /// Of a cluster, whose slots are what the hash is cut to.
+    Slots(Arc<SlotOwners>),
 }
 
 impl Ring {
@@ -83,6 +86,11 @@ impl Ring {
         Ring { kind }
     }
 
+    /// The ring of a cluster: each slot's owner is what the cluster says.
+    pub fn of_slots(owners: Arc<SlotOwners>) -> Ring {
+        Ring { kind: Kind::Slots(owners) }
+    }
+
     /// The index of the server for a key of this `hash`; `None` when no server
     /// is live. `random` is a fresh number of uniform distribution, used by
     /// [`Distribution::Random`] alone.
@@ -101,6 +109,7 @@ impl Ring {
                 let chosen = (u64::from(random) * members.len() as u64) >> 32;
                 Some(members[chosen as usize])
             }
+            Kind::Slots(owners) => owners.of((hash as usize % SLOT_COUNT) as u16),
         }
     }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod channels;
+mod cluster;
 mod core;
 mod error_stats;
 mod handouts;
@@ -24,6 +25,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures};
 pub use channels::Channels;
+pub use cluster::{Cluster, ClusterTotals};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
 pub use invalidations::Invalidations;

@@ -34,6 +34,8 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
+    /// What a server says of its cluster is of no use.
+    pub cluster: Notice,
     /// A store refuses writes, by its pool.
     pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// Clients cut off at the end of `drain_timeout`.

@@ -1,5 +1,5 @@
 use crate::{
-    Channels, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects,
+    Channels, Cluster, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects,
 };
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, Mailer};
@@ -182,7 +182,17 @@ pub enum PoolKind {
         slow_log: Arc<SlowLog>,
         /// Where missing items come from.
         warm_up: Option<Box<WarmUpPlan>>,
+        /// Who its servers are, where that is found out while it runs.
+        cluster: Option<Arc<Cluster>>,
     },
+}
+
+/// Where to connect to.
+pub(crate) fn address_of(endpoint: &Endpoint) -> Address {
+    match endpoint {
+        Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
+        Endpoint::Unix { path } => Address::Unix(path.clone()),
+    }
 }
 
 /// A pool that leads to others.
@@ -256,6 +266,38 @@ fn leads_to(pool: &RoutedPool, pools: &[Pool], is_it: impl Fn(&TopologyKind) -> 
 }
 
 impl PoolKind {
+    /// What logs, metrics and clients call a server: its name, or its address. Of a
+    /// place in a cluster that nobody has, that.
+    pub fn label(&self, server: usize) -> String {
+        match self {
+            PoolKind::Sharded { pool, cluster: Some(cluster), .. } => {
+                let of_place = || pool.servers[server].label().into_owned();
+                cluster.label(server).unwrap_or_else(of_place)
+            }
+            PoolKind::Sharded { pool, .. } => pool.servers[server].label().into_owned(),
+            PoolKind::Store(_) | PoolKind::Routed(_) => String::new(),
+        }
+    }
+
+    /// Where a server is; of a place in a cluster that nobody has, nothing.
+    pub fn address(&self, server: usize) -> Option<Address> {
+        match self {
+            PoolKind::Sharded { cluster: Some(cluster), .. } => {
+                Some(address_of(&cluster.map().node(server)?.endpoint))
+            }
+            PoolKind::Sharded { addresses, .. } => addresses.get(server).cloned(),
+            PoolKind::Store(_) | PoolKind::Routed(_) => None,
+        }
+    }
+
+    /// Whether there is a server at this place.
+    pub fn has_server(&self, server: usize) -> bool {
+        match self {
+            PoolKind::Sharded { cluster: Some(cluster), .. } => cluster.map().node(server).is_some(),
+            _ => true,
+        }
+    }
+
     /// The same pool, warmed up as the plan says.
     #[must_use]
     pub fn warmed_up(mut self, plan: Option<WarmUpPlan>) -> Self {
@@ -267,14 +309,7 @@ impl PoolKind {
 
     /// A pool of servers, with what its links need to know.
     pub fn sharded(pool: ShardedPool) -> Self {
-        let addresses = pool
-            .servers
-            .iter()
-            .map(|server| match &server.endpoint {
-                Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
-                Endpoint::Unix { path } => Address::Unix(path.clone()),
-            })
-            .collect();
+        let addresses = pool.servers.iter().map(|server| address_of(&server.endpoint)).collect();
         let options = Arc::new(LinkOptions {
             password: pool.password.as_ref().map(|password| password.expose().to_owned()),
             memcached: dialect_of(pool.protocol).map(|dialect| MemcachedOptions {
@@ -292,6 +327,7 @@ impl PoolKind {
             slower_than: pool.slower_than,
         });
         let slow_log = Arc::new(SlowLog::new(pool.slower_than, pool.slow_log_len_max));
+        let cluster = Cluster::new(&pool).map(Arc::new);
         PoolKind::Sharded {
             pool,
             addresses,
@@ -299,6 +335,7 @@ impl PoolKind {
             scripts: Arc::default(),
             slow_log,
             warm_up: None,
+            cluster,
         }
     }
 }

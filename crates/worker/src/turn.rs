@@ -12,7 +12,7 @@ mod flush;
 mod subscribers;
 
 use crate::core::{Core, LinkIndex, SubscriberIndex};
-use crate::{Adopted, Mail, Plan, PoolKind};
+use crate::{Adopted, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Event, Io, Mailbox, Peer, Recv, Socket, Token};
@@ -170,6 +170,7 @@ impl<I: Io> Worker<I> {
         let clock = self.io.clock();
         self.core.set_clock(clock);
         self.core.refresh_health();
+        self.core.follow_clusters();
         let cells = &self.core.plane.cells;
         cells.poll_calls.add(1);
         cells.wakeups.add(u64::from(slept));
@@ -193,6 +194,7 @@ impl<I: Io> Worker<I> {
             || !plane.connects.is_empty()
             || !plane.discards.is_empty()
             || self.core.has_errands_due()
+            || self.core.has_heard_of_clusters()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -458,6 +460,7 @@ impl<I: Io> Worker<I> {
             }
             self.dead_links = dead;
             self.core.end_pauses();
+            self.core.send_retries();
         }
         let is_due = now >= self.next_upkeep;
         if is_due || self.tick_again {
@@ -471,6 +474,10 @@ impl<I: Io> Worker<I> {
 
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
+        self.core.tend_clusters();
+        while let Some(index) = self.core.next_left() {
+            self.lose_link(index, BackendFault::Closed);
+        }
         self.tend_subscribers();
         self.core.end_pauses();
         self.core.retry_unblocks();
@@ -508,8 +515,10 @@ impl<I: Io> Worker<I> {
             self.core.on_connecting(index);
             let slot = &self.core.links[index];
             let token = link_token(index, slot.generation);
-            if let PoolKind::Sharded { addresses, .. } = &self.plan.pools[slot.pool as usize].kind {
-                self.io.connect(&addresses[slot.backend as usize], token);
+            match self.core.address_of(index) {
+                Some(address) => self.io.connect(&address, token),
+                // The server has left its cluster.
+                None => self.lose_link(index, BackendFault::Closed),
             }
         }
         self.core.plane.connects = connects;

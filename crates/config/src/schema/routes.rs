@@ -8,6 +8,7 @@ pub(super) const POOL_KINDS: Choices = Choices {
     now: &[
         "store",
         "sharded",
+        "cluster",
         "memcached",
         "prefix",
         "failover",
@@ -16,7 +17,7 @@ pub(super) const POOL_KINDS: Choices = Choices {
         "miss-then",
         "rate-limited",
     ],
-    later: &["slots", "cluster", "replicated"],
+    later: &["slots", "replicated"],
 };
 
 const fn span(min: Duration, days: u64) -> Kind {

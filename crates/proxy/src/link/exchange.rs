@@ -23,6 +23,8 @@ pub enum Internal {
     Multi,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
+    /// `CLUSTER SLOTS` or its like.
+    Cluster,
     /// Nothing: what comes is a push, on a link that is for one client.
     Push,
     /// Nothing: what comes is a push that nobody has asked for.
@@ -100,6 +102,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Whether it is `EXEC` with all that goes before it.
+    pub fn is_transaction(&self) -> bool {
+        self.transaction > 0
+    }
+
     /// What a push is handed over with.
     pub(crate) const PUSH: Exchange = Self::pushed(Internal::Push);
 

@@ -24,7 +24,7 @@ mod translate;
 
 pub use exchange::{Exchange, Internal, Owner};
 pub use greeting::Announcement;
-pub use redirected::{Redirected, Redirection};
+pub use redirected::{ASKING, Redirected, Redirection};
 pub use trace::Slow;
 pub use translate::Translation;
 

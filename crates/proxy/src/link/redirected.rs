@@ -8,51 +8,34 @@
 use super::{Exchange, Link, Owner};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_resp::Kind;
+use keyway_topology::Redirect;
 
-/// Where a server of a cluster sends a request, or why it does not take it.
+/// What is sent before a request that a server was said to take for another.
+pub const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// Why a server of a cluster does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Redirection<'a> {
-    /// The slot is another server's.
-    Moved {
-        /// Which slot.
-        slot: u16,
-        /// `HOST:PORT`; the host may be empty, for the one that said so.
-        to: &'a str,
-    },
-    /// The slot is on its way to another server, which is to be asked for this
-    /// request.
-    Ask {
-        /// As for `Moved`.
-        to: &'a str,
-    },
-    /// Its keys are on two servers, until the slot has moved whole.
+pub enum Redirection {
+    /// `MOVED` or `ASK`: another server does, as [`Redirect`] tells.
+    Elsewhere,
+    /// `TRYAGAIN`: its keys are on two servers, until the slot has moved whole.
     TryAgain,
-    /// The cluster does not serve the slot now.
+    /// `CLUSTERDOWN`: the cluster does not serve the slot now.
     Down,
+    /// `LOADING`, `MASTERDOWN`: the server has not all of its data.
+    NotReady,
 }
 
-impl<'a> Redirection<'a> {
+impl Redirection {
     /// Reads an error reply; `None` when it is of another kind.
-    pub fn parse(reply: &'a [u8]) -> Option<Redirection<'a>> {
-        /// A slot and an address; a longer one is none.
-        const LEN_MAX: usize = 512;
-        let line = reply.strip_prefix(b"-")?;
-        if !matches!(line.first(), Some(b'M' | b'A' | b'T' | b'C')) || line.len() > LEN_MAX {
-            return None;
-        }
-        let line = std::str::from_utf8(line).ok()?.trim_ascii_end();
-        let (code, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let target = || {
-            let (slot, to) = rest.split_once(' ')?;
-            let slot: u16 = slot.parse().ok()?;
-            let is_whole = slot < 16_384 && !to.is_empty() && !to.contains(' ');
-            is_whole.then_some((slot, to))
-        };
+    pub fn of(reply: &[u8]) -> Option<Redirection> {
+        let code = reply.strip_prefix(b"-")?;
+        let code = &code[..code.iter().position(|&byte| matches!(byte, b' ' | b'\r'))?];
         match code {
-            "MOVED" => target().map(|(slot, to)| Redirection::Moved { slot, to }),
-            "ASK" => target().map(|(_, to)| Redirection::Ask { to }),
-            "TRYAGAIN" => Some(Redirection::TryAgain),
-            "CLUSTERDOWN" => Some(Redirection::Down),
+            b"MOVED" | b"ASK" => Redirect::parse(reply).map(|_| Redirection::Elsewhere),
+            b"TRYAGAIN" => Some(Redirection::TryAgain),
+            b"CLUSTERDOWN" => Some(Redirection::Down),
+            b"LOADING" | b"MASTERDOWN" => Some(Redirection::NotReady),
             _ => None,
         }
     }
@@ -63,9 +46,9 @@ impl<'a> Redirection<'a> {
 pub struct Redirected {
     /// Who waits for its reply.
     pub exchange: Exchange,
-    /// What the server said: [`Redirection::parse`] reads it.
+    /// What the server said: [`Redirection::of`] reads it.
     pub reply: Box<[u8]>,
-    /// The request as it was sent.
+    /// The request as it was sent, without `ASKING` before it.
     pub request: Box<[u8]>,
 }
 
@@ -81,7 +64,7 @@ impl Aside {
     /// An error before the reply that an owner waits for.
     #[cold]
     pub(super) fn note_inner(&mut self, reply: &[u8]) {
-        if self.inner.is_empty() && Redirection::parse(reply).is_some() {
+        if self.inner.is_empty() && Redirection::of(reply).is_some() {
             self.inner.extend_from_slice(reply);
         }
     }
@@ -109,16 +92,16 @@ impl Link {
         }
     }
 
-    /// Puts a request back on its way, to this server: it is one exchange with
-    /// what goes before it. To be followed by [`Link::precede_last`], if anything
-    /// does.
-    pub fn enqueue_redirected(&mut self, redirected: &Redirected, replies: (u16, u16), now: Time) {
+    /// Puts a request on its way again, to this server; [`Link::precede_last`] may
+    /// follow.
+    pub fn enqueue_redirected(&mut self, redirected: &Redirected, now: Time) {
         let len = redirected.request.len();
         self.request_buf().extend_from_slice(&redirected.request);
         let exchange = &redirected.exchange;
-        self.enqueue_batch(exchange.owner, exchange.class, (len, replies.0), now);
+        // Nothing else than a transaction goes out whole.
+        self.enqueue_batch(exchange.owner, exchange.class, (len, exchange.transaction), now);
         if let Some(last) = self.fifo.back_mut() {
-            last.transaction = replies.1;
+            last.transaction = exchange.transaction;
             last.translation = exchange.translation;
             last.expect = exchange.expect;
             last.redirections = exchange.redirections + 1;
@@ -159,13 +142,15 @@ impl Link {
             Owner::Unheard(session) => session != Key::NONE,
             _ => true,
         };
-        if !is_waited_for || Redirection::parse(reply).is_none() {
+        if !is_waited_for || Redirection::of(reply).is_none() {
             return false;
         }
+        let request = self.output.oldest(exchange.len as usize);
+        let request = request.strip_prefix(ASKING).unwrap_or(request);
         aside.ready.push(Redirected {
             exchange: *exchange,
             reply: reply.into(),
-            request: self.output.oldest(exchange.len as usize).into(),
+            request: request.into(),
         });
         true
     }
@@ -203,34 +188,27 @@ mod tests {
     }
 
     #[test]
-    fn redirections_are_read_and_nothing_else_is() {
-        let moved = Redirection::Moved { slot: 3999, to: "10.0.0.1:6381" };
-        assert_eq!(Redirection::parse(b"-MOVED 3999 10.0.0.1:6381\r\n"), Some(moved));
-        let unknown = Redirection::Moved { slot: 1, to: ":6381" };
-        assert_eq!(Redirection::parse(b"-MOVED 1 :6381\r\n"), Some(unknown));
-        assert_eq!(
-            Redirection::parse(b"-ASK 16383 ::1:7000\r\n"),
-            Some(Redirection::Ask { to: "::1:7000" })
-        );
-        let again = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
-        assert_eq!(Redirection::parse(again), Some(Redirection::TryAgain));
-        let down = b"-CLUSTERDOWN Hash slot not served\r\n";
-        assert_eq!(Redirection::parse(down), Some(Redirection::Down));
+    fn redirections_are_known_and_nothing_else_is() {
+        for (reply, redirection) in [
+            ("-MOVED 3999 10.0.0.1:6381", Redirection::Elsewhere),
+            ("-ASK 16383 ::1:7000", Redirection::Elsewhere),
+            ("-TRYAGAIN Multiple keys request during rehashing of slot", Redirection::TryAgain),
+            ("-CLUSTERDOWN Hash slot not served", Redirection::Down),
+            ("-LOADING Redis is loading the dataset in memory", Redirection::NotReady),
+        ] {
+            assert_eq!(Redirection::of(format!("{reply}\r\n").as_bytes()), Some(redirection));
+        }
         for other in [
             &b"-MOVED 16384 a:1\r\n"[..],
-            b"-MOVED x a:1\r\n",
             b"-MOVED 1\r\n",
-            b"-MOVED 1 a b\r\n",
             b"-MOVED\r\n",
             b"-MOVEDX 1 a:1\r\n",
-            b"-ASK -1 a:1\r\n",
             b"-ERR MOVED 1 a:1\r\n",
             b"+MOVED 1 a:1\r\n",
-            b"-MOVED 1 \xff:1\r\n",
             b"-\r\n",
             b"",
         ] {
-            assert_eq!(Redirection::parse(other), None, "{other:?}");
+            assert_eq!(Redirection::of(other), None, "{other:?}");
         }
     }
 
@@ -289,10 +267,15 @@ mod tests {
             if let Some(one) = aside.first() {
                 assert_eq!(&*one.request, b"MULTI SET SET EXEC");
                 assert_eq!(&*one.reply, b"-ASK 7 h:2\r\n");
-                link.enqueue_redirected(one, (3, 3), Time(0));
-                link.precede_last(b"ASKING");
-                assert_eq!(link.unsent(), b"ASKINGMULTI SET SET EXEC");
-                let got = hear(&mut link, b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*0\r\n");
+                link.enqueue_redirected(one, Time(0));
+                link.precede_last(ASKING);
+                assert_eq!(link.unsent(), [ASKING, b"MULTI SET SET EXEC"].concat());
+                let again = "+OK\r\n+OK\r\n-MOVED 7 h:3\r\n+QUEUED\r\n-EXECABORT\r\n";
+                assert!(hear(&mut link, again.as_bytes()).is_empty());
+                let aside = link.take_redirected();
+                assert_eq!(&*aside[0].request, b"MULTI SET SET EXEC");
+                link.enqueue_redirected(&aside[0], Time(0));
+                let got = hear(&mut link, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*0\r\n");
                 assert_eq!(got, [(owner(1), b"*0\r\n".to_vec())]);
             }
         }

@@ -112,6 +112,14 @@ impl State {
         Some(self.errands.get(key)?.session)
     }
 
+    /// The question of an errand was sent on to another server, through this link.
+    pub(super) fn note_moved(&mut self, key: Key<Box<Errand>>, server: u16, link: LinkIndex) {
+        if let Some(errand) = self.errands.get_mut(key) {
+            errand.server = server;
+            errand.link = link;
+        }
+    }
+
     fn give(&mut self, mut errand: Box<Errand>) {
         errand.request.clear();
         let is_small = errand.request.capacity() <= REQUEST_KEPT_MAX;
@@ -539,8 +547,7 @@ impl Plane {
     /// The servers of a pool that are in use.
     pub(super) fn in_use(&self, pool: u16) -> ServersInUse {
         let index = usize::from(pool);
-        let is_used =
-            |server| self.plan.health.is_usable(self.plan.topology.backend_id(index, server));
+        let is_used = |server| self.is_server_used(pool, server);
         ServersInUse::new(self.plan.topology.pools()[index].servers(), is_used)
     }
 

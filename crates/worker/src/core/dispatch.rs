@@ -66,7 +66,10 @@ impl Plane {
         let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
-            PoolKind::Sharded { pool: sharded, .. } => {
+            PoolKind::Sharded { pool: sharded, cluster, .. } => {
+                if cluster.is_some() && self.awaits_map(&mut asked) {
+                    return Step::Wait;
+                }
                 if asked.session.is_special() {
                     return self.dispatch_special(links, pool, sharded, &mut asked);
                 }
@@ -94,7 +97,10 @@ impl Plane {
         }
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, asked),
-            PoolKind::Sharded { pool: sharded, .. } => {
+            PoolKind::Sharded { pool: sharded, cluster, .. } => {
+                if cluster.is_some() && self.awaits_map(asked) {
+                    return Step::Wait;
+                }
                 self.send_on::<false>(links, pool, sharded, asked)
             }
             PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
@@ -615,11 +621,12 @@ impl Plane {
     #[cold]
     pub(super) fn describe_backend(&self, index: u16, backend: u16) -> String {
         match &self.plan.pools[index as usize].kind {
-            PoolKind::Sharded { pool, addresses, .. } => {
-                let label = pool.servers[backend as usize].label();
-                let address = addresses[backend as usize].to_string();
+            kind @ PoolKind::Sharded { .. } => {
+                let label = kind.label(usize::from(backend));
+                let address = kind.address(usize::from(backend));
+                let address = address.map_or_else(|| label.clone(), |address| address.to_string());
                 let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
-                let name = if *label == address { address } else { format!("{label} ({address})") };
+                let name = if label == address { address } else { format!("{label} ({address})") };
                 match &self.troubles[id.index()].refusal {
                     Some((_, said)) => format!("{name} (it said '{said}')"),
                     None => name,

@@ -5,7 +5,6 @@ use crate::PoolKind;
 use keyway_base::Time;
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin, StateChange};
 use parking_lot::Mutex;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -100,7 +99,7 @@ impl HealthLog {
 /// How the log calls a backend: everywhere the same, and as metrics do.
 pub(super) struct BackendName<'p> {
     pub(super) pool: &'p str,
-    pub(super) label: Cow<'p, str>,
+    pub(super) label: String,
     /// Left out where it is the label.
     pub(super) address: Option<String>,
 }
@@ -109,11 +108,11 @@ impl Plane {
     /// How the log calls a backend.
     #[cold]
     pub(super) fn name_backend(&self, pool: u16, backend: u16) -> BackendName<'_> {
-        let configured = &self.plan.topology.pools()[pool as usize];
-        let server = &configured.servers()[backend as usize];
-        let (label, address) = (server.label(), server.endpoint.to_string());
-        let address = (*label != *address).then_some(address);
-        BackendName { pool: &configured.name, label, address }
+        let plan = &self.plan.pools[usize::from(pool)];
+        let label = plan.kind.label(usize::from(backend));
+        let address = plan.kind.address(usize::from(backend)).map(|address| address.to_string());
+        let address = address.filter(|address| *address != label);
+        BackendName { pool: &plan.name, label, address }
     }
 
     /// Writes the lines that were held back, a few times a second.

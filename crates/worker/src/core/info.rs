@@ -58,15 +58,17 @@ impl Plane {
     fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, addresses, .. } = &pool.kind else {
+        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else {
             return Step::Started;
         };
         let wanted = String::from_utf8_lossy(&asked.request.args[2]).into_owned();
-        let labels = || sharded.servers.iter().map(|server| server.label());
-        let place = labels().position(|label| label == wanted);
-        let at = || addresses.iter().position(|address| address.to_string() == wanted);
-        let Some(server) = place.or_else(at) else {
-            let known: Vec<_> = labels().take(20).map(|label| label.into_owned()).collect();
+        let servers = || (0..sharded.servers.len()).filter(|&server| pool.kind.has_server(server));
+        let is_at = |server: &usize| {
+            pool.kind.address(*server).is_some_and(|address| address.to_string() == wanted)
+        };
+        let named = servers().find(|&server| pool.kind.label(server) == wanted);
+        let Some(server) = named.or_else(|| servers().find(is_at)) else {
+            let known: Vec<_> = servers().take(20).map(|server| pool.kind.label(server)).collect();
             let text = format!(
                 "ERR no server of pool {} has this name or address; there are: {}",
                 pool.name,
@@ -91,14 +93,17 @@ impl Plane {
 pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
     let pool = usize::from(join.pool);
-    let PoolKind::Sharded { pool: sharded, addresses, options, .. } = &plan.pools[pool].kind else {
-        return;
-    };
-    let mut servers: Vec<BackendInfo> = Vec::with_capacity(addresses.len());
-    for (index, (server, address)) in sharded.servers.iter().zip(addresses).enumerate() {
+    let kind = &plan.pools[pool].kind;
+    let PoolKind::Sharded { pool: sharded, options, .. } = kind else { return };
+    let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
+    // Of each place, where it is among those that have a server.
+    let mut of_place = vec![None; sharded.servers.len()];
+    for index in 0..sharded.servers.len() {
+        let Some(address) = kind.address(index) else { continue };
         let health = plan.health.state(plan.topology.backend_id(pool, index));
+        of_place[index] = Some(servers.len());
         servers.push(BackendInfo {
-            name: server.label().into_owned(),
+            name: kind.label(index),
             address: address.to_string(),
             health: health.label(),
             latency_micros: plan.facts.backend_latency_micros(join.pool, index),
@@ -106,7 +111,8 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
         });
     }
     for (backend, answer) in join.answers() {
-        servers[usize::from(backend)].info = match answer {
+        let Some(at) = of_place[usize::from(backend)] else { continue };
+        servers[at].info = match answer {
             Ok(text) => std::str::from_utf8(text).map_err(|_| "its INFO is no text".to_owned()),
             Err(NoAnswer::Refused(words)) => Err(one_line(&String::from_utf8_lossy(words))),
             Err(NoAnswer::Fault(fault)) => {

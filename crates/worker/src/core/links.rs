@@ -109,6 +109,8 @@ impl Core {
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
+        let redirected = self.links[index].link.take_redirected();
+        self.redirect_all(index, redirected);
         let slot = &self.links[index];
         if slot.role.is_some() && slot.lease.is_some() {
             return self.on_tracking_lost(index, fault);
@@ -134,7 +136,8 @@ impl Core {
         // database than the first, is not for another connection.
         let keep_unsent =
             worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
-        let keep_unsent = keep_unsent && !plane.is_held_back(slot);
+        let has_left = plane.has_left(slot);
+        let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(slot);
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         slot.given = Given::default();
@@ -144,7 +147,9 @@ impl Core {
             let why = lost_with(fault, one.sent);
             plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
         }
-        if !worked && !is_idle {
+        if has_left {
+            // Its server is not of the cluster any more.
+        } else if !worked && !is_idle {
             let jitter = plane.next_random();
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
@@ -154,7 +159,8 @@ impl Core {
         // A client that asks for too much at once gets no server ejected, nor
         // does the end of a connection that nobody used.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
-        if !matches!(fault, BackendFault::Reply(_)) && !is_unused {
+        if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
+            plane.doubt_cluster(slot);
             let began = plane.began(slot, worked);
             plane.note_failure(slot, failure_reason(fault), began);
         }
@@ -202,6 +208,7 @@ impl Core {
                 plane.on_private_expired(sessions, index, slot);
             }
             if let Some(began) = expired {
+                plane.doubt_cluster(slot);
                 plane.note_failure(slot, FailureReason::Timeout, began);
             }
             if probe_expired {

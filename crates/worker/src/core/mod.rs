@@ -13,6 +13,7 @@
 //! | `scripts` | what servers keep for later calls, and who was given what |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `routes` | requests that go over other pools, and the sessions that bring them there |
+//! | `cluster` | pools that are a Redis Cluster |
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
@@ -28,6 +29,7 @@
 
 mod across;
 mod ahead;
+mod cluster;
 mod dispatch;
 mod figures;
 mod health_log;
@@ -189,6 +191,7 @@ pub(crate) struct Plane {
     scratch: Vec<u8>,
     split: split::Scratch,
     memcached: memcached::State,
+    cluster: cluster::State,
     pub(crate) routes: routes::State,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
@@ -207,6 +210,7 @@ impl Core {
         }
         let served = served::Served::new(plan.pools.len());
         let pubsub = PubSub::new(&plan);
+        let cluster = cluster::State::new(&plan);
         let troubles = vec![troubles::Trouble::default(); plan.topology.backend_count()];
         let plane = Plane {
             pubsub,
@@ -245,6 +249,7 @@ impl Core {
             scratch: Vec::new(),
             split: split::Scratch::default(),
             memcached: memcached::State::default(),
+            cluster,
             routes: routes::State::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
@@ -402,6 +407,7 @@ impl Core {
             plane.inline = Vec::new();
         }
         plane.split.trim(KEPT_MAX);
+        plane.cluster.split.trim(KEPT_MAX);
         plane.ahead.trim(KEPT_MAX);
         if self.sessions.is_empty() {
             plane.busy_pool.trim();

@@ -1,3 +1,4 @@
+use super::cluster::ClusterState;
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
@@ -15,6 +16,8 @@ pub(super) enum PoolState {
 }
 
 pub(super) struct ShardedState {
+    /// Who its servers are, where that is found out.
+    pub(super) cluster: Option<ClusterState>,
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     pub(super) health_epoch: u64,
@@ -30,7 +33,7 @@ pub(super) struct ShardedState {
 
 impl PoolState {
     pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
-        let PoolKind::Sharded { pool, .. } = &plan.pools[index].kind else {
+        let PoolKind::Sharded { pool, cluster, .. } = &plan.pools[index].kind else {
             return PoolState::None;
         };
         let first_link = links.len();
@@ -44,13 +47,19 @@ impl PoolState {
             for backend in 0..pool.servers.len() {
                 let id = plan.topology.backend_id(index, backend);
                 let place = (index as u16, backend as u16);
-                links.extend((0..connections).map(|_| LinkSlot::new(place, id, protocol)));
+                let slot = || LinkSlot::new(place, id, protocol).following(cluster.is_some());
+                links.extend((0..connections).map(|_| slot()));
             }
         }
         let health_epoch = plan.health.pool_epoch(index);
-        let ring = build_ring(plan, index, pool);
+        let cluster = cluster.as_ref().map(ClusterState::new);
+        let ring = match &cluster {
+            Some(cluster) => cluster.ring(),
+            None => build_ring(plan, index, pool),
+        };
         let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
+            cluster,
             ring,
             health_epoch,
             first_link,
@@ -72,7 +81,9 @@ impl PoolState {
         let has_changed = epoch != state.health_epoch;
         if has_changed {
             state.health_epoch = epoch;
-            state.ring = build_ring(plan, index, pool);
+            if state.cluster.is_none() {
+                state.ring = build_ring(plan, index, pool);
+            }
         }
         has_changed
     }
@@ -99,6 +110,14 @@ impl ShardedState {
 }
 
 impl LinkSlot {
+    /// The same, whose requests may be sent elsewhere by its server.
+    pub(super) fn following(mut self, follows: bool) -> Self {
+        if follows {
+            self.link.follow_redirections();
+        }
+        self
+    }
+
     pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),

@@ -110,7 +110,8 @@ impl Plane {
         self.private.count += 1;
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
-        let mut slot = LinkSlot::new((pool, server), id, protocol);
+        let follows = self.cluster_state(pool).is_some();
+        let mut slot = LinkSlot::new((pool, server), id, protocol).following(follows);
         slot.is_private = true;
         slot.lease = Some(session);
         if index == links.len() {

@@ -44,7 +44,11 @@ impl Core {
             ) || (matches!(
                 exchange.owner,
                 Owner::Internal(
-                    Internal::Probe | Internal::ClientId | Internal::Look | Internal::Return
+                    Internal::Probe
+                        | Internal::ClientId
+                        | Internal::Look
+                        | Internal::Return
+                        | Internal::Cluster
                 )
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
@@ -65,6 +69,7 @@ impl Core {
                 Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
                     plane.hear_generation(pool, which, reply);
                 }
+                Owner::Internal(Internal::Cluster) => plane.hear_of_cluster((pool, backend), reply),
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
@@ -120,8 +125,13 @@ impl Core {
             plane.on_probed(slot);
         }
         release_waiting(sessions, plane, slot);
-        if slot.is_private {
-            if !was_ready && slot.link.state() == LinkState::Ready {
+        let redirected = slot.link.take_redirected();
+        let is_private = slot.is_private;
+        if !redirected.is_empty() {
+            self.redirect_all(index, redirected);
+        }
+        if is_private {
+            if !was_ready && self.links[index].link.state() == LinkState::Ready {
                 self.on_tracking_ready(index);
             }
             self.on_private_reply(index, client_id);
@@ -193,7 +203,7 @@ fn error_reason(reply: &[u8]) -> Option<FailureReason> {
 impl Plane {
     /// Hands a backend's reply to whoever waits for it.
     #[inline]
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
@@ -356,6 +366,7 @@ impl Plane {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
+            Owner::Internal(Internal::Cluster) => self.miss_of_cluster(pool),
             Owner::Internal(_) | Owner::None => {}
         }
     }
@@ -423,11 +434,12 @@ fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
     if join.report.is_some() {
         return super::info::write_report(plan, join, out);
     }
-    let crate::PoolKind::Sharded { pool, .. } = &plan.pools[join.pool as usize].kind else {
+    let kind = &plan.pools[join.pool as usize].kind;
+    let crate::PoolKind::Sharded { pool, .. } = kind else {
         unreachable!("only sharded pools join");
     };
     let labels: Vec<_> = if join.fault().is_some() || join.has_errors() {
-        pool.servers.iter().map(|server| server.label().into_owned()).collect()
+        (0..pool.servers.len()).map(|server| kind.label(server)).collect()
     } else {
         Vec::new()
     };

@@ -2,7 +2,7 @@
 
 use super::Plane;
 use crate::PoolKind;
-use keyway_base::Slab;
+use keyway_base::{Key, Slab};
 use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
 
 impl Plane {
@@ -10,15 +10,19 @@ impl Plane {
     /// any more.
     #[cold]
     pub(super) fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
-        let session = match owner {
-            Owner::Session { session, .. } => session,
-            Owner::Join { join, .. } => self.joins.get(join)?.session,
-            Owner::Errand(errand) => self.across.session_of(errand)?,
-            Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather)?,
-            Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming)?,
-            _ => return None,
-        };
-        Some(sessions.get(session)?.identity.id)
+        Some(sessions.get(self.session_of(owner)?)?.identity.id)
+    }
+
+    /// The session that waits for a reply, or for a request to be over.
+    pub(super) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
+        match owner {
+            Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
+            Owner::Join { join, .. } => Some(self.joins.get(join)?.session),
+            Owner::Errand(errand) => self.across.session_of(errand),
+            Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather),
+            Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming),
+            Owner::Internal(_) | Owner::None => None,
+        }
     }
 
     /// Adds a slow request to its pool's log.

@@ -4,6 +4,7 @@
 
 use super::input::Step;
 use super::pools::PoolState;
+use super::stateful::Asked;
 use super::{LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::Key;
@@ -82,9 +83,12 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else {
+        let PoolKind::Sharded { pool: sharded, cluster, .. } = &pool.kind else {
             unreachable!("only sharded pools split");
         };
+        if cluster.is_some() {
+            return self.split_by_slot(links, &mut Asked { key, session, busy, request }, split);
+        }
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
         let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
@@ -113,11 +117,10 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(session.pool);
         let servers = 0..plan.topology.pools()[index].servers().len();
-        let is_used = |server| plan.health.is_usable(plan.topology.backend_id(index, server));
         let mut scratch = std::mem::take(&mut self.split);
         scratch.servers.clear();
         scratch.counts.clear();
-        scratch.counts.extend(servers.map(|server| u32::from(is_used(server))));
+        scratch.counts.extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
         let step = if scratch.counts.iter().all(|&count| count == 0) {
             self.answer_unrouted(session, busy, &plan.pools[index], request);
             Step::Started
@@ -178,20 +181,9 @@ impl Plane {
             }
         }
         let request = work.request;
-        self.count(session, request);
         let class = request.command.class as u8;
-        let mut join = self.joins_free.take();
-        join.restart(work.rule);
-        join.session = key;
-        join.is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(join.is_unheard);
-        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
-        join.started = self.clock.now;
-        join.class = class;
-        join.pool = session.pool;
-        join.command = request.command.name;
+        let mut join = self.begin_join(key, session, busy, request, work.rule);
         join.is_whole = matches!(work.cut, Cut::Whole);
-        Self::end_skip(session);
 
         scratch.fragments.clear();
         scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
@@ -248,6 +240,32 @@ impl Plane {
             }
         }
         Step::Started
+    }
+
+    /// What a request is joined in that is about to be sent in fragments; its
+    /// reply's place is reserved.
+    pub(super) fn begin_join(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        rule: Rule,
+    ) -> Box<Join> {
+        self.count(session, request);
+        let mut join = self.joins_free.take();
+        join.restart(rule);
+        join.session = key;
+        join.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(join.is_unheard);
+        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
+        join.started = self.clock.now;
+        join.class = request.command.class as u8;
+        join.pool = session.pool;
+        join.command = request.command.name;
+        join.is_whole = false;
+        Self::end_skip(session);
+        join
     }
 
     /// Copies each key (with its value) behind the head of its fragment.

@@ -1,7 +1,6 @@
 //! Sockets of the links that messages come on.
 
 use super::{LINK, Worker};
-use crate::PoolKind;
 use crate::core::SubscriberIndex;
 use keyway_base::BackendFault;
 use keyway_metrics::CloseReason;
@@ -133,11 +132,13 @@ impl<I: Io> Worker<I> {
             return;
         }
         if slot.link.wants_connection(now) {
-            let (pool, backend) = (slot.pool as usize, slot.backend as usize);
+            let (pool, backend) = (slot.pool, slot.backend);
             let told = token(index, slot.generation);
             self.core.on_subscriber_connecting(index);
-            if let PoolKind::Sharded { addresses, .. } = &self.plan.pools[pool].kind {
-                self.io.connect(&addresses[backend], told);
+            match self.core.server_address(pool, backend) {
+                Some(address) => self.io.connect(&address, told),
+                // The server has left its cluster.
+                None => self.lose_subscriber(index, BackendFault::Closed),
             }
             return;
         }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Channels of events, which every server has of its own.
 const KEYEVENT: &[u8] = b"__keyevent@";
+/// Both begin so; a pattern that does is about them.
+const KEY_EVENTS: &[u8] = b"__key";
 /// Channels of keys, which are where the key is.
 const KEYSPACE: &[u8] = b"__keyspace@";
 
@@ -203,7 +205,12 @@ impl Plane {
     }
 
     fn home(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<Home> {
+        let is_heard_anywhere = kind == SubscriptionKind::Pattern
+            && self.cluster_state(pool).is_some()
+            && !name.starts_with(KEY_EVENTS);
         match placing_text(kind, name) {
+            // What is published to one server of a cluster, all tell.
+            None if is_heard_anywhere => self.server_of_channel(pool, kind, name).map(Home::Server),
             None => Some(Home::Everywhere),
             Some(_) => self.server_of_channel(pool, kind, name).map(Home::Server),
         }
@@ -216,7 +223,9 @@ impl Plane {
             None => Vec::new(),
             Some(Home::Server(server)) => vec![slots.start + usize::from(server)],
             Some(Home::Everywhere) => slots
-                .filter(|&index| self.plan.health.is_usable(self.pubsub.slots[index].id))
+                .filter(|&index| {
+                    self.is_server_used(pool, usize::from(self.pubsub.slots[index].backend))
+                })
                 .collect(),
         }
     }

@@ -1,0 +1,60 @@
+use super::memcached::as_sharded;
+use super::{Absent, Choices, Key, Kind, POOL_KINDS, Table, hours, key, ms};
+use Absent::{Is, Refused};
+use Kind::{Choice, Count, Servers};
+
+const fn seeds() -> Key {
+    key(
+        "servers",
+        Servers,
+        Refused,
+        "Some servers of the cluster, `\"HOST:PORT\"` each, to ask for the others: primaries or replicas, at least one of which answers. They are asked again when no other does.",
+    )
+    .known_elsewhere_as(&["seeds", "nodes", "startup_nodes", "hosts", "backends"])
+}
+
+pub(crate) static CLUSTER: Table = Table {
+    header: "[pool.NAME] of kind \"cluster\"",
+    doc: "A Redis Cluster, of Redis 3.2 or later or Valkey, for clients that know nothing of clusters. Who has which slot is asked of its servers, `MOVED` and `ASK` are followed, and a request with keys of several slots is split and joined where its command allows that.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"cluster\"`."),
+        seeds(),
+        key(
+            "discovery",
+            Choice(&Choices { now: &["slots", "shards", "nodes"], later: &[] }),
+            Is("\"slots\""),
+            "What servers are asked for who has which slot: CLUSTER SLOTS, which every version knows, CLUSTER SHARDS (Redis 7) or CLUSTER NODES. Addresses come as the cluster announces them.",
+        ),
+        key(
+            "refresh",
+            Kind::Duration { min: ms(100), max: hours(24) },
+            Is("\"10s\""),
+            "How often that is asked when nothing has changed; after a `MOVED` or a failed connection it is asked at once.",
+        ),
+        key(
+            "nodes_max",
+            Count { min: 3, max: 1000 },
+            Is("64"),
+            "Most servers of the cluster, replicas counted. Room for the figures of each is set aside at start, some KiB per worker.",
+        ),
+        key(
+            "redirections_max",
+            Count { min: 1, max: 100 },
+            Is("8"),
+            "How often one request may be sent on or tried again, because its slot is moving, before its client gets the server's error.",
+        ),
+        as_sharded("timeout"),
+        as_sharded("connect_timeout"),
+        as_sharded("server_connections"),
+        as_sharded("preconnect"),
+        as_sharded("password"),
+        as_sharded("password_file"),
+        as_sharded("client_password"),
+        as_sharded("allow_flush"),
+        as_sharded("slowlog_log_slower_than"),
+        as_sharded("slowlog_max_len"),
+        as_sharded("reconnect"),
+        as_sharded("clients_max"),
+        as_sharded("queue_len_max"),
+    ],
+};

@@ -1,0 +1,295 @@
+use super::{ClusterNode, ClusterView, NodeHealth, NodeRole, SLOT_COUNT, SlotOwners};
+use crate::Endpoint;
+use keyway_base::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a place stays empty before another node may have it: what is still
+/// said of the one before, in logs, metrics and replies on their way, is about
+/// that one.
+const VACANCY: Duration = Duration::from_secs(60);
+
+/// What a server of a cluster does, as this process knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceRole {
+    /// It is one to ask about the cluster, of which nothing is known yet.
+    Seed,
+    /// It takes writes for its slots, which may be none.
+    Primary,
+    /// It copies the primary at this place, if that is known.
+    Replica {
+        /// Where its primary is.
+        of: Option<u16>,
+    },
+}
+
+/// A server that has a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedNode {
+    /// Where to connect to: what tells it from others.
+    pub endpoint: Endpoint,
+    /// What the cluster calls it.
+    pub id: Option<Box<str>>,
+    /// What it does.
+    pub role: PlaceRole,
+    /// What other nodes think of it.
+    pub health: NodeHealth,
+    /// Its availability zone.
+    pub zone: Option<Box<str>>,
+    /// The version of the map in which it came to its place.
+    pub tenure: u64,
+}
+
+/// Which servers a cluster has, each at a place that it keeps as long as it is of
+/// the cluster, and which of them owns which slot. Immutable: whoever learns
+/// something new makes the next version.
+#[derive(Clone, Debug)]
+pub struct ClusterMap {
+    version: u64,
+    places: Vec<Option<PlacedNode>>,
+    /// When each empty place was left; `None` when nobody had it.
+    left: Vec<Option<Time>>,
+    owners: Arc<SlotOwners>,
+    /// Slots that each place owns.
+    owned: Vec<u16>,
+    /// The latest epoch of a view.
+    epoch: Option<u64>,
+    is_known: bool,
+}
+
+/// What became of a view.
+#[derive(Debug)]
+pub enum Applied {
+    /// It says what is known.
+    Same,
+    /// It is of before what is known.
+    Stale,
+    /// The next version, and how many nodes had no place left.
+    Next(ClusterMap, usize),
+}
+
+impl ClusterMap {
+    /// The map of a cluster of which only these servers are known. There are
+    /// `places_max` places, or as many as there are seeds.
+    pub fn of_seeds(seeds: &[Endpoint], places_max: u16) -> ClusterMap {
+        let count = usize::from(places_max).max(seeds.len()).min(usize::from(SlotOwners::NONE));
+        let mut map = ClusterMap {
+            version: 0,
+            places: vec![None; count],
+            left: vec![None; count],
+            owners: Arc::new(SlotOwners::new()),
+            owned: vec![0; count],
+            epoch: None,
+            is_known: false,
+        };
+        map.add_seeds(seeds, Time(0));
+        map
+    }
+
+    /// Which version this is, from 0 on.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether a server has told who owns which slot.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Who owns which slot, by place.
+    pub fn owners(&self) -> &Arc<SlotOwners> {
+        &self.owners
+    }
+
+    /// Who is at a place.
+    pub fn node(&self, place: usize) -> Option<&PlacedNode> {
+        self.places.get(place)?.as_ref()
+    }
+
+    /// Every server with its place.
+    pub fn nodes(&self) -> impl Iterator<Item = (u16, &PlacedNode)> {
+        let numbered = self.places.iter().enumerate();
+        numbered.filter_map(|(place, node)| Some((place as u16, node.as_ref()?)))
+    }
+
+    /// How many places there are.
+    pub fn place_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether the server at a place owns slots.
+    #[inline]
+    pub fn is_serving(&self, place: usize) -> bool {
+        self.owned.get(place).is_some_and(|&owned| owned > 0)
+    }
+
+    /// How many slots the server at a place owns.
+    pub fn owned_by(&self, place: usize) -> u16 {
+        self.owned.get(place).copied().unwrap_or(0)
+    }
+
+    /// The place of a server.
+    pub fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
+        self.nodes().find(|(_, node)| node.endpoint == *endpoint).map(|(place, _)| place)
+    }
+
+    /// The replicas of the server at a place.
+    pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &PlacedNode)> {
+        self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
+    }
+
+    /// Takes what a server says of the cluster.
+    pub fn apply(&self, view: &ClusterView, now: Time) -> Applied {
+        if let (Some(told), Some(known)) = (view.epoch, self.epoch)
+            && told < known
+        {
+            return Applied::Stale;
+        }
+        let mut next = self.next();
+        next.epoch = view.epoch.or(self.epoch);
+        next.is_known = true;
+        for place in 0..next.places.len() {
+            let is_gone = next.places[place].as_ref().is_some_and(|node| {
+                let is_it = |told: &&ClusterNode| told.endpoint.as_ref() == Some(&node.endpoint);
+                !view.nodes.iter().filter(|node| is_placed(node)).any(|told| is_it(&told))
+            });
+            if is_gone {
+                next.vacate(place, now);
+            }
+        }
+        let mut left_out = 0;
+        let of_view: Vec<Option<u16>> = view
+            .nodes
+            .iter()
+            .map(|node| {
+                let endpoint = node.endpoint.as_ref().filter(|_| is_placed(node))?;
+                let place = next.seat(endpoint, now);
+                left_out += usize::from(place.is_none());
+                place
+            })
+            .collect();
+        let place = |index: u16| of_view.get(usize::from(index)).copied().flatten();
+        for (told, at) in view.nodes.iter().zip(&of_view) {
+            let Some(at) = at else { continue };
+            if let Some(node) = &mut next.places[usize::from(*at)] {
+                node.id.clone_from(&told.id);
+                node.zone.clone_from(&told.zone);
+                node.health = told.health;
+                node.role = match told.role {
+                    NodeRole::Primary => PlaceRole::Primary,
+                    NodeRole::Replica { of } => PlaceRole::Replica { of: of.and_then(place) },
+                };
+            }
+        }
+        let mut owners = SlotOwners::new();
+        for (first, last, owner) in view.owners.ranges() {
+            for slot in first..=last {
+                owners.set(slot, place(owner));
+            }
+        }
+        next.own(owners);
+        match next.differs_from(self) {
+            true => Applied::Next(next, left_out),
+            false => Applied::Same,
+        }
+    }
+
+    /// The next version, in which a slot is another server's, who may not have been
+    /// known; `None` when it is that one's already, or there is no place for it.
+    pub fn moved(&self, slot: u16, to: &Endpoint, now: Time) -> Option<ClusterMap> {
+        let mut next = self.next();
+        let place = next.seat(to, now)?;
+        if self.owners.of(slot) == Some(place) {
+            return None;
+        }
+        if let Some(node) = &mut next.places[usize::from(place)] {
+            node.role = PlaceRole::Primary;
+        }
+        let mut owners = SlotOwners::clone(&next.owners);
+        owners.set(slot, Some(place));
+        next.own(owners);
+        Some(next)
+    }
+
+    /// The place of a server that another names, with the map in which it has one
+    /// where that is not this.
+    pub fn find_or_add(&self, endpoint: &Endpoint, now: Time) -> Option<(u16, Option<ClusterMap>)> {
+        if let Some(place) = self.place_of(endpoint) {
+            return Some((place, None));
+        }
+        let mut next = self.next();
+        let place = next.seat(endpoint, now)?;
+        Some((place, Some(next)))
+    }
+
+    /// The next version, with places for these servers, since nobody else can be
+    /// asked; `None` when they have some.
+    pub fn with_seeds(&self, seeds: &[Endpoint], now: Time) -> Option<ClusterMap> {
+        let mut next = self.next();
+        next.add_seeds(seeds, now).then_some(next)
+    }
+
+    fn next(&self) -> ClusterMap {
+        ClusterMap { version: self.version + 1, ..self.clone() }
+    }
+
+    fn add_seeds(&mut self, seeds: &[Endpoint], now: Time) -> bool {
+        let before = self.nodes().count();
+        for seed in seeds {
+            self.seat(seed, now);
+        }
+        self.nodes().count() > before
+    }
+
+    /// The place of a server, which it is given if it has none.
+    fn seat(&mut self, endpoint: &Endpoint, now: Time) -> Option<u16> {
+        if let Some(place) = self.place_of(endpoint) {
+            return Some(place);
+        }
+        // One that nobody had, or the one that was left first.
+        let is_free = |&place: &usize| {
+            let since = self.left[place];
+            self.places[place].is_none() && since.is_none_or(|since| since + VACANCY <= now)
+        };
+        let free = (0..self.places.len()).filter(is_free);
+        let place = free.min_by_key(|&place| self.left[place].map(|since| since.0))?;
+        self.places[place] = Some(PlacedNode {
+            endpoint: endpoint.clone(),
+            id: None,
+            role: PlaceRole::Seed,
+            health: NodeHealth::Online,
+            zone: None,
+            tenure: self.version,
+        });
+        self.left[place] = None;
+        Some(place as u16)
+    }
+
+    fn vacate(&mut self, place: usize, now: Time) {
+        self.places[place] = None;
+        self.left[place] = Some(now);
+    }
+
+    fn own(&mut self, owners: SlotOwners) {
+        self.owned.fill(0);
+        for (first, last, owner) in owners.ranges() {
+            self.owned[usize::from(owner)] += last - first + 1;
+        }
+        self.owners = Arc::new(owners);
+    }
+
+    fn differs_from(&self, other: &ClusterMap) -> bool {
+        self.is_known != other.is_known
+            || self.epoch != other.epoch
+            || self.places != other.places
+            || self.owners != other.owners
+    }
+}
+
+/// Whether a node is one to be connected to.
+fn is_placed(node: &ClusterNode) -> bool {
+    node.endpoint.is_some()
+        && !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress)
+}
+
+const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");

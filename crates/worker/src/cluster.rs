@@ -1,0 +1,202 @@
+//! What the workers of a process share about a cluster: the latest map, and who
+//! asks for the next.
+
+use keyway_base::Time;
+use keyway_metrics::ClusterFigures;
+use keyway_topology::{Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, ShardedPool};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+/// Pause between two questions, however many requests were sent elsewhere in
+/// between. Shorter makes servers tell all their slots again for each slot that
+/// moves; longer sends more requests the long way round.
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long clients wait for the first map, from the first client on; all get
+/// errors then until there is one.
+const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
+
+/// After so many questions in a row without an answer the seeds are asked again.
+const UNANSWERED_MAX: u64 = 3;
+
+/// What happened on the way to servers of a cluster.
+#[derive(Debug, Default)]
+pub struct ClusterTotals {
+    /// Requests sent elsewhere by `MOVED`.
+    pub moved: AtomicU64,
+    /// By `ASK`.
+    pub asked: AtomicU64,
+    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`.
+    pub retried: AtomicU64,
+    /// Requests whose client got such an error.
+    pub given_up: AtomicU64,
+    /// Answers to questions about the cluster.
+    pub views: AtomicU64,
+    /// Such questions that were not answered.
+    pub unanswered: AtomicU64,
+}
+
+/// A cluster, as the process knows it.
+#[derive(Debug)]
+pub struct Cluster {
+    settings: ClusterPool,
+    map: Mutex<Arc<ClusterMap>>,
+    /// Of `map`, so that a worker sees without a lock that there is a newer one.
+    version: AtomicU64,
+    /// When it is to be asked for, in nanoseconds.
+    next_ask: AtomicU64,
+    /// Whoever has asked has until then; nobody else asks before.
+    asking_until: AtomicU64,
+    /// Questions in a row without an answer.
+    unanswered: AtomicU64,
+    /// Until when clients wait for the first map, in nanoseconds; 0 before the
+    /// first of them came.
+    waits_until: AtomicU64,
+    /// What it came to.
+    pub totals: ClusterTotals,
+}
+
+impl Cluster {
+    /// A cluster of which only the seeds are known; `None` for a pool that is none.
+    pub fn new(pool: &ShardedPool) -> Option<Cluster> {
+        let settings = pool.cluster.clone()?;
+        let map = ClusterMap::of_seeds(&settings.seeds, pool.servers.len() as u16);
+        Some(Cluster {
+            settings,
+            version: AtomicU64::new(map.version()),
+            map: Mutex::new(Arc::new(map)),
+            next_ask: AtomicU64::new(0),
+            asking_until: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            waits_until: AtomicU64::new(0),
+            totals: ClusterTotals::default(),
+        })
+    }
+
+    /// As configured.
+    pub fn settings(&self) -> &ClusterPool {
+        &self.settings
+    }
+
+    /// The latest map.
+    pub fn map(&self) -> Arc<ClusterMap> {
+        Arc::clone(&self.map.lock())
+    }
+
+    /// The version of the latest map.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// What it came to, and who its servers are.
+    pub fn figures(&self) -> ClusterFigures {
+        let map = self.map();
+        let name = |place| Some(map.node(place)?.endpoint.to_string());
+        let totals = &self.totals;
+        ClusterFigures {
+            backends: (0..map.place_count()).map(name).collect(),
+            moved: totals.moved.load(Relaxed),
+            asked: totals.asked.load(Relaxed),
+            retried: totals.retried.load(Relaxed),
+            given_up: totals.given_up.load(Relaxed),
+            views: totals.views.load(Relaxed),
+            unanswered: totals.unanswered.load(Relaxed),
+            slots: map.owners().owned_count() as u64,
+        }
+    }
+
+    /// Who is at a place: its address, for labels.
+    pub fn label(&self, place: usize) -> Option<String> {
+        Some(self.map.lock().node(place)?.endpoint.to_string())
+    }
+
+    /// Replaces the map by what `make` makes of it, if anything, and returns the
+    /// latest one.
+    fn update(&self, make: impl FnOnce(&ClusterMap) -> Option<ClusterMap>) -> Arc<ClusterMap> {
+        let mut map = self.map.lock();
+        if let Some(next) = make(&map) {
+            self.version.store(next.version(), Release);
+            *map = Arc::new(next);
+        }
+        Arc::clone(&map)
+    }
+
+    /// Takes what a server says; returns what became of it, `None` when it was known
+    /// or is out of date.
+    pub(crate) fn learn(&self, view: &ClusterView, now: Time) -> Option<(Arc<ClusterMap>, usize)> {
+        let mut left_out = 0;
+        let mut has_changed = false;
+        let map = self.update(|map| match map.apply(view, now) {
+            Applied::Next(next, count) => {
+                left_out = count;
+                has_changed = true;
+                Some(next)
+            }
+            Applied::Same | Applied::Stale => None,
+        });
+        has_changed.then_some((map, left_out))
+    }
+
+    /// Notes that a slot is another server's.
+    pub(crate) fn note_moved(&self, slot: u16, to: &Endpoint, now: Time) -> Arc<ClusterMap> {
+        self.update(|map| map.moved(slot, to, now))
+    }
+
+    /// The place of a server that another has named; `None` when there is no room.
+    pub(crate) fn place_of(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
+        let mut place = None;
+        self.update(|map| {
+            let (found, next) = map.find_or_add(endpoint, now)?;
+            place = Some(found);
+            next
+        });
+        place
+    }
+
+    /// Whether clients may wait for the first map: not long after the first did.
+    pub(crate) fn may_be_known_soon(&self, now: Time) -> bool {
+        let until = (now + FIRST_MAP_MAX).0;
+        let begun = self.waits_until.compare_exchange(0, until, Relaxed, Relaxed);
+        now.0 < begun.map_or_else(|begun| begun, |_| until)
+    }
+
+    /// Has the cluster asked about soon: something does not fit what is known.
+    pub(crate) fn ask_soon(&self) {
+        self.next_ask.store(0, Relaxed);
+    }
+
+    /// Whether the caller is to ask now; nobody else does before `until`.
+    pub(crate) fn try_claim(&self, now: Time, until: Time) -> bool {
+        if self.next_ask.load(Relaxed) > now.0 {
+            return false;
+        }
+        let is_free = |asking: u64| (asking <= now.0).then_some(until.0);
+        self.asking_until.fetch_update(Relaxed, Relaxed, is_free).is_ok()
+    }
+
+    /// The question was answered: the next one is due after `refresh`, or so soon
+    /// after this as is allowed.
+    pub(crate) fn note_answered(&self, now: Time, refresh: Duration) {
+        self.totals.views.fetch_add(1, Relaxed);
+        self.unanswered.store(0, Relaxed);
+        self.next_ask.store((now + refresh).0, Relaxed);
+        self.asking_until.store((now + ASK_PAUSE).0, Relaxed);
+    }
+
+    /// The question was not answered. Returns whether the seeds are to be asked.
+    pub(crate) fn note_unanswered(&self, now: Time) -> bool {
+        self.totals.unanswered.fetch_add(1, Relaxed);
+        let before = self.unanswered.fetch_add(1, Relaxed);
+        self.asking_until.store((now + ASK_PAUSE).0, Relaxed);
+        let wants_seeds = before + 1 >= UNANSWERED_MAX;
+        if wants_seeds {
+            self.unanswered.store(0, Relaxed);
+            self.update(|map| map.with_seeds(&self.settings.seeds, now));
+        }
+        wants_seeds
+    }
+}

@@ -1,0 +1,273 @@
+//! Who has which slot: one worker asks one server, and all go by what it says.
+
+use super::super::pools::PoolState;
+use super::super::{Core, LinkIndex, LinkSlot, Plane};
+use super::ClusterState;
+use crate::PoolKind;
+use keyway_base::Time;
+use keyway_proxy::{Internal, LinkState, Owner};
+use keyway_resp::{Protocol, reply};
+use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, ViewError};
+use std::sync::Arc;
+
+/// What a server said when it was asked about its cluster.
+pub(super) struct Heard {
+    pool: u16,
+    place: u16,
+    reply: Vec<u8>,
+}
+
+/// A refresh comes earlier by chance, by up to one part in so many.
+const JITTER: u32 = 8;
+
+impl Core {
+    /// Asks about the clusters of which it is time to, and hears what was said.
+    #[inline]
+    pub fn tend_clusters(&mut self) {
+        if !self.plane.cluster.pools.is_empty() {
+            self.tend_each();
+        }
+    }
+
+    #[inline(never)]
+    fn tend_each(&mut self) {
+        self.hear_views();
+        self.send_retries();
+        self.end_waits_for_maps();
+        for at in 0..self.plane.cluster.pools.len() {
+            let pool = self.plane.cluster.pools[at];
+            self.ask_if_due(pool);
+        }
+    }
+
+    /// Whether views wait to be looked at.
+    #[inline]
+    pub(crate) fn has_heard_of_clusters(&self) -> bool {
+        let cluster = &self.plane.cluster;
+        !cluster.heard.is_empty() || !cluster.unanswered.is_empty()
+    }
+
+    /// Goes by what servers have said since.
+    pub(super) fn hear_views(&mut self) {
+        while let Some(pool) = self.plane.cluster.unanswered.pop() {
+            self.plane.note_unanswered(pool);
+        }
+        while let Some(heard) = self.plane.cluster.heard.pop() {
+            self.hear(&heard);
+        }
+    }
+
+    fn hear(&mut self, heard: &Heard) {
+        let now = self.plane.clock.now;
+        let drawn = self.plane.next_random() as u32;
+        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
+        let Some(node) = state.map.node(usize::from(heard.place)) else {
+            return self.plane.note_unanswered(heard.pool);
+        };
+        let shared = Arc::clone(&state.shared);
+        let name = &self.plane.plan.pools[usize::from(heard.pool)].name;
+        let from = node.endpoint.clone();
+        let view = read_view(shared.settings().discovery, &heard.reply, &from);
+        let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
+        let view = view.and_then(|view| match view.owners.owned_count() {
+            // It was reset, or is not of a cluster yet.
+            0 if knows_slots => Err(ViewError::Expected("slots")),
+            _ => Ok(view),
+        });
+        match view {
+            Ok(view) => {
+                if let Some((map, left_out)) = shared.learn(&view, now) {
+                    tell_changes(name, &state.map, &map, left_out);
+                }
+                let refresh = shared.settings().refresh;
+                let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
+                shared.note_answered(now, refresh - earlier);
+            }
+            Err(error) => {
+                if self.plane.plan.notices.cluster.is_due(now) {
+                    tracing::warn!(
+                        pool = name,
+                        backend = %from,
+                        "what it says of its cluster {error}; told at most once a minute"
+                    );
+                }
+                self.plane.note_unanswered(heard.pool);
+            }
+        }
+    }
+
+    fn ask_if_due(&mut self, pool: u16) {
+        let plan = Arc::clone(&self.plane.plan);
+        let PoolKind::Sharded { options, cluster: Some(shared), .. } =
+            &plan.pools[usize::from(pool)].kind
+        else {
+            return;
+        };
+        let now = self.plane.clock.now;
+        let patience = options.connect_timeout + options.timeout.unwrap_or(options.connect_timeout);
+        if !shared.try_claim(now, now + patience) {
+            return;
+        }
+        match self.someone_to_ask(pool) {
+            Some(index) => self.ask_about_cluster(index, shared.settings().discovery),
+            None => self.plane.note_unanswered(pool),
+        }
+    }
+
+    /// The link to a server that may answer: one that stands rather than one that is
+    /// to be made, and not always the same.
+    fn someone_to_ask(&mut self, pool: u16) -> Option<LinkIndex> {
+        let now = self.plane.clock.now;
+        let drawn = self.plane.next_random() as usize;
+        let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
+        let map = &state.cluster.as_ref()?.map;
+        let candidates: Vec<LinkIndex> =
+            map.nodes().map(|(place, _)| state.link(place, 0, Protocol::Resp2)).collect();
+        let count = candidates.len();
+        let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
+        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
+        turned().find(is_ready).or_else(|| turned().find(may_be))
+    }
+
+    fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
+        let words: [&[u8]; 2] = match discovery {
+            Discovery::Slots => [b"CLUSTER", b"SLOTS"],
+            Discovery::Shards => [b"CLUSTER", b"SHARDS"],
+            Discovery::Nodes => [b"CLUSTER", b"NODES"],
+        };
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[index];
+        plane.mark_link_dirty(index, slot);
+        if !slot.link.is_awaited() {
+            plane.wake_link(index, slot);
+        }
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, words.len());
+        words.into_iter().for_each(|word| reply::bulk(out, word));
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Internal(Internal::Cluster), 0, len, plane.clock.now);
+    }
+
+    /// Clients that wait for a map get their errors once it is not to be expected.
+    fn end_waits_for_maps(&mut self) {
+        if self.plane.cluster.waiting.is_empty() {
+            return;
+        }
+        let now = self.plane.clock.now;
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, plane, .. } = self;
+        for key in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            let may_wait = |state: &ClusterState| state.shared.may_be_known_soon(now);
+            if plane.cluster_state(session.pool).is_some_and(may_wait) {
+                plane.cluster.waiting.push(key);
+            } else {
+                session.waits_for_link = false;
+                plane.mark_session_resuming(key, session);
+            }
+        }
+    }
+}
+
+impl Plane {
+    /// A server has answered the question about its cluster; what it said is looked
+    /// at when no link is borrowed.
+    #[cold]
+    pub(in super::super) fn hear_of_cluster(&mut self, (pool, place): (u16, u16), reply: &[u8]) {
+        self.cluster.heard.push(Heard { pool, place, reply: reply.to_vec() });
+    }
+
+    /// A server has not answered.
+    #[cold]
+    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16) {
+        self.cluster.unanswered.push(pool);
+    }
+
+    pub(super) fn note_unanswered(&mut self, pool: u16) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        let now = self.clock.now;
+        let asks_seeds = state.shared.note_unanswered(now);
+        if asks_seeds && self.plan.notices.cluster.is_due(now) {
+            let pool = &self.plan.pools[usize::from(pool)].name;
+            tracing::warn!(
+                pool,
+                "no server tells who has which slot of the cluster; asking those configured as well; \
+                 told at most once a minute"
+            );
+        }
+    }
+
+    /// Sees to it that a connection of a cluster that fails has the cluster asked.
+    #[cold]
+    pub(in super::super) fn doubt_cluster(&self, slot: &LinkSlot) {
+        if let Some(state) = self.cluster_state(slot.pool) {
+            state.shared.ask_soon();
+        }
+    }
+
+    pub(super) fn asked_endpoint(&self, pool: u16, place: u16) -> Option<Endpoint> {
+        let state = self.cluster_state(pool)?;
+        Some(state.map.node(usize::from(place))?.endpoint.clone())
+    }
+
+    /// By when something is to be done about a cluster at the latest.
+    pub(super) fn note_cluster_deadline(&mut self, at: Time) {
+        self.note_deadline(Some(at));
+    }
+}
+
+fn read_view(
+    discovery: Discovery,
+    reply: &[u8],
+    asked: &Endpoint,
+) -> Result<ClusterView, ViewError> {
+    let asked = Asked::plainly(asked);
+    match discovery {
+        Discovery::Slots => ClusterView::from_slots(reply, asked),
+        Discovery::Shards => ClusterView::from_shards(reply, asked),
+        Discovery::Nodes => ClusterView::from_nodes(reply, asked),
+    }
+}
+
+/// Says in the log which servers came and went, and whose slots are whose.
+fn tell_changes(
+    pool: &str,
+    before: &keyway_topology::ClusterMap,
+    map: &keyway_topology::ClusterMap,
+    left_out: usize,
+) {
+    if left_out > 0 {
+        tracing::error!(
+            pool,
+            left_out,
+            "the cluster has more servers than nodes_max: requests to these fail; set it higher"
+        );
+    }
+    if !before.is_known() {
+        let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
+        let slots = map.owners().owned_count();
+        let servers = map.nodes().count();
+        return tracing::info!(pool, servers, serving, slots, "the cluster is known");
+    }
+    for (place, node) in map.nodes() {
+        let place = usize::from(place);
+        let was = before.node(place).filter(|was| was.tenure == node.tenure);
+        let backend = node.endpoint.to_string();
+        if was.is_none() {
+            tracing::info!(pool, backend, "a server has joined the cluster");
+        }
+        let owned = if was.is_some() { before.owned_by(place) } else { 0 };
+        if (owned == 0) != (map.owned_by(place) == 0) {
+            let slots = map.owned_by(place);
+            tracing::info!(pool, backend, slots, "who has slots has changed");
+        }
+    }
+    for (place, node) in before.nodes() {
+        let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
+        if !stays {
+            tracing::info!(pool, backend = %node.endpoint, "a server has left the cluster");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Pools that are a Redis Cluster: who has which slot is asked of the servers, and
+//! a request that one of them sends elsewhere follows.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `mod` | this worker follows the latest map |
+//! | `discover` | a server is asked about the cluster |
+//! | `redirect` | requests that a server did not take go out again |
+//! | `split` | one request becomes one fragment per slot |
+
+mod discover;
+mod redirect;
+mod split;
+
+use super::pools::PoolState;
+use super::reply::release_all;
+use super::stateful::Asked;
+use super::{Core, LinkIndex, LinkSlot, Plane};
+use crate::plan::address_of;
+use crate::{Cluster, Plan, PoolKind};
+use keyway_base::Key;
+use keyway_command::Handling;
+use keyway_net::Address;
+use keyway_proxy::{LinkState, Session};
+use keyway_topology::{ClusterMap, Ring};
+use std::sync::Arc;
+
+/// What this worker knows of one cluster.
+pub(super) struct ClusterState {
+    pub(super) shared: Arc<Cluster>,
+    pub(super) map: Arc<ClusterMap>,
+}
+
+/// What this worker has to do with clusters.
+#[derive(Default)]
+pub(super) struct State {
+    /// Positions of the pools that are one.
+    pools: Vec<u16>,
+    /// What servers said about theirs.
+    heard: Vec<discover::Heard>,
+    /// Pools of which a question was not answered.
+    unanswered: Vec<u16>,
+    /// Requests to be sent again, by when.
+    retries: Vec<redirect::Retry>,
+    /// Sessions that wait for the first map of their pool.
+    waiting: Vec<Key<Session>>,
+    /// Links to servers that have left.
+    leaving: Vec<LinkIndex>,
+    pub(super) split: split::Scratch,
+}
+
+impl State {
+    pub(super) fn new(plan: &Plan) -> State {
+        let is_cluster = |&index: &usize| {
+            matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
+        };
+        let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
+        State { pools, ..State::default() }
+    }
+}
+
+impl ClusterState {
+    pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
+        ClusterState { shared: Arc::clone(shared), map: shared.map() }
+    }
+
+    pub(super) fn ring(&self) -> Ring {
+        Ring::of_slots(Arc::clone(self.map.owners()))
+    }
+}
+
+impl Core {
+    /// Follows the maps of the clusters, once a turn.
+    #[inline]
+    pub fn follow_clusters(&mut self) {
+        if !self.plane.cluster.pools.is_empty() {
+            self.follow_each();
+        }
+    }
+
+    #[inline(never)]
+    fn follow_each(&mut self) {
+        if self.has_heard_of_clusters() {
+            self.hear_views();
+        }
+        for at in 0..self.plane.cluster.pools.len() {
+            let pool = self.plane.cluster.pools[at];
+            let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
+            if self.plane.cluster_state(pool).is_some_and(is_new) {
+                self.adopt_map(pool);
+            }
+        }
+    }
+
+    /// Goes by the latest map from here on.
+    #[cold]
+    fn adopt_map(&mut self, pool: u16) {
+        let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
+        let Some(cluster) = &mut state.cluster else { return };
+        let latest = cluster.shared.map();
+        let before = std::mem::replace(&mut cluster.map, latest);
+        let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
+        state.ring = ring;
+        self.note_tenants(pool, &before, &map);
+        if before.owners() == map.owners() && before.is_known() == map.is_known() {
+            return;
+        }
+        self.hold_sessions_in_flight(pool);
+        self.plane.pubsub.is_moving = true;
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, links, plane } = self;
+        for key in waiting {
+            if let Some(session) = sessions.get_mut(key) {
+                session.waits_for_link = false;
+                plane.mark_session_resuming(key, session);
+            }
+        }
+        // Requests that wait for a link may go elsewhere now.
+        for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
+            release_all(sessions, plane, slot);
+        }
+    }
+
+    /// What a client has sent before goes where its keys were; what comes next must
+    /// not overtake it on another link.
+    fn hold_sessions_in_flight(&mut self, pool: u16) {
+        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| session.pool == pool) {
+            let in_flight = session.busy.as_ref().is_some_and(|busy| !session.is_quiet(busy));
+            session.barrier |= in_flight || session.unheard > 0;
+        }
+    }
+
+    /// Sees to places whose server is not the one it was.
+    fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
+        for place in 0..map.place_count() {
+            let (was, is) = (tenure(before, place), tenure(map, place));
+            if was == is {
+                continue;
+            }
+            if was.is_some() {
+                let is_there = |slot: &LinkSlot| {
+                    (slot.pool, usize::from(slot.backend)) == (pool, place)
+                        && !slot.is_free
+                        && slot.link.state() != LinkState::Idle
+                };
+                let numbered = self.links.iter().enumerate();
+                let there = numbered.filter(|(_, slot)| is_there(slot)).map(|(index, _)| index);
+                self.plane.cluster.leaving.extend(there);
+            }
+            let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
+            self.plane.plan.health.restore(id);
+            if is.is_some() {
+                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
+            }
+        }
+    }
+
+    /// The next link to a server that has left on which nothing is due any more:
+    /// it is to be closed.
+    pub fn next_left(&mut self) -> Option<LinkIndex> {
+        let Core { links, plane, .. } = self;
+        let at = plane.cluster.leaving.iter().position(|&index| {
+            let slot = &links[index];
+            slot.link.live() == 0 || slot.link.state() != LinkState::Ready
+        })?;
+        Some(plane.cluster.leaving.swap_remove(at))
+    }
+
+    /// Where a link is to be connected to, if anywhere.
+    pub fn address_of(&self, index: LinkIndex) -> Option<Address> {
+        let slot = &self.links[index];
+        self.server_address(slot.pool, slot.backend)
+    }
+
+    /// Where a server is, if there is one.
+    pub fn server_address(&self, pool: u16, server: u16) -> Option<Address> {
+        self.plane.address(pool, server)
+    }
+}
+
+impl Plane {
+    /// What this worker knows of a pool that is a cluster.
+    #[inline]
+    pub(super) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
+        match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(state) => state.cluster.as_ref(),
+            PoolState::None => None,
+        }
+    }
+
+    /// Whether requests go to a server: it is not out of use, and in a cluster it
+    /// has slots.
+    pub(super) fn is_server_used(&self, pool: u16, server: usize) -> bool {
+        let id = self.plan.topology.backend_id(usize::from(pool), server);
+        let is_serving = |state: &ClusterState| state.map.is_serving(server);
+        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
+    }
+
+    /// Where a server is, if there is one.
+    pub(super) fn address(&self, pool: u16, server: u16) -> Option<Address> {
+        match self.cluster_state(pool) {
+            Some(state) => Some(address_of(&state.map.node(usize::from(server))?.endpoint)),
+            None => self.plan.pools[usize::from(pool)].kind.address(usize::from(server)),
+        }
+    }
+
+    /// Whether a request has to wait: nobody has told yet who has which slot, and
+    /// somebody may soon.
+    #[inline]
+    pub(super) fn awaits_map(&mut self, asked: &mut Asked) -> bool {
+        let state = self.cluster_state(asked.session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map(asked)
+    }
+
+    #[cold]
+    fn wait_for_map(&mut self, asked: &mut Asked) -> bool {
+        let Some(state) = self.cluster_state(asked.session.pool) else { return false };
+        let needs_none = asked.request.handling() == Handling::Local;
+        if needs_none || !state.shared.may_be_known_soon(self.clock.now) {
+            return false;
+        }
+        asked.session.waits_for_link = true;
+        self.cluster.waiting.push(asked.key);
+        true
+    }
+
+    /// Whether a lost or failed connection is that of a server that has left its
+    /// cluster, of which nothing is to be said.
+    pub(super) fn has_left(&self, slot: &LinkSlot) -> bool {
+        let is_gone =
+            |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
+        self.cluster_state(slot.pool).is_some_and(is_gone)
+    }
+}

@@ -1,0 +1,258 @@
+//! Requests that a server of a cluster did not take.
+//!
+//! `MOVED`: the slot is another server's, from now on for all requests. `ASK`: this
+//! request is another server's, behind `ASKING`. Both are in the order in which the
+//! servers answered, which is the client's own. `TRYAGAIN`, `CLUSTERDOWN`,
+//! `LOADING`: the request goes out again a little later, where nothing of its client
+//! has been sent behind it, so that nothing overtakes it.
+
+use super::super::pools::PoolState;
+use super::super::{Core, LinkIndex, LinkSlot, Plane};
+use crate::PoolKind;
+use keyway_base::Time;
+use keyway_command::{Args, Request};
+use keyway_proxy::{ASKING, Owner, Redirected, Redirection};
+use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
+use keyway_route::place;
+use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Pause before a request is sent again that nobody could take; doubles with each
+/// time.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+
+/// A request that is to be sent again.
+pub(super) struct Retry {
+    at: Time,
+    from: LinkIndex,
+    redirected: Redirected,
+}
+
+impl Core {
+    /// Sends on what the server of a link did not take.
+    #[cold]
+    pub(in super::super) fn redirect_all(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        for one in all {
+            self.redirect(from, one);
+        }
+    }
+
+    fn redirect(&mut self, from: LinkIndex, one: Redirected) {
+        let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+        let Some(state) = self.plane.cluster_state(pool) else {
+            return self.give_up(from, &one);
+        };
+        let shared = Arc::clone(&state.shared);
+        let is_last = one.exchange.redirections >= shared.settings().redirections_max;
+        if is_last {
+            shared.totals.given_up.fetch_add(1, Relaxed);
+            return self.give_up(from, &one);
+        }
+        let now = self.plane.clock.now;
+        let Some(redirect) = Redirect::parse(&one.reply) else {
+            return self.retry_later(from, one);
+        };
+        let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
+            return self.give_up(from, &one);
+        };
+        let is_moved = redirect.kind == RedirectKind::Moved;
+        if is_moved {
+            shared.totals.moved.fetch_add(1, Relaxed);
+            shared.note_moved(redirect.slot, &endpoint, now);
+            shared.ask_soon();
+        } else {
+            shared.totals.asked.fetch_add(1, Relaxed);
+        }
+        let place = shared.place_of(&endpoint, now);
+        self.follow_clusters();
+        match place {
+            Some(place) if self.links[from].is_private => {
+                self.redirect_private(place, from, &one, !is_moved);
+            }
+            Some(place) => self.send_to(place, from, &one, !is_moved),
+            None => self.give_up(from, &one),
+        }
+    }
+
+    /// The same for what one session has sent on a link of its own.
+    fn redirect_private(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+        let Core { sessions, links, plane } = self;
+        let slot = &links[from];
+        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let owner = slot.lease;
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        if one.exchange.is_transaction() {
+            // What it watches has moved: as good as changed.
+            let mut null = Vec::new();
+            protocol.null_array(&mut null);
+            let backend = (pool, slot.backend);
+            return plane.deliver(sessions, backend, &one.exchange, Kind::Null, &null);
+        }
+        let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
+        if !slot.link.is_blocking {
+            // A watch that began nowhere: EXEC will fail.
+            plane.lose_watch(links, owner, session);
+            let backend = (pool, links[from].backend);
+            return plane.deliver(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
+        }
+        let Some(index) = plane.lease(links, owner, (pool, place), protocol) else {
+            return self.give_up(from, one);
+        };
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = links[from].link.blocks_until;
+        links[index].awaited_keys = std::mem::take(&mut links[from].awaited_keys);
+        let stateful = session.stateful.get_or_insert_default();
+        stateful.blocked_on.retain(|&link| link != from);
+        stateful.blocked_on.push(index);
+        plane.release(links, from);
+        plane.enqueue_again(links, index, one, asking);
+    }
+
+    /// Sends a request to the server at `place`.
+    fn send_to(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+        let Core { sessions, links, plane } = self;
+        let slot = &links[from];
+        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let Some(owner) = plane.session_of(one.exchange.owner) else { return };
+        let Some(session) = sessions.get(owner) else { return };
+        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let index = state.link(place, session.lane, protocol);
+        let slot = &mut links[index];
+        if slot.link.is_down(plane.clock.now) {
+            let fault = plane.note_refused(slot);
+            let place = (slot.pool, slot.backend);
+            return plane.fail(sessions, place, (&one.exchange, false), fault);
+        }
+        plane.enqueue_again(links, index, one, asking);
+        if let Owner::Errand(errand) = one.exchange.owner {
+            plane.across.note_moved(errand, place, index);
+        }
+    }
+
+    /// Has a request sent again where its keys are then, if it may be.
+    fn retry_later(&mut self, from: LinkIndex, one: Redirected) {
+        let Core { sessions, links, plane } = self;
+        let pool = links[from].pool;
+        let Some(state) = plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let why = Redirection::of(&one.reply);
+        if why != Some(Redirection::TryAgain) {
+            shared.ask_soon();
+        }
+        if why == Some(Redirection::NotReady) {
+            let began = one.exchange.started;
+            plane.note_failure(&mut links[from], FailureReason::Loading, began);
+        }
+        let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
+        let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
+        // All the pauses so far and this one are less than twice this one.
+        let is_in_time = pause * 2 <= timeout;
+        let owner = plane.session_of(one.exchange.owner);
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        let is_alone = session.is_some_and(|session| {
+            let is_only = |busy: &keyway_proxy::Busy| busy.order.len() + session.unheard as usize == 1;
+            let may = session.busy.as_deref().is_some_and(is_only);
+            session.barrier |= may;
+            may
+        });
+        if !is_in_time || !is_alone {
+            shared.totals.given_up.fetch_add(1, Relaxed);
+            return self.give_up(from, &one);
+        }
+        shared.totals.retried.fetch_add(1, Relaxed);
+        let at = plane.clock.now + pause;
+        plane.note_cluster_deadline(at);
+        plane.cluster.retries.push(Retry { at, from, redirected: one });
+    }
+
+    /// Sends the requests again of which it is time.
+    pub fn send_retries(&mut self) {
+        if self.plane.cluster.retries.is_empty() {
+            return;
+        }
+        let now = self.plane.clock.now;
+        let mut at = 0;
+        while at < self.plane.cluster.retries.len() {
+            if self.plane.cluster.retries[at].at > now {
+                let next = self.plane.cluster.retries[at].at;
+                self.plane.note_cluster_deadline(next);
+                at += 1;
+                continue;
+            }
+            let Retry { from, redirected, .. } = self.plane.cluster.retries.remove(at);
+            // Who has the slot now may be another.
+            let place = self.plane.place_of_request(&self.links[from], &redirected.request);
+            match place {
+                Some(place) => self.send_to(place, from, &redirected, false),
+                None => self.give_up(from, &redirected),
+            }
+        }
+    }
+
+    /// Tells whoever waits what the server has said.
+    fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+        let Core { sessions, links, plane } = self;
+        let place = (links[from].pool, links[from].backend);
+        plane.deliver(sessions, place, &one.exchange, Kind::Error, &one.reply);
+    }
+}
+
+impl Plane {
+    /// Puts a request on a link, behind `ASKING` where the slot is still another's.
+    fn enqueue_again(
+        &mut self,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+        one: &Redirected,
+        asking: bool,
+    ) {
+        let slot = &mut links[index];
+        self.prepare_link(index, slot, 0);
+        slot.link.enqueue_redirected(one, self.clock.now);
+        if asking {
+            slot.link.precede_last(ASKING);
+        }
+        self.note_unsent(index, slot);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
+    }
+
+    /// The server that has the keys of a request, or of the first command of a
+    /// transaction that has some; the one it was sent to where none has.
+    fn place_of_request(&self, slot: &LinkSlot, request: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(slot.pool)].kind else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return None };
+        let limits = ParseLimits::of(&self.plan.limits);
+        let (mut args, mut inline, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rest = request;
+        while let Ok(Parsed::Ready { consumed }) =
+            parse_request(rest, &limits, &mut args, &mut inline)
+        {
+            keys.clear();
+            let resolved = Request::resolve(Args::new(&rest[..consumed], &args)).ok();
+            let key = resolved.and_then(|request| {
+                request.keys(&mut keys).ok()?;
+                request.args.get(*keys.first()? as usize)
+            });
+            if let Some(key) = key {
+                return place(pool, &state.ring, key, 0);
+            }
+            rest = &rest[consumed..];
+        }
+        Some(slot.backend)
+    }
+
+    /// Where a server sends a request: on its own host, if it does not say.
+    fn endpoint_of(&self, pool: u16, backend: u16, redirect: &Redirect) -> Option<Endpoint> {
+        let asked = self.asked_endpoint(pool, backend)?;
+        match (redirect.host, asked) {
+            (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
+            (None, Endpoint::Tcp { host, .. }) => Endpoint::tcp(&host, redirect.port).ok(),
+            (None, Endpoint::Unix { .. }) => None,
+        }
+    }
+}
