@@ -19,8 +19,15 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
     }
     let nodes_max = section.number_u32("nodes_max") as u16;
     if nodes_max > 0 && seeds.len() > usize::from(nodes_max) {
-        let what = format!("servers in {}: {} are listed, more than nodes_max", section.header, seeds.len());
-        report.consequence(section.place("servers"), Problem::new(what, "list a few: the others are found"));
+        let what = format!(
+            "servers in {}: {} are listed, more than nodes_max",
+            section.header,
+            seeds.len()
+        );
+        report.consequence(
+            section.place("servers"),
+            Problem::new(what, "list a few: the others are found"),
+        );
     }
     ShardedPool::of_cluster(ClusterPool {
         seeds: seeds.iter().map(|server| server.endpoint.clone()).collect(),

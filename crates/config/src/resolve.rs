@@ -231,8 +231,12 @@ fn sharded(
     let servers = servers(section, report);
     let (reconnect_min, reconnect_max) = reconnect(section, report);
     let (password, password_file) = password(section, read_file, report);
-    let ejection = section.section("ejection").map(ejection);
-    if let (Some(at), [_]) = (section.given("ejection"), servers.as_slice()) {
+    let ejection = match kind {
+        // Who is of a cluster is for the cluster to say.
+        "cluster" => None,
+        _ => section.section("ejection").map(ejection),
+    };
+    if let (Some(_), Some(at), [_]) = (ejection, section.given("ejection"), servers.as_slice()) {
         let what = format!("{} ejects its only server", section.header);
         let hint = "while it is out every request fails: remove ejection, or add servers";
         report.warning(at, Problem::new(what, hint));
@@ -516,7 +520,10 @@ fn listener_protocol(
         )),
         // Where both are spoken that is what is wrong.
         Some((kind, pool))
-            if !matches!(*kind, "sharded" | "cluster") && speaks_memcached && spoken.redis && !spoken.memcached =>
+            if !matches!(*kind, "sharded" | "cluster")
+                && speaks_memcached
+                && spoken.redis
+                && !spoken.memcached =>
         {
             Some((
                 format!(

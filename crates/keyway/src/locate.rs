@@ -6,9 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
-use keyway_topology::{
-    Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot,
-};
+use keyway_topology::{Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufWriter, Write};

@@ -32,7 +32,7 @@ pub use cells::{
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use registry::{
-    BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, LatencyShares, Layout, PoolLayout, PoolTotals,
-    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells,
+    BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, LatencyShares, Layout, PoolLayout,
+    PoolTotals, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells,
 };

@@ -9,7 +9,8 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures, WarmUpFigures,
+    ClusterFigures, LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures,
+    WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);

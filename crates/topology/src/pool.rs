@@ -188,7 +188,7 @@ pub struct ShardedPool {
     pub warm_up: Option<WarmUp>,
     /// It is a Redis Cluster. Its servers, hash and tag are as
     /// [`ShardedPool::of_cluster`] makes them.
-    pub cluster: Option<ClusterPool>,
+    pub cluster: Option<Box<ClusterPool>>,
 }
 
 impl ShardedPool {
@@ -246,7 +246,7 @@ impl ShardedPool {
         let mut pool = ShardedPool::with_servers((0..count).map(place).collect());
         pool.hash = Hash::Crc16;
         pool.hash_tag = Some(HashTag::BRACES);
-        pool.cluster = Some(cluster);
+        pool.cluster = Some(Box::new(cluster));
         pool
     }
 

@@ -7,11 +7,11 @@ mod rendezvous;
 
 use crate::hash::md5_digest_words;
 use crate::{Distribution, Hash, SLOT_COUNT, Server, SlotOwners};
-use std::sync::Arc;
 use maglev::Table;
 use pecl::Buckets;
 use points::{Point, Points};
 use rendezvous::Rendezvous;
+use std::sync::Arc;
 
 /// The servers of a pool that take requests, arranged for lookup by hash.
 /// Built anew whenever a server is ejected or rejoins.

@@ -62,7 +62,7 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of which only the seeds are known; `None` for a pool that is none.
     pub fn new(pool: &ShardedPool) -> Option<Cluster> {
-        let settings = pool.cluster.clone()?;
+        let settings = ClusterPool::clone(pool.cluster.as_ref()?);
         let map = ClusterMap::of_seeds(&settings.seeds, pool.servers.len() as u16);
         Some(Cluster {
             settings,

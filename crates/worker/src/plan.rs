@@ -1,5 +1,6 @@
 use crate::{
-    Channels, Cluster, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause, Redirects,
+    Channels, Cluster, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause,
+    Redirects,
 };
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, Mailer};
@@ -293,7 +294,9 @@ impl PoolKind {
     /// Whether there is a server at this place.
     pub fn has_server(&self, server: usize) -> bool {
         match self {
-            PoolKind::Sharded { cluster: Some(cluster), .. } => cluster.map().node(server).is_some(),
+            PoolKind::Sharded { cluster: Some(cluster), .. } => {
+                cluster.map().node(server).is_some()
+            }
             _ => true,
         }
     }

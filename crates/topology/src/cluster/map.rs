@@ -1,8 +1,13 @@
 use super::{ClusterNode, ClusterView, NodeHealth, NodeRole, SLOT_COUNT, SlotOwners};
 use crate::Endpoint;
 use keyway_base::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a server that no view has any more keeps its place. Views leave out
+/// replicas that copy their primary, as one does that was a primary a moment ago.
+const ABSENCE: Duration = Duration::from_secs(30);
 
 /// How long a place stays empty before another node may have it: what is still
 /// said of the one before, in logs, metrics and replies on their way, is about
@@ -38,6 +43,8 @@ pub struct PlacedNode {
     pub zone: Option<Box<str>>,
     /// The version of the map in which it came to its place.
     pub tenure: u64,
+    /// Since when views do not have it.
+    pub absent_since: Option<Time>,
 }
 
 /// Which servers a cluster has, each at a place that it keeps as long as it is of
@@ -148,15 +155,7 @@ impl ClusterMap {
         let mut next = self.next();
         next.epoch = view.epoch.or(self.epoch);
         next.is_known = true;
-        for place in 0..next.places.len() {
-            let is_gone = next.places[place].as_ref().is_some_and(|node| {
-                let is_it = |told: &&ClusterNode| told.endpoint.as_ref() == Some(&node.endpoint);
-                !view.nodes.iter().filter(|node| is_placed(node)).any(|told| is_it(&told))
-            });
-            if is_gone {
-                next.vacate(place, now);
-            }
-        }
+        next.part_with_absent(view, now);
         let mut left_out = 0;
         let of_view: Vec<Option<u16>> = view
             .nodes
@@ -174,6 +173,7 @@ impl ClusterMap {
             if let Some(node) = &mut next.places[usize::from(*at)] {
                 node.id.clone_from(&told.id);
                 node.zone.clone_from(&told.zone);
+                node.absent_since = None;
                 node.health = told.health;
                 node.role = match told.role {
                     NodeRole::Primary => PlaceRole::Primary,
@@ -260,9 +260,31 @@ impl ClusterMap {
             health: NodeHealth::Online,
             zone: None,
             tenure: self.version,
+            absent_since: None,
         });
         self.left[place] = None;
         Some(place as u16)
+    }
+
+    /// Takes their places from servers that views have not had for long.
+    fn part_with_absent(&mut self, view: &ClusterView, now: Time) {
+        let told: BTreeSet<&Endpoint> = view
+            .nodes
+            .iter()
+            .filter(|node| is_placed(node))
+            .filter_map(|node| node.endpoint.as_ref())
+            .collect();
+        for place in 0..self.places.len() {
+            let Some(node) = &mut self.places[place] else { continue };
+            if told.contains(&node.endpoint) {
+                continue;
+            }
+            // One to ask is needed no more once others are known.
+            let since = *node.absent_since.get_or_insert(now);
+            if node.role == PlaceRole::Seed || since + ABSENCE <= now {
+                self.vacate(place, now);
+            }
+        }
     }
 
     fn vacate(&mut self, place: usize, now: Time) {
@@ -288,8 +310,7 @@ impl ClusterMap {
 
 /// Whether a node is one to be connected to.
 fn is_placed(node: &ClusterNode) -> bool {
-    node.endpoint.is_some()
-        && !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress)
+    node.endpoint.is_some() && !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress)
 }
 
 const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");

@@ -128,7 +128,9 @@ impl Core {
         slot.generation = next_generation(slot.generation);
         plane.end_counts(slot, state);
         plane.note_refusal(slot, fault);
-        plane.log_link_end(slot, state, fault);
+        if !plane.has_left(slot) {
+            plane.log_link_end(slot, state, fault);
+        }
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = slot.link.has_answered();

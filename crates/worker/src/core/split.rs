@@ -120,7 +120,9 @@ impl Plane {
         let mut scratch = std::mem::take(&mut self.split);
         scratch.servers.clear();
         scratch.counts.clear();
-        scratch.counts.extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
+        scratch
+            .counts
+            .extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
         let step = if scratch.counts.iter().all(|&count| count == 0) {
             self.answer_unrouted(session, busy, &plan.pools[index], request);
             Step::Started

@@ -228,8 +228,7 @@ impl Plane {
     /// Whether a lost or failed connection is that of a server that has left its
     /// cluster, of which nothing is to be said.
     pub(super) fn has_left(&self, slot: &LinkSlot) -> bool {
-        let is_gone =
-            |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
+        let is_gone = |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
         self.cluster_state(slot.pool).is_some_and(is_gone)
     }
 }

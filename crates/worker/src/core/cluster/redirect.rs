@@ -152,7 +152,8 @@ impl Core {
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         let is_alone = session.is_some_and(|session| {
-            let is_only = |busy: &keyway_proxy::Busy| busy.order.len() + session.unheard as usize == 1;
+            let is_only =
+                |busy: &keyway_proxy::Busy| busy.order.len() + session.unheard as usize == 1;
             let may = session.busy.as_deref().is_some_and(is_only);
             session.barrier |= may;
             may
@@ -248,11 +249,12 @@ impl Plane {
 
     /// Where a server sends a request: on its own host, if it does not say.
     fn endpoint_of(&self, pool: u16, backend: u16, redirect: &Redirect) -> Option<Endpoint> {
-        let asked = self.asked_endpoint(pool, backend)?;
-        match (redirect.host, asked) {
+        match (redirect.host, || self.asked_endpoint(pool, backend)) {
             (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
-            (None, Endpoint::Tcp { host, .. }) => Endpoint::tcp(&host, redirect.port).ok(),
-            (None, Endpoint::Unix { .. }) => None,
+            (None, asked) => match asked()? {
+                Endpoint::Tcp { host, .. } => Endpoint::tcp(&host, redirect.port).ok(),
+                Endpoint::Unix { .. } => None,
+            },
         }
     }
 }

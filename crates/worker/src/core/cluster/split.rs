@@ -189,7 +189,10 @@ mod tests {
                 while scratch.next[*keys.last().unwrap() as usize] != NO_KEY {
                     keys.push(scratch.next[*keys.last().unwrap() as usize]);
                 }
-                assert_eq!((fragment.keys as usize, fragment.last), (keys.len(), keys[keys.len() - 1]));
+                assert_eq!(
+                    (fragment.keys as usize, fragment.last),
+                    (keys.len(), keys[keys.len() - 1])
+                );
                 keys
             };
             let all: Vec<_> = scratch.fragments.iter().map(keys).collect();
