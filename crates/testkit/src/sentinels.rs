@@ -20,8 +20,10 @@ const AGREED_WITHIN: Duration = Duration::from_secs(40);
 /// After this a server that does not answer counts as down.
 const DOWN_AFTER_MS: u32 = 500;
 
-/// Sentinels do most things once in seconds; tests would wait for each.
-const PERIODS: &str = "SENTINEL DEBUG info-period 500 ping-period 100 ask-period 100 \
+/// Sentinels do most things once in seconds; tests would wait for each. What
+/// they know of a replica is good for five periods of pings, and is asked for
+/// once a second in a fail-over: with shorter ones no replica is good enough.
+const PERIODS: &str = "SENTINEL DEBUG info-period 500 ping-period 300 ask-period 100 \
     publish-period 200 election-timeout 2000";
 
 /// A few sentinels (of redis-server 7 or later) on free loopback ports that
