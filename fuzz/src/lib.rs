@@ -20,6 +20,7 @@ pub mod resp_request;
 pub mod restore;
 pub mod session_ops;
 pub mod store_ops;
+pub mod topology_views;
 pub mod translation;
 pub mod worker_ops;
 
@@ -29,7 +30,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
@@ -45,6 +46,7 @@ pub const TARGETS: [Target; 17] = [
     ("restore", restore::run),
     ("session_ops", session_ops::run),
     ("store_ops", store_ops::run),
+    ("topology_views", topology_views::run),
     ("translation", translation::run),
     ("worker_ops", worker_ops::run),
 ];

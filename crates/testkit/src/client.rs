@@ -80,6 +80,11 @@ impl Client {
         self.reply_within = bound;
     }
 
+    /// How long a reply may take.
+    pub fn reply_within(&self) -> Duration {
+        self.reply_within
+    }
+
     /// Sends these bytes, all of them.
     ///
     /// # Panics

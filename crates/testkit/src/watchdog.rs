@@ -40,15 +40,29 @@ impl Watchdog {
 ///
 /// # Panics
 /// When `bound` has passed without one; the message carries `what`.
-pub fn wait_for<T>(what: &str, bound: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, bound: Duration, condition: impl FnMut() -> Option<T>) -> T {
+    try_for(bound, condition)
+        .unwrap_or_else(|| panic!("waited {} s in vain: {what}", bound.as_secs_f32()))
+}
+
+/// Looks at `condition` until it gives a value; none when `bound` has passed
+/// without one.
+pub(crate) fn try_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + bound;
     loop {
         if let Some(value) = condition() {
-            return value;
+            return Some(value);
         }
-        assert!(Instant::now() < end, "waited {} s in vain: {what}", bound.as_secs_f32());
+        if Instant::now() >= end {
+            return None;
+        }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The same of one that holds or not.
+pub(crate) fn try_until(bound: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    try_for(bound, || condition().then_some(())).is_some()
 }
 
 /// Looks at `condition` until it holds.

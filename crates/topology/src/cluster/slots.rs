@@ -3,6 +3,7 @@
 use super::view::{Asked, Building, ClusterNode, ClusterView, NodeRole, node_id, told};
 use crate::ViewError;
 use crate::reply_reader::{Item, ReplyReader};
+use std::net::IpAddr;
 
 pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
     let mut reader = ReplyReader::new(reply)?;
@@ -58,7 +59,9 @@ fn node(reader: &mut ReplyReader<'_>, asked: Asked<'_>) -> Result<ClusterNode, V
     let endpoint = asked.locate(host, &[more.host_name, more.ip], port)?;
     let mut node = ClusterNode::new(endpoint);
     node.id = id;
-    node.host_name = told(more.host_name);
+    // A name that is preferred is not told a second time.
+    let is_name = |host: &str| host.parse::<IpAddr>().is_err();
+    node.host_name = told(more.host_name.or(host.filter(|host| is_name(host))));
     node.zone = told(more.zone);
     Ok(node)
 }

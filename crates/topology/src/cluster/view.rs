@@ -153,6 +153,10 @@ pub struct ClusterView {
 impl ClusterView {
     /// Reads the reply to CLUSTER SHARDS (Redis 7.0 and later).
     ///
+    /// Some versions (7.2) tell no slots of a shard for as long as a dead
+    /// primary is in it: whoever finds that the view is not whole should ask for
+    /// CLUSTER SLOTS too before believing it.
+    ///
     /// # Errors
     /// When it is none.
     pub fn from_shards(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
