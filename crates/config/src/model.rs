@@ -158,6 +158,7 @@ pub struct PoolConfig {
 }
 
 /// What kind of pool, with the settings of that kind.
+#[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolKindConfig {
     /// Kind `"store"`.

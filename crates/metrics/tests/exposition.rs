@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
-    CATALOGUE, CloseReason, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures,
-    Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
-    WorkerCells, catalogue_markdown,
+    CATALOGUE, CloseReason, ClusterFigures, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout,
+    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -25,6 +25,7 @@ fn registry() -> Arc<Registry> {
         pools: vec![
             PoolLayout { name: "cache".into(), backends: vec![] },
             PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()] },
+            PoolLayout { name: "cluster".into(), backends: vec!["0".into(), "1".into()] },
         ],
         workers_max: 3,
         version: "1.2.3",
@@ -68,6 +69,14 @@ fn registry() -> Arc<Registry> {
     assert!(registry.watch_warm_up(1, move || figures));
     let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };
     assert!(registry.watch_routes(1, move || figures));
+    // A cluster of its own, with a place that nobody has.
+    let figures = ClusterFigures {
+        backends: vec![Some("10.0.0.1:7000".to_owned()), None],
+        moved: 5,
+        slots: 16_384,
+        ..ClusterFigures::default()
+    };
+    assert!(registry.watch_cluster(2, move || figures.clone()));
     registry
 }
 

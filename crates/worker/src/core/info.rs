@@ -98,10 +98,10 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
     // Of each place, where it is among those that have a server.
     let mut of_place = vec![None; sharded.servers.len()];
-    for index in 0..sharded.servers.len() {
+    for (index, place) in of_place.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
         let health = plan.health.state(plan.topology.backend_id(pool, index));
-        of_place[index] = Some(servers.len());
+        *place = Some(servers.len());
         servers.push(BackendInfo {
             name: kind.label(index),
             address: address.to_string(),
