@@ -112,6 +112,8 @@ pub enum Work {
     Mixed,
     /// MGET of this many random keys: one request, one reply.
     Mget(u32),
+    /// MSET of this many random keys.
+    Mset(u32),
     /// ZADD of a new member to one sorted set, members in no order.
     SortedLoad,
 }
@@ -119,7 +121,7 @@ pub enum Work {
 impl Work {
     /// Whether a server of this dialect can do it.
     pub fn fits(self, dialect: Dialect) -> bool {
-        dialect == Dialect::Redis || self != Work::SortedLoad
+        dialect == Dialect::Redis || !matches!(self, Work::SortedLoad | Work::Mset(_))
     }
 }
 
@@ -163,6 +165,11 @@ impl Requests {
                     }
                     let keys = keys.iter().map(String::as_bytes);
                     push_command(&[&b"MGET"[..]].into_iter().chain(keys).collect::<Vec<_>>(), out);
+                }
+                Work::Mset(keys) => {
+                    let keys: Vec<String> = (0..keys).map(|_| dataset.key(key())).collect();
+                    let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &value[..]]);
+                    push_command(&[&b"MSET"[..]].into_iter().chain(pairs).collect::<Vec<_>>(), out);
                 }
                 Work::SortedLoad => push_member(&mut random, out),
             }
