@@ -2,7 +2,7 @@
 
 mod routes;
 
-use crate::cluster::discovery_name;
+use crate::cluster::{discovery_name, read_from_name};
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
@@ -461,6 +461,21 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
     out.entry(table, "nodes_max", &pool.nodes_max.to_string());
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
+    let reads = &pool.reads;
+    out.entry(table, "read_from", &string(&read_from_name(&reads.from)));
+    if let Some(pin) = reads.pin_after_write {
+        out.entry(table, "pin_after_write", &string(&format_duration(pin)));
+    }
+    if let Some(lag) = reads.lag_max {
+        out.entry(table, "replica_lag_max", &string(&format_duration(lag)));
+    }
+    if !reads.weights.is_empty() {
+        let weights = reads.weights.iter().map(|(endpoint, weight)| format!("{endpoint}:{weight}"));
+        let quoted: Vec<String> = weights.map(|weight| string(&weight)).collect();
+        out.entry(table, "read_weights", &format!("[{}]", quoted.join(", ")));
+    }
+    let commands: Vec<String> = reads.primary_commands.iter().map(|name| string(name)).collect();
+    out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {

@@ -74,6 +74,8 @@ fn value_text(key: &Key) -> String {
         Kind::Prefix | Kind::UserName => "text".to_owned(),
         Kind::PoolName => "name of a pool".to_owned(),
         Kind::PoolNames => "list of names of pools".to_owned(),
+        Kind::Commands => "list of commands".to_owned(),
+        Kind::ReadFrom => "text".to_owned(),
         Kind::Mode => "octal digits as text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),
         Kind::Path => "absolute path".to_owned(),

@@ -2,6 +2,7 @@
 //! its type and within its range.
 
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
+use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, any_of, nearest, quoted};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
@@ -288,7 +289,8 @@ fn read_value(
         Kind::List(table) => read_list(key, table, value, report),
         Kind::Pools => read_pools(value, report),
         Kind::Servers => read_servers(value, header, report),
-        Kind::PoolNames => read_names(value),
+        Kind::PoolNames => read_names(value, "write the names of pools: [\"NAME\", \"NAME\"]"),
+        Kind::Commands => read_names(value, "write the names of commands: [\"get\", \"mget\"]"),
         Kind::Workers if value.get_ref().is_table() => {
             return read_workers_table(key, value, header, report);
         }
@@ -482,8 +484,7 @@ fn read_servers(
     Ok(Value::Servers(servers))
 }
 
-fn read_names(value: &Spanned<DeValue<'_>>) -> Result<Value, Problem> {
-    let hint = "write the names of pools: [\"NAME\", \"NAME\"]";
+fn read_names(value: &Spanned<DeValue<'_>>, hint: &str) -> Result<Value, Problem> {
     let wrong = |what: &DeValue<'_>, why| Problem::new(format!("{} {why}", shown(what)), hint);
     let list = value.get_ref();
     let items = list.as_array().ok_or_else(|| wrong(list, "is not a list"))?;
@@ -550,6 +551,7 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Listen => parse_listen(text).map(Value::Listen),
         Kind::Admin => parse_admin(text).map(Value::Listen),
         Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
+        Kind::ReadFrom => parse_read_from(text).map(|_| Value::Text(text.to_owned())),
         Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
         Kind::KeyspaceEvents => KeyspaceEvents::parse(text)
             .map(Value::KeyspaceEvents)

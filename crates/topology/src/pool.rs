@@ -116,6 +116,37 @@ pub enum Discovery {
     Nodes,
 }
 
+/// Which servers of a primary's data are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The primary.
+    #[default]
+    Primary,
+    /// A replica, or the primary while none can be read.
+    PreferReplica,
+    /// A replica; an error while none can be read.
+    Replica,
+    /// Whichever answers fastest.
+    Nearest,
+    /// One of this availability zone, else as with `PreferReplica`.
+    Zone(Box<str>),
+}
+
+/// What is read from replicas, and from which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadPolicy {
+    /// Which servers.
+    pub from: ReadFrom,
+    /// How long after a write of its own a client reads from the primary.
+    pub pin_after_write: Option<Duration>,
+    /// How far behind its primary a replica may be; it is not read otherwise.
+    pub lag_max: Option<Duration>,
+    /// Shares of servers that get more, or less, than others' 1; 0 for none.
+    pub weights: Vec<(Endpoint, u32)>,
+    /// Commands that go to the primary whatever they are, in lower case.
+    pub primary_commands: Vec<Box<str>>,
+}
+
 /// What makes a pool of servers a Redis Cluster: who its servers are is found out
 /// while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +161,8 @@ pub struct ClusterPool {
     pub refresh: Duration,
     /// How often one request is sent elsewhere before its client gets the error.
     pub redirections_max: u8,
+    /// What is read from replicas.
+    pub reads: ReadPolicy,
 }
 
 /// A pool that spreads keys over servers by hash.

@@ -15,6 +15,10 @@ use std::time::Duration;
 /// moves; longer sends more requests the long way round.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
+/// Between two questions how far replicas are behind; they tell their primaries once a
+/// second.
+const LAGS_EVERY: Duration = Duration::from_millis(500);
+
 /// How long clients wait for the first map, from the first client on; all get
 /// errors then until there is one.
 const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
@@ -55,6 +59,11 @@ pub struct Cluster {
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
     /// first of them came.
     waits_until: AtomicU64,
+    /// When servers are to be asked how far replicas are behind, in nanoseconds.
+    next_lags: AtomicU64,
+    /// How far each server is behind its primary, in milliseconds, by place; as far as
+    /// can be when that is not known.
+    lags: Box<[AtomicU64]>,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -72,6 +81,8 @@ impl Cluster {
             asking_until: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
+            next_lags: AtomicU64::new(0),
+            lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
             totals: ClusterTotals::default(),
         })
     }
@@ -162,6 +173,25 @@ impl Cluster {
         let until = (now + FIRST_MAP_MAX).0;
         let begun = self.waits_until.compare_exchange(0, until, Relaxed, Relaxed);
         now.0 < begun.map_or_else(|begun| begun, |_| until)
+    }
+
+    /// Whether a replica is no further behind its primary than `max`, as far as is known.
+    pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
+        let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
+        u128::from(lag) <= max.as_millis()
+    }
+
+    /// Whether the caller is to ask how far replicas are behind.
+    pub(crate) fn try_claim_lags(&self, now: Time) -> bool {
+        let next = (now + LAGS_EVERY).0;
+        self.next_lags.fetch_update(Relaxed, Relaxed, |due| (due <= now.0).then_some(next)).is_ok()
+    }
+
+    /// Notes how far a replica is behind its primary.
+    pub(crate) fn note_lag(&self, place: u16, millis: u64) {
+        if let Some(lag) = self.lags.get(usize::from(place)) {
+            lag.store(millis, Relaxed);
+        }
     }
 
     /// Has the cluster asked about soon: something does not fit what is known.

@@ -1,6 +1,6 @@
 use super::memcached::as_sharded;
 use super::{Absent, Choices, Key, Kind, POOL_KINDS, Table, hours, key, ms};
-use Absent::{Is, Refused};
+use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
 
 const fn seeds() -> Key {
@@ -42,6 +42,37 @@ pub(crate) static CLUSTER: Table = Table {
             Count { min: 1, max: 100 },
             Is("8"),
             "How often one request may be sent on or tried again, because its slot is moving, before its client gets the server's error.",
+        ),
+        key(
+            "read_from",
+            Kind::ReadFrom,
+            Is("\"primary\""),
+            "Which servers answer commands that only read: `\"primary\"`; `\"prefer-replica\"`, the primary while no replica can be read; `\"replica\"`, an error then; `\"nearest\"`, whichever of them answers fastest; or `\"zone:NAME\"`, those of that availability zone, which Valkey tells with `discovery = \"shards\"`, else as `\"prefer-replica\"`. What a replica answers may be older than what a client has just written.",
+        )
+        .known_elsewhere_as(&["readonly", "slave_read", "master_read_priority", "read_mode"]),
+        key(
+            "pin_after_write",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Unset("a client may read from replicas at once"),
+            "For so long after a write a client of this pool reads from primaries, so that it finds what it has written unless replicas are further behind.",
+        ),
+        key(
+            "replica_lag_max",
+            Kind::Duration { min: ms(1000), max: hours(1) },
+            Unset("replicas are read however far they are behind"),
+            "A replica that has not told its primary for longer how far it is, as the primary says in INFO, is not read. Replicas tell once a second.",
+        ),
+        key(
+            "read_weights",
+            Servers,
+            Unset("all are read as often"),
+            "`\"HOST:PORT:WEIGHT\"` of servers that are read more often than the others, which count 1; up to 100.",
+        ),
+        key(
+            "read_from_primary",
+            Kind::Commands,
+            Is("[]"),
+            "Commands that primaries answer though they only read, such as `[\"ttl\", \"xread\"]`.",
         ),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),

@@ -120,7 +120,9 @@ impl Link {
                     // for as long as the connection stands.
                     let is_heard = matches!(
                         exchange.owner,
-                        Owner::Internal(Internal::Select | Internal::Load | Internal::ClientId)
+                        Owner::Internal(
+                            Internal::Select | Internal::Load | Internal::ClientId | Internal::Mode
+                        )
                     );
                     if !is_heard {
                         exchange.owner = Owner::None;

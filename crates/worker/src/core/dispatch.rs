@@ -1,3 +1,4 @@
+use super::cluster::Reader;
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
@@ -213,6 +214,9 @@ impl Plane {
             unreachable!("the state of a pool is of its kind");
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
+        if let (Route::One(server), true) = (route, state.readers.is_some()) {
+            return self.send_to_reader(links, pool, asked, server);
+        }
         if let Route::One(server) = route {
             let link = match TRACKED {
                 true => self.link_of(asked.session, server),
@@ -222,6 +226,32 @@ impl Plane {
             return self.forward(links, *key, session, busy, request, link);
         }
         self.send_elsewhere(links, pool, asked, route)
+    }
+
+    /// Sends a request to a server that may answer it: of a pool whose replicas are
+    /// read.
+    #[inline(never)]
+    fn send_to_reader(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        asked: &mut Asked,
+        primary: u16,
+    ) -> Step {
+        let reads = self.reads_replicas(asked);
+        let Asked { key, session, busy, request } = asked;
+        let place = (primary, session.lane);
+        let server = match reads.then(|| self.reader_of(links, session.pool, place)) {
+            None | Some(Reader::Primary) => primary,
+            Some(Reader::At(server)) => server,
+            Some(Reader::None) => {
+                self.answer_unrouted(session, busy, pool, request);
+                return Step::Started;
+            }
+        };
+        let link = self.link_of(session, server);
+        self.set_reading(links, link, server != primary);
+        self.forward(links, *key, session, busy, request, link)
     }
 
     /// The same for what does not go whole to one server.

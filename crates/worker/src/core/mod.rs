@@ -127,6 +127,8 @@ pub(crate) struct LinkSlot {
     unblock: Option<UnblockReason>,
     /// What it is for, where its session is tracked.
     role: Option<tracking::Role>,
+    /// How long the server took of late, where the fastest is chosen.
+    latency_micros: u32,
 }
 
 /// All of a worker but its sockets.

@@ -7,11 +7,14 @@ use crate::PoolKind;
 use keyway_base::Time;
 use keyway_proxy::{Internal, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, ViewError};
+use keyway_topology::{
+    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, ViewError,
+};
 use std::sync::Arc;
 
 /// What a server said when it was asked about its cluster.
 pub(super) struct Heard {
+    what: Internal,
     pool: u16,
     place: u16,
     reply: Vec<u8>,
@@ -37,6 +40,7 @@ impl Core {
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             self.ask_if_due(pool);
+            self.ask_lags_if_due(pool);
         }
     }
 
@@ -58,6 +62,9 @@ impl Core {
     }
 
     fn hear(&mut self, heard: &Heard) {
+        if heard.what == Internal::Replication {
+            return self.hear_lags(heard);
+        }
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
@@ -92,6 +99,39 @@ impl Core {
                     );
                 }
                 self.plane.note_unanswered(heard.pool);
+            }
+        }
+    }
+
+    /// Notes how far the replicas of a primary are behind it.
+    fn hear_lags(&self, heard: &Heard) {
+        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
+        let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
+        for (place, node) in state.map.replicas_of(heard.place) {
+            let is_it = |replica: &&ConnectedReplica| {
+                replica.endpoint.as_ref() == Some(&node.endpoint) && replica.is_online
+            };
+            let replica = told.replicas.iter().find(is_it);
+            let millis = replica.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
+            state.shared.note_lag(place, millis);
+        }
+    }
+
+    /// Asks every primary how far its replicas are behind, where that matters.
+    fn ask_lags_if_due(&mut self, pool: u16) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let now = self.plane.clock.now;
+        if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
+            return;
+        }
+        let PoolState::Sharded(sharded) = &self.plane.pools[usize::from(pool)] else { return };
+        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
+        let links: Vec<LinkIndex> =
+            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
+        for index in links {
+            if !self.links[index].link.is_down(now) {
+                self.ask_server(index, [b"INFO", b"replication"], Internal::Replication);
             }
         }
     }
@@ -136,6 +176,11 @@ impl Core {
             Discovery::Shards => [b"CLUSTER", b"SHARDS"],
             Discovery::Nodes => [b"CLUSTER", b"NODES"],
         };
+        self.ask_server(index, words, Internal::Cluster);
+    }
+
+    /// Asks a server something for the worker itself.
+    fn ask_server(&mut self, index: LinkIndex, words: [&[u8]; 2], what: Internal) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         plane.mark_link_dirty(index, slot);
@@ -147,7 +192,7 @@ impl Core {
         reply::array(out, words.len());
         words.into_iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(Internal::Cluster), 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
     }
 
     /// Clients that wait for a map get their errors once it is not to be expected.
@@ -175,8 +220,13 @@ impl Plane {
     /// A server has answered the question about its cluster; what it said is looked
     /// at when no link is borrowed.
     #[cold]
-    pub(in super::super) fn hear_of_cluster(&mut self, (pool, place): (u16, u16), reply: &[u8]) {
-        self.cluster.heard.push(Heard { pool, place, reply: reply.to_vec() });
+    pub(in super::super) fn hear_of_cluster(
+        &mut self,
+        what: Internal,
+        (pool, place): (u16, u16),
+        reply: &[u8],
+    ) {
+        self.cluster.heard.push(Heard { what, pool, place, reply: reply.to_vec() });
     }
 
     /// A server has not answered.

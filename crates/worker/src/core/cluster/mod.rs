@@ -5,12 +5,16 @@
 //! | --- | --- |
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
+//! | `readers` | which server a read goes to |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
+mod readers;
 mod redirect;
 mod split;
+
+pub(super) use readers::{Reader, Readers};
 
 use super::pools::PoolState;
 use super::reply::release_all;
@@ -64,6 +68,10 @@ impl ClusterState {
         ClusterState { shared: Arc::clone(shared), map: shared.map() }
     }
 
+    pub(super) fn readers(&self) -> Option<Box<Readers>> {
+        Readers::new(&self.shared, &self.map)
+    }
+
     pub(super) fn ring(&self) -> Ring {
         Ring::of_slots(Arc::clone(self.map.owners()))
     }
@@ -100,6 +108,7 @@ impl Core {
         let latest = cluster.shared.map();
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
+        state.readers = cluster.readers();
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
         if before.owners() == map.owners() && before.is_known() == map.is_known() {

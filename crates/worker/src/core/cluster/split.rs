@@ -5,6 +5,7 @@ use super::super::input::Step;
 use super::super::pools::PoolState;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
+use super::Reader;
 use crate::PoolKind;
 use keyway_command::Split;
 use keyway_proxy::Owner;
@@ -83,7 +84,11 @@ impl Plane {
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
-        let step = match self.place_slots(&mut scratch, asked, usize::from(split.args_per_key)) {
+        let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
+        if is_placed && self.has_readers(asked.session.pool) {
+            is_placed = self.place_readers(&mut scratch, links, asked);
+        }
+        let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
             false => {
                 let plan = Arc::clone(&self.plan);
@@ -109,6 +114,36 @@ impl Plane {
             scratch.add((hash as usize % SLOT_COUNT) as u16, server);
         }
         true
+    }
+
+    /// Chooses who is read instead of the primaries. Returns whether each fragment has
+    /// somebody.
+    #[cold]
+    fn place_readers(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+    ) -> bool {
+        let reads = self.reads_replicas(asked);
+        let (pool, lane) = (asked.session.pool, asked.session.lane);
+        for fragment in &mut scratch.fragments {
+            let primary = fragment.server;
+            match reads.then(|| self.reader_of(links, pool, (primary, lane))) {
+                None | Some(Reader::Primary) => {}
+                Some(Reader::At(server)) => fragment.server = server,
+                Some(Reader::None) => return false,
+            }
+            let link = self.link_of(asked.session, fragment.server);
+            self.set_reading(links, link, fragment.server != primary);
+        }
+        true
+    }
+
+    /// Whether replicas of the session's pool are read.
+    fn has_readers(&self, pool: u16) -> bool {
+        matches!(&self.pools[usize::from(pool)],
+            PoolState::Sharded(state) if state.readers.is_some())
     }
 
     /// Sends each fragment to its server, if all of the links have room.
