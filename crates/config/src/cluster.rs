@@ -59,7 +59,7 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
                 );
                 report.consequence(
                     *at,
-                    Problem::new(what, "write the names of some: [\"ttl\", \"xread\"]"),
+                    Problem::new(what, "write commands as Redis names them"),
                 );
             }
         }
