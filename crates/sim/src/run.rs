@@ -6,7 +6,7 @@ mod stores;
 use crate::client::Client;
 use crate::counting;
 use crate::io::{Asked, SimIo};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reach};
 use crate::network::{MICRO, Nanos, Network, Occurrence, SECOND};
 use crate::random::Random;
 use crate::scenario::{Options, Scenario};
@@ -22,9 +22,12 @@ use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, WarmUpPlan, Worker};
+use keyway_worker::{
+    ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, Worker,
+};
 use parking_lot::Mutex;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -470,7 +473,7 @@ impl Sim {
             let Some(figures) = self.figures(index) else { continue };
             let is_looking = figures.in_flight <= looked_at as usize;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
-            if figures.sessions_busy + in_flight + figures.joins > 0 {
+            if figures.sessions_busy + in_flight + figures.joins + figures.trips > 0 {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));
             }
         }
@@ -480,6 +483,10 @@ impl Sim {
             let ledger = &mut self.world.borrow_mut().ledger;
             ledger.check_elements();
             stores::check(&self.plan, ledger);
+        }
+        self.check_mirrors();
+        {
+            let ledger = &mut self.world.borrow_mut().ledger;
             if let Some(text) = &ledger.violation {
                 return Err(text.clone());
             }
@@ -523,6 +530,31 @@ impl Sim {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
         Ok(())
+    }
+
+    /// What nothing has hindered is the same in all children of a mirror.
+    fn check_mirrors(&self) {
+        let World { ledger, servers, .. } = &mut *self.world.borrow_mut();
+        let is_hindered = !self.scenario.faults.is_empty() || self.seats.len() > 1;
+        // What a client that has left still had on its way may come after what it sent anew.
+        if is_hindered || !self.scenario.clients.iter().all(|habits| habits.stays()) {
+            return;
+        }
+        for pool in 0..self.scenario.topology.pools().len() {
+            let Some(children) = ledger.mirrored(pool) else { continue };
+            let asked: Vec<usize> = self.scenario.clients.iter().map(|it| it.pool).collect();
+            if asked.iter().any(|asked| children.contains(asked)) {
+                continue;
+            }
+            let held = |child: &usize| -> BTreeMap<Vec<u8>, Vec<u8>> {
+                let own = ledger.servers_of(*child);
+                own.into_iter().flat_map(|server| servers[server].items(0)).collect()
+            };
+            let held: Vec<_> = children.iter().map(held).collect();
+            if held.windows(2).any(|pair| pair[0] != pair[1]) {
+                return ledger.fail(|| format!("the children of pool {pool} differ at rest"));
+            }
+        }
     }
 
     /// Stops the workers.
@@ -613,7 +645,19 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 Time(0),
             )),
         },
-        TopologyKind::Routed(_) => unreachable!("no scenario has pools of pools"),
+        TopologyKind::Routed(routed) => PoolPlan {
+            name: pool.name.clone(),
+            databases: 1,
+            clients_max: 0,
+            pause: Pause::default(),
+            errors: Arc::default(),
+            scripts: Arc::default(),
+            kind: PoolKind::Routed(Box::new(RoutePlan::new(
+                routed.clone(),
+                scenario.topology.pools(),
+                Time(0),
+            ))),
+        },
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
         memcached: is_memcached(scenario, pool).then_some(1 << 20),
@@ -653,7 +697,9 @@ fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
 fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
     match &scenario.topology.pools()[usize::from(pool)].kind {
         TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
-        TopologyKind::Store | TopologyKind::Routed(_) => false,
+        TopologyKind::Store => false,
+        // No scenario leads to anything else.
+        TopologyKind::Routed(_) => true,
     }
 }
 
@@ -671,6 +717,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
     });
     let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
     ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
+    ledger.know_reaches(pools.iter().map(|pool| Reach::of(pool, pools)).collect());
     let mut network = Network::new(
         scenario.network.clone(),
         (scenario.workers, pools.len()),

@@ -1,5 +1,7 @@
 //! From a seed to everything that is decided by chance before time starts.
 
+mod routes;
+
 use crate::client::{Habits, Mix};
 use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
 use crate::random::Random;
@@ -23,6 +25,8 @@ pub struct Options {
     pub memcached: bool,
     /// The same with one pool that gets what it misses from another.
     pub warm_up: bool,
+    /// Pools of memcached, behind one that leads to them.
+    pub routes: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -101,17 +105,20 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm = options.is_defective() || random.percent(15);
+        let calm = options.is_defective() || random.percent(if options.routes { 40 } else { 15 });
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
-        let mut pools = pools(&mut random, calm, options);
+        let mut pools = match options.routes {
+            true => routes::routed(&mut random, calm, options),
+            false => pools(&mut random, calm, options),
+        };
         for pool in &mut pools {
             if let PoolKind::Sharded(sharded) = &mut pool.kind {
                 sharded.link_in_flight_max = limits.link_in_flight_max;
                 sharded.link_output_len_max = limits.link_output_len_max;
             }
         }
-        if options.memcached {
+        if options.memcached && !options.routes {
             pools.iter_mut().for_each(|pool| speak_memcached(pool, &mut random));
         }
         if options.warm_up {
@@ -250,6 +257,8 @@ impl Scenario {
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
+                // Most ask the one that leads to the others.
+                false if options.routes && random.percent(85) => self.topology.pools().len() - 1,
                 false => random.index(self.topology.pools().len()),
             };
             let mut habits = self.habits(random, pool, large);

@@ -207,7 +207,9 @@ impl Course {
         match verdict {
             Verdict::Missed if prefers_found => 1,
             Verdict::Good | Verdict::Missed => 0,
-            Verdict::Failed { .. } => 2,
+            // A client that is told that nothing was sent may send it again.
+            Verdict::Failed { maybe: true } => 2,
+            Verdict::Failed { maybe: false } => 3,
         }
     }
 

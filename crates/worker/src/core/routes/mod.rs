@@ -156,6 +156,11 @@ impl State {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 
+    /// Trips and relays that are not over.
+    pub(super) fn trips(&self) -> usize {
+        self.trips.len() + self.relays
+    }
+
     /// Whether another request may be held.
     pub(super) fn has_room(&self) -> bool {
         self.held < HELD_MAX && self.trips.len() < TRIPS_MAX
