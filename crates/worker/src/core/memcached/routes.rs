@@ -110,10 +110,10 @@ impl Plane {
         };
         let nature = nature_of(call.head());
         let whose = (call.key, &mut *call.session, &*call.busy);
-        if let Some(step) = self.may_travel(routes, whose, nature == Nature::Read) {
+        let count = call.request.keys.len();
+        if let Some(step) = self.may_travel(routes, whose, (nature == Nature::Read, count > 1)) {
             return step;
         }
-        let count = call.request.keys.len();
         let (parts, owners) = match &routes.pool {
             RoutedPool::Prefix(prefix) => {
                 let children = call.request.keys(call.bytes).filter_map(|key| prefix.pick(key));

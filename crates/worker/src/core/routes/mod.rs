@@ -301,14 +301,17 @@ impl Plane {
         &mut self,
         routes: &RoutePlan,
         (key, session, busy): (Key<Session>, &mut Session, &Busy),
-        is_read: bool,
+        (is_read, is_many): (bool, bool),
     ) -> Option<Step> {
-        // What a child fills in, or an old pool is asked for first, must not overtake
-        // what its client sent before, nor be overtaken.
-        let takes_steps = routes.has_fill || routes.has_warm_up;
-        if takes_steps && !is_read && !session.is_quiet(busy) {
-            session.barrier = true;
-            return Some(Step::Wait);
+        // What is looked up or filled in, or an old pool is asked for first, must not
+        // overtake what its client sent before, nor be overtaken.
+        let takes_steps = routes.looks_up || routes.has_warm_up;
+        if !is_read && (takes_steps || session.reads_many) {
+            if !session.is_quiet(busy) {
+                session.barrier = true;
+                return Some(Step::Wait);
+            }
+            session.reads_many = false;
         }
         // A relay is part of a trip that has its room.
         if session.relay.is_none() && !self.routes.has_room() {
@@ -316,6 +319,7 @@ impl Plane {
             session.waits_for_link = true;
             return Some(Step::Wait);
         }
+        session.reads_many |= is_read && is_many;
         session.barrier |= takes_steps && !is_read && routes.has_warm_up;
         None
     }
