@@ -56,6 +56,10 @@ pub struct Report {
     pub invalidations: u64,
     /// Items that were brought from one server to another.
     pub moves: u64,
+    /// Items that were found the same in all children of a mirror.
+    pub mirrored: u64,
+    /// Requests that went on to another pool because one had failed or missed.
+    pub led_on: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -111,6 +115,7 @@ pub struct Sim {
     /// When a fault may explain that nothing moves.
     calm_from: Nanos,
     next_audit: Nanos,
+    mirrored: u64,
 }
 
 struct SimFacts;
@@ -165,7 +170,7 @@ impl Sim {
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
         let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
-        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0 }
+        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0, mirrored: 0 }
     }
 
     /// Runs to the end.
@@ -207,6 +212,8 @@ impl Sim {
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
             moves: world.ledger.moves,
+            mirrored: self.mirrored,
+            led_on: self.led_on(),
             messages: world.ledger.messages_told(),
             invalidations: world.ledger.invalidations,
             digest: world.network.digest,
@@ -532,8 +539,16 @@ impl Sim {
         Ok(())
     }
 
+    fn led_on(&self) -> u64 {
+        let figures = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
+            PoolKind::Routed(routes) => Some(routes.totals.figures()),
+            _ => None,
+        });
+        figures.map(|figures| figures.failovers + figures.lookups).sum()
+    }
+
     /// What nothing has hindered is the same in all children of a mirror.
-    fn check_mirrors(&self) {
+    fn check_mirrors(&mut self) {
         let World { ledger, servers, .. } = &mut *self.world.borrow_mut();
         let is_hindered = !self.scenario.faults.is_empty() || self.seats.len() > 1;
         // What a client that has left still had on its way may come after what it sent anew.
@@ -551,6 +566,7 @@ impl Sim {
                 own.into_iter().flat_map(|server| servers[server].items(0)).collect()
             };
             let held: Vec<_> = children.iter().map(held).collect();
+            self.mirrored += held[0].len() as u64;
             if held.windows(2).any(|pair| pair[0] != pair[1]) {
                 return ledger.fail(|| format!("the children of pool {pool} differ at rest"));
             }

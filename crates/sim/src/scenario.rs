@@ -148,7 +148,7 @@ impl Scenario {
         };
         scenario.add_clients(&mut random, options);
         if !calm {
-            scenario.add_faults(&mut random);
+            scenario.add_faults(&mut random, options);
         }
         let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
         let drains = if calm { 40 } else { 10 };
@@ -342,7 +342,7 @@ impl Scenario {
         }
     }
 
-    fn add_faults(&mut self, random: &mut Random) {
+    fn add_faults(&mut self, random: &mut Random, options: &Options) {
         let backends = self.topology.backend_count();
         if backends == 0 {
             return;
@@ -359,7 +359,12 @@ impl Scenario {
                 FaultKind::Drop | FaultKind::Restart => MILLI,
                 _ => random.scaled(20 * MILLI, longest),
             };
-            let aftermath = aftermath(pool);
+            let mut aftermath = aftermath(pool);
+            if kind == FaultKind::Garble && options.routes {
+                // What is no line yet stays on a link that nobody uses, until it is silent
+                // for too long or used again.
+                aftermath += 10 * SECOND;
+            }
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
     }
