@@ -7,7 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use keyway_testkit::{Keyway, KeywayConfig, Pool, Value, wait_until, watchdog};
+use keyway_testkit::{
+    Keyway, KeywayConfig, MemcachedServer, Pool, Value, has_memcached, wait_until, watchdog,
+};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(20);
@@ -237,4 +239,37 @@ fn what_is_refused_further_down_takes_no_tokens() {
     assert!(lines[1..10].iter().all(|line| line.contains("[pool.inner]")), "{said}");
     assert!(lines[10..].iter().all(|line| line.contains("no route: ")), "{said}");
     assert_eq!(client.say("get d\r\n"), "END\r\n");
+}
+
+#[test]
+fn who_does_not_read_what_many_keys_have_is_cut_off_and_told_of_once() {
+    let _watch = watchdog(Duration::from_secs(60), "replies that nobody reads");
+    if !has_memcached("replies that nobody reads") {
+        return;
+    }
+    let servers = MemcachedServer::start_many(2);
+    let pool = Pool::memcached("cache", &servers);
+    let limits = "[limits]\nsession_output_len_soft = \"64KiB\"\nsession_output_len_hard = \
+                  \"8MiB\"\nreply_len_max = \"64MiB\"\n";
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1").with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.memcached_client(0);
+    let value = "v".repeat(1_000_000);
+    for nth in 0..10 {
+        let set = format!("set k{nth} 0 0 {}\r\n{value}\r\n", value.len());
+        assert_eq!(client.say(&set), "STORED\r\n");
+    }
+    let all: String = (0..40).map(|nth| format!(" k{}", nth % 10)).collect();
+    for _ in 0..3 {
+        let mut idle = keyway.memcached_client(0);
+        idle.send(format!("get{all}\r\n").as_bytes());
+        wait_until("it to be cut off", WITHIN, || idle.try_send(b"mn\r\n").is_err());
+    }
+    let labels = ["pool=\"cache\"", "fault=\"limit\""];
+    wait_until("all to be counted", WITHIN, || {
+        keyway.metrics().sum("keyway_client_closed_connections_total", &labels) == 3.0
+    });
+    let log = keyway.process().log();
+    assert_eq!(log.matches("client disconnected: it does not read").count(), 1, "{log}");
+    assert!(client.say("get k1\r\n").starts_with("VALUE k1 0 1000000\r\n"));
 }

@@ -471,7 +471,7 @@ impl Sim {
         self.run_until(|_, now| now >= until)?;
         // A look at a server's marker takes a few turns.
         let looked_at = self.scenario.servers_looked_at();
-        let allowed = (RESTING_TURNS_PER_SECOND + 6 * looked_at) * REST / SECOND;
+        let allowed = (RESTING_TURNS_PER_SECOND + 8 * looked_at) * REST / SECOND;
         for (index, before) in before.into_iter().enumerate() {
             let turns = self.seats[index].turns - before;
             if turns > allowed {

@@ -253,12 +253,16 @@ impl Scenario {
             _ if random.percent(3) => random.between(40, 70),
             _ => random.between(1, 14),
         };
+        // So that what mirrors hold can be compared.
+        let is_orderly = options.routes && random.percent(50);
         let shows_stateful = options.defect.is_some_and(Defect::is_stateful);
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
                 // Most ask the one that leads to the others.
-                false if options.routes && random.percent(85) => self.topology.pools().len() - 1,
+                false if options.routes && (is_orderly || random.percent(85)) => {
+                    self.topology.pools().len() - 1
+                }
                 false => random.index(self.topology.pools().len()),
             };
             let mut habits = self.habits(random, pool, large);
@@ -269,10 +273,14 @@ impl Scenario {
                 habits.stateful = shows_stateful;
                 habits.show(options.defect);
             }
+            if is_orderly {
+                (habits.connections, habits.cut_percent) = (1, 0);
+            }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
         }
-        for pool in 0..self.topology.pools().len() {
+        let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
+        for pool in first..self.topology.pools().len() {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
