@@ -10,7 +10,9 @@ use crate::schema::{self, Table};
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
-use keyway_topology::{DEPTH_MAX, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool};
+use keyway_topology::{
+    DEPTH_MAX, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool,
+};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;

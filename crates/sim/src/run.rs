@@ -170,7 +170,18 @@ impl Sim {
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
         let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
-        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0, mirrored: 0 }
+        Self {
+            scenario,
+            world,
+            seats,
+            plan,
+            registry,
+            random,
+            turns: 0,
+            calm_from,
+            next_audit: 0,
+            mirrored: 0,
+        }
     }
 
     /// Runs to the end.

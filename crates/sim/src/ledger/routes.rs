@@ -16,9 +16,7 @@ impl Reach {
     /// That of a pool, if it leads to others.
     pub fn of(pool: &Pool, pools: &[Pool]) -> Option<Reach> {
         match &pool.kind {
-            PoolKind::Routed(routed) => {
-                Some(Reach { pool: routed.clone(), pools: pools.to_vec() })
-            }
+            PoolKind::Routed(routed) => Some(Reach { pool: routed.clone(), pools: pools.to_vec() }),
             _ => None,
         }
     }
@@ -104,9 +102,8 @@ impl Ledger {
     /// Whether a request for these keys may have failed between two moments: every pool
     /// that was to answer has a server in trouble.
     pub fn is_excused_for(&self, pool: usize, keys: &[Vec<u8>], from: Nanos, until: Nanos) -> bool {
-        let may_fail = |leaf: usize, key: &[u8]| {
-            self.is_excused(&self.possible_homes(leaf, key), from, until)
-        };
+        let may_fail =
+            |leaf: usize, key: &[u8]| self.is_excused(&self.possible_homes(leaf, key), from, until);
         let Some(reach) = self.reach(pool) else {
             return keys.iter().any(|key| may_fail(pool, key));
         };

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Pools with servers, and last the one that clients ask.
 pub(super) fn routed(random: &mut Random, calm: bool, options: &Options) -> Vec<Pool> {
     let mut pools: Vec<Pool> = (0..3).map(|index| leaf(random, index, calm, options)).collect();
-    let failover = |children: Vec<u16>| RoutedPool::Failover(FailoverPool { children, gutter: None });
+    let failover =
+        |children: Vec<u16>| RoutedPool::Failover(FailoverPool { children, gutter: None });
     let wait = random.pick(&[Wait::All, Wait::All, Wait::First]);
     let mirror = |children| RoutedPool::Mirror(MirrorPool { children, read_from: 0, wait });
     let kind = match random.below(7) {

@@ -255,13 +255,7 @@ impl Plane {
     }
 
     /// A request was started: it is counted by every pool that led it, and copied.
-    pub(super) fn note_passed(
-        &mut self,
-        plan: &Plan,
-        class: u8,
-        whose: Whose,
-        bytes: &[u8],
-    ) {
+    pub(super) fn note_passed(&mut self, plan: &Plan, class: u8, whose: Whose, bytes: &[u8]) {
         for &pool in &self.routes.passed {
             self.cells.pool(usize::from(pool)).class(usize::from(class)).requests.add(1);
         }

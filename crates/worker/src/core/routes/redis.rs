@@ -138,7 +138,8 @@ impl Plane {
             return Step::Started;
         };
         // What is written to a gutter is made to expire key by key.
-        let is_capped = !is_read && matches!(&routes.pool,
+        let is_capped = !is_read
+            && matches!(&routes.pool,
             RoutedPool::Failover(pool) if pool.gutter.is_some());
         if parts.len() > PARTS_MAX || (is_capped && keys.len() > PARTS_MAX) {
             self.turn_back(plan);

@@ -44,7 +44,11 @@ pub(super) struct Errand {
 /// What is to be asked.
 pub(super) enum Question {
     /// A part of a trip, of a station: it has the words.
-    OfTrip { trip: Key<Box<Trip>>, part: u16, station: u8 },
+    OfTrip {
+        trip: Key<Box<Trip>>,
+        part: u16,
+        station: u8,
+    },
     Own(Errand),
 }
 
