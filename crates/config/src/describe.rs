@@ -221,8 +221,9 @@ fn memory_comment(config: &Config) -> String {
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
-         and four replies of up to {}; one whose unread replies come to {} all the same,\n    \
-         because they are far larger than those before them, is disconnected",
+         and four replies of up to {}, from each server that one for many keys asks; one\n    \
+         whose unread replies come to {} all the same, because they are far larger than\n    \
+         those before them, is disconnected",
         format_size(bound.session_bytes),
         format_size(config.limits.request_len_max.into()),
         format_size(config.limits.reply_len_max.into()),
