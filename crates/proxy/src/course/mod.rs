@@ -346,6 +346,16 @@ mod laws {
     }
 
     #[test]
+    fn of_failures_those_tell_that_may_have_been_executed() {
+        let mut course = Course::new(Way::InTurn, Nature::Repeatable, [3, 4, 5]);
+        assert_eq!(course.start(), 0..1);
+        assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: false }), Move::Ask(1));
+        assert_eq!(course.on_verdict(1, Verdict::Failed { maybe: true }), Move::Ask(2));
+        assert_eq!(course.on_verdict(2, Verdict::Failed { maybe: true }), Move::Answer);
+        assert!(course.is_best(1));
+    }
+
+    #[test]
     fn what_was_missed_and_cannot_be_looked_up_is_a_miss() {
         let course = || Course::new(Way::UntilFound, Nature::Read, [3, 4]).after_miss();
         let failed = Verdict::Failed { maybe: true };
