@@ -57,10 +57,7 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
                     section.header,
                     quoted(name)
                 );
-                report.consequence(
-                    *at,
-                    Problem::new(what, "write commands as Redis names them"),
-                );
+                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
             }
         }
     }

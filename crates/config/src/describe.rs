@@ -12,7 +12,7 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool,
+    ClusterPool, DEPTH_MAX, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -87,11 +87,26 @@ const PROTOCOLS: usize = 2;
 /// shadows, in bytes.
 const ROUTES_LEN_MAX: u64 = (64 << 20) + (16 << 20);
 
-fn is_routed(kind: &PoolKindConfig) -> bool {
-    matches!(kind, PoolKindConfig::Routed(_))
-}
+/// What a worker keeps of requests that wait for full links, for each pool in a row that
+/// asks others, in bytes.
+const STALLED_LEN_MAX: u64 = 64 << 20;
 
 impl Config {
+    /// Pools in a row that lead to others.
+    fn routes_in_a_row(&self) -> usize {
+        let mut rows = vec![0; self.pools.len()];
+        for _ in 0..DEPTH_MAX {
+            for (index, pool) in self.pools.iter().enumerate() {
+                if let PoolKindConfig::Routed(routed) = &pool.kind {
+                    let children = routed.pool.children();
+                    let behind = children.iter().map(|&child| rows[usize::from(child)]).max();
+                    rows[index] = (1 + behind.unwrap_or(0)).min(DEPTH_MAX);
+                }
+            }
+        }
+        rows.into_iter().max().unwrap_or(0)
+    }
+
     /// What this configuration can make the process hold.
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
@@ -126,9 +141,9 @@ impl Config {
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
             transaction_bytes: self.limits.transactions_len_max,
-            route_bytes: match self.pools.iter().any(|pool| is_routed(&pool.kind)) {
-                true => ROUTES_LEN_MAX,
-                false => 0,
+            route_bytes: match self.routes_in_a_row() {
+                0 => 0,
+                rows => ROUTES_LEN_MAX + rows as u64 * STALLED_LEN_MAX,
             },
             subscriber_bytes: match self.limits.pubsub_output_len_hard {
                 0 => None,
@@ -207,8 +222,9 @@ fn memory_comment(config: &Config) -> String {
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
-         and four replies of up to {}; one whose unread replies come to {} all the same,\n    \
-         because they are far larger than those before them, is disconnected",
+         and four replies of up to {}, from each server that one for many keys asks; one\n    \
+         whose unread replies come to {} all the same, because they are far larger than\n    \
+         those before them, is disconnected",
         format_size(bound.session_bytes),
         format_size(config.limits.request_len_max.into()),
         format_size(config.limits.reply_len_max.into()),
@@ -550,7 +566,7 @@ mod tests {
                 link_bytes: 71 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
-                route_bytes: 80 << 20,
+                route_bytes: (80 + 4 * 64) << 20,
                 subscriber_bytes: None,
             }
         );

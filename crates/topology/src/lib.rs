@@ -44,7 +44,7 @@ pub use pool::{
 };
 pub use ring::Ring;
 pub use routed::{
-    CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
+    ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 pub use sentinel::{

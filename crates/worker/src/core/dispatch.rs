@@ -90,8 +90,9 @@ impl Plane {
         pool: &PoolPlan,
         asked: &mut Asked,
     ) -> Step {
+        // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
-            && self.holds_back(pool, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
         if is_held {
             asked.session.waits_for_link = true;
             return Step::Wait;
@@ -330,15 +331,26 @@ impl Plane {
         request: &Request,
     ) -> bool {
         self.commit_shown();
+        self.holds_back_led(pool, (key, session), request)
+    }
+
+    /// The same for a pool that others led it to.
+    #[cold]
+    fn holds_back_led(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
-            self.held_back.push(key);
+            self.held_back.push((key, session.pool));
             session.is_held_back = true;
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {
-            self.show_request(session, request);
+            self.show_request((key, session), request);
         }
         until.is_some()
     }
