@@ -1,4 +1,5 @@
 use crate::answer::{Answer, Unanswerable};
+use crate::call::is_counted;
 use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
@@ -384,6 +385,9 @@ impl Engine {
         if let Some(end) = end {
             self.write_end(end, &state, run, out);
             return state.finish();
+        }
+        if ran.as_ref().is_ok_and(|(_, value)| is_counted(value)) {
+            state.host().inspect(|host| host.note_counted());
         }
         match ran {
             Ok((true, value)) => {
