@@ -177,6 +177,21 @@ fn the_admin_listener_tells_its_figures_and_ends_a_script_that_runs_for_long() {
     }
 }
 
+#[test]
+fn the_admin_listener_ends_a_script_of_the_only_worker() {
+    let _watch = watchdog(Duration::from_secs(60), "a script of the only worker");
+    let pool = Pool::store("main").with("script_time_max", "\"100s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
+    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    wait_until("it runs and is ended", BOUND, || {
+        let reply = http_post(keyway.admin(), "/scripts/kill?pool=main");
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        reply.body.ends_with("ends\n")
+    });
+    assert!(busy.reply().error_text().contains("Script killed by user"));
+    assert_eq!(keyway.client(0).words("GET held"), Value::Nil);
+}
+
 /// The first value of a metric.
 fn metric(keyway: &Keyway, name: &str) -> u64 {
     let text = http_get(keyway.admin(), "/metrics").body;
