@@ -242,7 +242,10 @@ fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
     let mut first = keyway.client(0);
     let blocked = || first.words("INFO clients").text().contains("blocked_clients:1");
     wait_until("it waits", BOUND, blocked);
-    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    let tells =
+        "redis.call('get', KEYS[1]) redis.log(redis.LOG_NOTICE, 'it runs') while true do end";
+    let mut busy = begin(keyway.client(0), &["EVAL", tells, "1", "held"]);
+    wait_until("it holds the key", BOUND, || keyway.process().log().contains("it runs"));
     // Clients of its worker are not answered.
     let is_answered = |client: &mut Client, line: &str| {
         client.set_reply_within(Duration::from_secs(2));
