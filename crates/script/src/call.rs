@@ -154,7 +154,7 @@ fn call_with(
             let text = reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec();
             Ok(Err(Failure { text, is_counted: true }))
         }
-        _ => Ok(Ok(value_of(lua, reply)?)),
+        _ => Ok(Ok(state.make(lua, reply.len(), || value_of(lua, reply))?)),
     }
 }
 

@@ -21,6 +21,10 @@ use std::time::Duration;
 /// slow every script down.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
+/// Most bytes that strings and tables are made of without the bound on memory.
+const MADE_FREELY_MAX: usize = 4 << 10;
+/// Bytes that what is made of one takes at most: a table for a reply of five.
+const MADE_PER_BYTE: usize = 64;
 /// The name of the prelude's chunk, which no message is to show.
 const PRELUDE: &str = "=keyway";
 
@@ -110,6 +114,26 @@ impl State {
 
     pub(crate) fn memory_max(&self) -> usize {
         self.memory_max
+    }
+
+    /// Has `work` make strings and tables, and nothing else, out of `len` bytes. While
+    /// there is a bound on memory, Lua is guarded each time by a function made for it,
+    /// which takes longer than the string: for what is short the bound is lifted, and
+    /// whatever Lua takes next meets it again.
+    pub(crate) fn make<R>(
+        &self,
+        lua: &Lua,
+        len: usize,
+        work: impl FnOnce() -> mlua::Result<R>,
+    ) -> mlua::Result<R> {
+        let fits = lua.used_memory() + MADE_PER_BYTE * len < self.memory_max;
+        if len > MADE_FREELY_MAX || !fits {
+            return work();
+        }
+        lua.set_memory_limit(0)?;
+        let made = work();
+        lua.set_memory_limit(self.memory_max)?;
+        made
     }
 
     pub(crate) fn finish(&self) {
