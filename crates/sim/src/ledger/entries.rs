@@ -183,6 +183,9 @@ mod tests {
 
     const NAME: &[u8] = b"t";
 
+    /// What the check is to say, and what goes wrong.
+    type Wrong = (&'static str, fn(&mut Ledger));
+
     /// Of a pool that is a store.
     fn ledger() -> Ledger {
         let topology = Topology::new(Epoch::default(), Vec::new());
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn whatever_goes_wrong_is_found() {
         let given = [(1, 0), (2, 0)];
-        let wrongs: [(&str, fn(&mut Ledger)); 6] = [
+        let wrongs: [Wrong; 6] = [
             ("was given to nobody", |ledger| give(ledger, &[(1, 0)])),
             ("says not the group", |ledger| give(ledger, &[(3, 0)])),
             ("is no part of", |ledger| read(ledger, Some((0, 0)), &[(2, 0)], 5)),
