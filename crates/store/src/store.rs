@@ -357,7 +357,9 @@ impl Store {
         let second = (turn.now_millis / 1000) as u32;
         let mut steps = TICK_STEPS;
         self.measure(now_millis);
-        let more = self.heap.release_pages(TICK_PAGES) | nodes::heap().release_pages(TICK_PAGES);
+        // Pages of nodes are all stores': one that heeds no others makes no haste for them.
+        let shared = nodes::heap().release_pages(TICK_PAGES) && self.config.heeds_resident;
+        let more = self.heap.release_pages(TICK_PAGES) | shared;
         if self.free_discarded(&mut steps) && steps == 0 {
             return true;
         }
