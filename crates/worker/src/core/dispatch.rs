@@ -639,7 +639,11 @@ impl Plane {
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
-        self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
+        let found_out = self.unknown_server(session.pool, &pool.name);
+        self.answer(session, busy, |out| match found_out {
+            Some(text) => reply::error(out, &text),
+            None => write_fault(Fault::Unrouted, &pool.name, out),
+        });
     }
 
     #[inline]

@@ -257,12 +257,17 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
+            let has_slots = self.cluster_state(pool).is_some_and(ClusterState::has_slots);
             let pool = &self.plan.pools[usize::from(pool)].name;
-            tracing::warn!(
-                pool,
-                "no server tells who has which slot of the cluster; asking those configured as well; \
-                 told at most once a minute"
-            );
+            if has_slots {
+                tracing::warn!(
+                    pool,
+                    "no server tells who has which slot of the cluster; asking those configured as \
+                     well; told at most once a minute"
+                );
+            } else {
+                tracing::warn!(pool, "nobody tells who is the primary; told at most once a minute");
+            }
         }
     }
 
@@ -312,7 +317,8 @@ pub(super) fn tell_changes(
             "the cluster has more servers than nodes_max: requests to these fail; set it higher"
         );
     }
-    if !before.is_known() {
+    let has_slots = map.primaries().is_empty();
+    if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
@@ -323,10 +329,12 @@ pub(super) fn tell_changes(
         let was = before.node(place).filter(|was| was.tenure == node.tenure);
         let backend = node.endpoint.to_string();
         if was.is_none() {
-            tracing::info!(pool, backend, "a server has joined the cluster");
+            tracing::info!(pool, backend, "a server was found");
         }
         let owned = if was.is_some() { before.owned_by(place) } else { 0 };
-        if (owned == 0) != (map.owned_by(place) == 0) {
+        if owned == 0 && map.owned_by(place) > 0 && !has_slots {
+            tracing::info!(pool, backend, "a server is the primary now");
+        } else if (owned == 0) != (map.owned_by(place) == 0) && has_slots {
             let slots = map.owned_by(place);
             tracing::info!(pool, backend, slots, "who has slots has changed");
         }
@@ -334,7 +342,7 @@ pub(super) fn tell_changes(
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
         if !stays {
-            tracing::info!(pool, backend = %node.endpoint, "a server has left the cluster");
+            tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
 }

@@ -28,7 +28,7 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
-use keyway_topology::{ClusterMap, Ring};
+use keyway_topology::{ClusterMap, ReadFrom, Ring};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -261,6 +261,30 @@ impl Plane {
         asked.session.waits_for_link = true;
         self.cluster.waiting.push(asked.key);
         true
+    }
+
+    /// Why a request to a pool whose servers are found out has none; `None` for a pool
+    /// whose servers are listed.
+    #[cold]
+    pub(super) fn unknown_server(&self, pool: u16, name: &str) -> Option<String> {
+        let state = self.cluster_state(pool)?;
+        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        Some(match (state.map.is_known(), state.has_slots()) {
+            (false, true) => format!(
+                "CLUSTERDOWN who has which slot of [pool.{name}] is not known: none of its servers \
+                 has told; see the log"
+            ),
+            (false, false) => format!(
+                "ERR who is the primary in [pool.{name}] is not known: nobody has told; see the log"
+            ),
+            (true, _) if reads_replicas_only => format!(
+                "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
+            ),
+            (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) => {
+                format!("ERR who is the primary of the key in [pool.{name}] is not known now")
+            }
+        })
     }
 
     /// Whether a lost or failed connection is that of a server that has left its
