@@ -4,6 +4,7 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
+use crate::cluster::Learned;
 use keyway_base::Time;
 use keyway_proxy::{Internal, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
@@ -53,9 +54,9 @@ impl Core {
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        while let Some(pool) = self.plane.cluster.unanswered.pop() {
+        for (pool, place) in std::mem::take(&mut self.plane.cluster.unanswered) {
             if self.plane.hears_groups(pool) {
-                self.miss_group(pool);
+                self.miss_group(pool, place);
             } else {
                 self.plane.note_unanswered(pool);
             }
@@ -90,8 +91,8 @@ impl Core {
         });
         match view {
             Ok(view) => {
-                if let Some((map, left_out)) = shared.learn(&view, now) {
-                    tell_changes(name, &state.map, &map, left_out);
+                if let Some(learned) = shared.learn(&view, now) {
+                    tell_changes(name, &learned);
                 }
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
@@ -156,7 +157,7 @@ impl Core {
             return;
         }
         let is_asked = match shared.settings().discovery {
-            Discovery::Sentinel => self.ask_sentinel(pool),
+            Discovery::Sentinel => self.ask_sentinels(pool),
             Discovery::Roles => self.ask_roles(pool),
             discovery => match self.someone_to_ask(pool) {
                 Some(index) => {
@@ -248,8 +249,8 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16) {
-        self.cluster.unanswered.push(pool);
+    pub(in super::super) fn miss_of_cluster(&mut self, server: (u16, u16)) {
+        self.cluster.unanswered.push(server);
     }
 
     pub(super) fn note_unanswered(&mut self, pool: u16) {
@@ -304,13 +305,9 @@ fn read_view(
 }
 
 /// Says in the log which servers came and went, and whose slots are whose.
-pub(super) fn tell_changes(
-    pool: &str,
-    before: &keyway_topology::ClusterMap,
-    map: &keyway_topology::ClusterMap,
-    left_out: usize,
-) {
-    if left_out > 0 {
+pub(super) fn tell_changes(pool: &str, learned: &Learned) {
+    let Learned { before, map, left_out } = learned;
+    if *left_out > 0 {
         tracing::error!(
             pool,
             left_out,

@@ -51,8 +51,8 @@ pub(super) struct State {
     questions: BTreeMap<u16, VecDeque<groups::Question>>,
     /// What was told so far, by that pool.
     told: BTreeMap<u16, groups::Told>,
-    /// Pools of which a question was not answered.
-    unanswered: Vec<u16>,
+    /// Servers that have not answered a question, by pool and place.
+    unanswered: Vec<(u16, u16)>,
     /// Requests to be sent again, by when.
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
