@@ -49,7 +49,9 @@ fn a_fail_over_by_sentinel_is_followed_and_what_a_client_reads_is_right() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     assert!(set(&mut client, "before"));
-    assert!(servers.client(0).command(&["GET", "before"]) != Value::Nil, "the primary has it");
+    // A replica that has just come is sent nothing for a second.
+    let has = |server: usize| servers.client(server).command(&["GET", "before"]) != Value::Nil;
+    wait_until("it is copied", SOON, || has(1) && has(2));
 
     servers.kill(0);
     let began = Instant::now();

@@ -9,7 +9,7 @@ use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{
     Discovery, Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary,
-    WatchedReplica,
+    WatchedReplica, primary_address,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,10 @@ pub(super) struct Question {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
-    /// `SENTINEL MASTER`, of the primary of this number.
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
+    /// leads a fail-over its other answers are still about the old one.
+    Address(u16),
+    /// `SENTINEL MASTER`, of that primary.
     Primary(u16),
     /// `SENTINEL SLAVES`, of that primary.
     Replicas(u16),
@@ -36,6 +39,7 @@ enum About {
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// By the sentinel that has told it.
+    addresses: BTreeMap<u16, Endpoint>,
     primaries: BTreeMap<u16, WatchedPrimary>,
     roles: BTreeMap<u16, InfoReplication>,
     /// Whether anybody has answered in full.
@@ -74,11 +78,13 @@ impl Core {
         for &(place, index) in &links {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
+                let address = b"GET-MASTER-ADDR-BY-NAME";
+                self.ask_server(index, &[b"SENTINEL", address, name], Internal::Cluster);
                 self.ask_server(index, &[b"SENTINEL", b"MASTER", name], Internal::Cluster);
                 // The later word for it is not known before Redis 5.
                 self.ask_server(index, &[b"SENTINEL", b"SLAVES", name], Internal::Cluster);
-                questions.push_back(Question { place, about: About::Primary(group) });
-                questions.push_back(Question { place, about: About::Replicas(group) });
+                let about = [About::Address(group), About::Primary(group), About::Replicas(group)];
+                questions.extend(about.map(|about| Question { place, about }));
             }
         }
         self.plane.cluster.questions.insert(pool, questions);
@@ -112,12 +118,15 @@ impl Core {
         let pool = self.plane.asked_about(from);
         let Some(about) = self.plane.take_question(pool, place) else { return };
         let outcome = match about {
+            About::Address(_) => self.hear_address(pool, place, reply),
             About::Primary(_) => self.hear_primary(pool, place, reply),
             About::Replicas(group) => self.hear_replicas(pool, group, place, reply),
             About::Role => self.hear_role(pool, place, reply),
         };
         match (outcome, self.plane.cluster.told.get_mut(&pool)) {
-            (Ok(()), Some(told)) => told.is_answered |= !matches!(about, About::Primary(_)),
+            (Ok(()), Some(told)) => {
+                told.is_answered |= matches!(about, About::Replicas(_) | About::Role);
+            }
             (Ok(()), None) => {}
             (Err(error), _) => {
                 self.tell_useless(pool, (from, place), &error);
@@ -156,6 +165,14 @@ impl Core {
         shared.note_answered(self.plane.clock.now, shared.settings().refresh);
     }
 
+    fn hear_address(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+        let address = primary_address(reply)?;
+        if let (Some(told), Some(address)) = (self.plane.cluster.told.get_mut(&pool), address) {
+            told.addresses.insert(place, address);
+        }
+        Ok(())
+    }
+
     fn hear_primary(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
         let primary = WatchedPrimary::from_primary(reply)?;
         if let Some(told) = self.plane.cluster.told.get_mut(&pool) {
@@ -172,12 +189,11 @@ impl Core {
         reply: &[u8],
     ) -> Result<(), ViewError> {
         let replicas = WatchedReplica::from_replicas(reply)?;
-        let told = self.plane.cluster.told.get_mut(&pool);
-        let primary = told.and_then(|told| told.primaries.remove(&place));
-        let Some(primary) = primary else { return Ok(()) };
+        let Some(told) = self.plane.cluster.told.get_mut(&pool) else { return Ok(()) };
+        let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
         let view = GroupView {
             group,
-            primary: primary.endpoint,
+            primary: told.addresses.remove(&place).unwrap_or(primary.endpoint),
             epoch: primary.config_epoch,
             replicas: replicas.into_iter().map(replica).collect(),
         };
