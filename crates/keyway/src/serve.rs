@@ -184,7 +184,7 @@ fn announce(
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
                 let servers = match &sharded.pool.cluster {
-                    Some(cluster) => counted(cluster.seeds.len(), "server to ask for others"),
+                    Some(cluster) => counted(cluster.seeds.len(), "known server"),
                     None => counted(sharded.pool.servers.len(), "server"),
                 };
                 format!("{} over {servers}", sharded.pool.kind())

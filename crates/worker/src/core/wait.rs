@@ -17,18 +17,33 @@ use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
 use keyway_proxy::{Join, Owner, Session};
 use keyway_resp::{Protocol, reply};
+use keyway_topology::key_slot;
 use std::sync::Arc;
 
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
 /// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
 /// wait for all that was written before the connection's last command: PING. A
-/// server that refuses it to this user answers WAIT with that.
-const MOVES_OFFSET: &[u8] =
-    b"*1\r\n$4\r\nPING\r\n*3\r\n$8\r\nSPUBLISH\r\n$13\r\n__keyway_wait\r\n$0\r\n\r\n";
+/// server that refuses it to this user answers WAIT with that. A server of a cluster
+/// takes it for channels of its own slots.
+fn move_offset(out: &mut Vec<u8>, tag: Option<u32>) {
+    reply::array(out, 1);
+    reply::bulk(out, b"PING");
+    reply::array(out, 3);
+    reply::bulk(out, b"SPUBLISH");
+    match tag {
+        Some(tag) => reply::bulk(out, format!("__keyway_wait{{{tag}}}").as_bytes()),
+        None => reply::bulk(out, b"__keyway_wait"),
+    }
+    reply::bulk(out, b"");
+}
 
-/// Replies to [`MOVES_OFFSET`].
+/// Replies to [`move_offset`].
 const REPLIES_BEFORE: u16 = 2;
+
+/// Numbers looked at for one in a slot of a server. With fewer one that has a
+/// single slot may be found none; as many take a millisecond or two.
+const TAGS_MAX: u32 = 200_000;
 
 impl Plane {
     /// Starts a request that operators send, or clients that ask for more than
@@ -179,14 +194,22 @@ impl Plane {
         slot.link.blocks_until = until;
         self.note_deadline(until);
         self.prepare_link(index, slot, asked.session.identity.database);
+        let tag = self.tag_of_server(slot.pool, slot.backend);
         let out = slot.link.request_buf();
         let start = out.len();
-        out.extend_from_slice(MOVES_OFFSET);
+        move_offset(out, tag);
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
         let (owner, class) = (Owner::Join { join, fragment }, asked.request.command.class as u8);
         slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE), self.clock.now);
         self.note_unsent(index, slot);
+    }
+
+    /// A number whose slot a server of a cluster has.
+    fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
+        let state = self.cluster_state(pool)?;
+        let mut tags = 0..TAGS_MAX;
+        tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
     }
 }

@@ -11,7 +11,7 @@ use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::Time;
 use keyway_command::{Args, Request};
-use keyway_proxy::{ASKING, Owner, Redirected, Redirection};
+use keyway_proxy::{ASKING, LinkState, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
@@ -115,8 +115,11 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let slot = &links[from];
         let (pool, protocol) = (slot.pool, slot.link.protocol());
-        let Some(owner) = plane.session_of(one.exchange.owner) else { return };
-        let Some(session) = sessions.get(owner) else { return };
+        let owner = plane.session_of(one.exchange.owner);
+        let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
+            // Its client has left; what was made for the request ends with a reply.
+            return self.give_up(from, one);
+        };
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
@@ -165,6 +168,7 @@ impl Core {
         shared.totals.retried.fetch_add(1, Relaxed);
         let at = plane.clock.now + pause;
         plane.note_cluster_deadline(at);
+        links[from].awaits_retry = links[from].is_private;
         plane.cluster.retries.push(Retry { at, from, redirected: one });
     }
 
@@ -186,10 +190,29 @@ impl Core {
             // Who has the slot now may be another.
             let place = self.plane.place_of_request(&self.links[from], &redirected.request);
             match place {
+                Some(place) if self.links[from].is_private => {
+                    self.retry_private(place, from, &redirected);
+                }
                 Some(place) => self.send_to(place, from, &redirected, false),
                 None => self.give_up(from, &redirected),
             }
         }
+    }
+
+    /// The same for what one session has sent on a link of its own, if it still
+    /// has that.
+    fn retry_private(&mut self, place: u16, from: LinkIndex, one: &Redirected) {
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[from];
+        let is_held = std::mem::take(&mut slot.awaits_retry);
+        let owner = plane.session_of(one.exchange.owner);
+        if !is_held || owner.is_none() || slot.lease != owner {
+            return self.give_up(from, one);
+        }
+        if place == slot.backend && slot.link.state() == LinkState::Ready {
+            return plane.enqueue_again(links, from, one, false);
+        }
+        self.redirect_private(place, from, one, false);
     }
 
     /// Tells whoever waits what the server has said.
