@@ -1,6 +1,8 @@
 //! Every family of commands through a pool of kind cluster, beside what a single
 //! server says where it says the same.
 
+#![allow(clippy::disallowed_types, reason = "tests of a file take turns")]
+
 mod cluster_setup;
 
 use cluster_setup::{KEYWAY, cluster_pool, key_of, serve, warnings};
@@ -9,6 +11,7 @@ use keyway_testkit::{
     cluster_slot, encode_words, wait_until, watchdog,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(60);
@@ -19,12 +22,24 @@ struct Setup {
     bare: RedisServer,
 }
 
-static SETUP: Shared<Setup> = Shared::new(|| {
-    let notify = ["--notify-keyspace-events", "KEA"];
-    let cluster = RedisCluster::start_with(3, 1, &notify, None);
-    let keyway = serve(&cluster, &[("allow_flush", "true"), ("timeout", "\"2s\"")], 1);
-    Setup { cluster, keyway, bare: RedisServer::start() }
-});
+impl Setup {
+    fn start() -> Setup {
+        let notify = ["--notify-keyspace-events", "KEA"];
+        let cluster = RedisCluster::start_with(3, 1, &notify, None);
+        let keyway = serve(&cluster, &[("allow_flush", "true"), ("timeout", "\"2s\"")], 1);
+        Setup { cluster, keyway, bare: RedisServer::start() }
+    }
+}
+
+static SETUP: Shared<Setup> = Shared::new();
+
+/// Whoever has it has the servers: tests empty them.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn setup() -> (Arc<Setup>, MutexGuard<'static, ()>) {
+    let setup = SETUP.get(Setup::start);
+    (setup, TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 fn empty(setup: &Setup) -> Client {
     let mut client = setup.keyway.client(0);
@@ -48,7 +63,7 @@ fn expect_same(setup: &Setup, lines: &[&str]) {
 #[test]
 fn single_keys_and_keys_of_one_slot_are_served_as_by_a_single_server() {
     let _watch = watchdog(WITHIN, "single keys");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     expect_same(
         &setup,
         &[
@@ -126,7 +141,7 @@ fn single_keys_and_keys_of_one_slot_are_served_as_by_a_single_server() {
 #[test]
 fn keys_of_several_slots_are_split_and_joined() {
     let _watch = watchdog(WITHIN, "several slots");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     expect_same(
         &setup,
         &[
@@ -183,7 +198,7 @@ fn keys_of_several_slots_are_split_and_joined() {
 #[test]
 fn keys_of_all_primaries_are_found_once_each() {
     let _watch = watchdog(WITHIN, "all keys");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     let mut client = empty(&setup);
     assert_eq!(client.words("RANDOMKEY"), Value::Nil);
     let keys: BTreeSet<String> = (0..2000).map(|nth| format!("k:{nth}")).collect();
@@ -214,7 +229,7 @@ fn keys_of_all_primaries_are_found_once_each() {
 #[test]
 fn transactions_are_of_one_slot() {
     let _watch = watchdog(WITHIN, "transactions");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     expect_same(
         &setup,
         &[
@@ -282,7 +297,7 @@ fn transactions_are_of_one_slot() {
 #[test]
 fn commands_that_wait_are_woken() {
     let _watch = watchdog(WITHIN, "commands that wait");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     let mut client = empty(&setup);
     for (waits, wakes, expected) in [
         ("BLPOP {w}a {w}b 10", "RPUSH {w}b v", "v"),
@@ -307,7 +322,7 @@ fn commands_that_wait_are_woken() {
 #[test]
 fn scripts_are_everywhere() {
     let _watch = watchdog(WITHIN, "scripts");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     let mut client = empty(&setup);
     let script = "return redis.call('INCR', KEYS[1])";
     let sha = client.command(&["SCRIPT", "LOAD", script]).text();
@@ -337,7 +352,7 @@ fn scripts_are_everywhere() {
 #[test]
 fn each_message_is_heard_once() {
     let _watch = watchdog(WITHIN, "messages");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     let mut client = empty(&setup);
     let mut by_name = setup.keyway.client(0);
     let mut by_pattern = setup.keyway.client(0);
@@ -386,7 +401,7 @@ fn each_message_is_heard_once() {
 #[test]
 fn what_is_about_servers_and_clients_is_told() {
     let _watch = watchdog(WITHIN, "about servers");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     let mut client = empty(&setup);
     client.words("SET a 1");
     assert!(client.words("INFO").text().contains("redis_version"));
@@ -430,7 +445,7 @@ fn what_is_about_servers_and_clients_is_told() {
 #[test]
 fn clients_of_memcached_are_served() {
     let _watch = watchdog(WITHIN, "memcached clients");
-    let setup = SETUP.get();
+    let (setup, _turn) = setup();
     empty(&setup);
     let pool = cluster_pool(&setup.cluster.addresses()[..1]);
     let pools: Vec<Pool> = vec![pool.clone().spoken_to_in("memcached"), pool];
@@ -439,19 +454,12 @@ fn clients_of_memcached_are_served() {
     let mut redis = keyway.client(1);
     let keys: Vec<String> = (0..50).map(|nth| format!("m:{nth}")).collect();
     for key in &keys {
-        assert_eq!(client.line(&format!("set {key} 0 0 1\r\nv")), "STORED");
-        assert!(!redis.words(&format!("EXISTS {key}")).is_error());
+        assert_eq!(client.say(&format!("set {key} 0 0 1\r\nv\r\n")), "STORED\r\n");
     }
-    let mut found = BTreeSet::new();
-    let mut line = client.line(&format!("get {} none", keys.join(" ")));
-    while line != "END" {
-        assert!(line.starts_with("VALUE m:"), "{line}");
-        found.insert(line.split(' ').nth(1).unwrap().to_owned());
-        assert_eq!(client.read_line(), "v");
-        line = client.read_line();
-    }
-    assert_eq!(found.len(), keys.len());
-    assert_eq!(client.line("delete m:1"), "DELETED");
-    assert_eq!(client.line("set n 0 0 1\r\n5"), "STORED");
-    assert_eq!(client.line("incr n 2"), "7");
+    assert_eq!(redis.words("EXISTS m:0 m:1 m:49"), Value::Integer(3));
+    let found = client.say(&format!("get {} none\r\n", keys.join(" ")));
+    let values = keys.iter().map(|key| format!("VALUE {key} 0 1\r\nv\r\n"));
+    assert_eq!(found, values.collect::<String>() + "END\r\n");
+    assert_eq!(client.say("delete m:1\r\n"), "DELETED\r\n");
+    assert_eq!(client.say("set n 0 0 1\r\n5\r\nincr n 2\r\n"), "STORED\r\n7\r\n");
 }

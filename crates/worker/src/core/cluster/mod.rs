@@ -210,18 +210,26 @@ impl Plane {
     #[inline]
     pub(super) fn awaits_map(&mut self, asked: &mut Asked) -> bool {
         let state = self.cluster_state(asked.session.pool);
-        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map(asked)
+        state.is_some_and(|state| !state.map.is_known())
+            && asked.request.handling() != Handling::Local
+            && self.wait_for_map((asked.key, asked.session))
+    }
+
+    /// The same for any request of a session.
+    #[inline]
+    pub(super) fn awaits_map_for(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let state = self.cluster_state(session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
     }
 
     #[cold]
-    fn wait_for_map(&mut self, asked: &mut Asked) -> bool {
-        let Some(state) = self.cluster_state(asked.session.pool) else { return false };
-        let needs_none = asked.request.handling() == Handling::Local;
-        if needs_none || !state.shared.may_be_known_soon(self.clock.now) {
+    fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if !state.shared.may_be_known_soon(self.clock.now) {
             return false;
         }
-        asked.session.waits_for_link = true;
-        self.cluster.waiting.push(asked.key);
+        session.waits_for_link = true;
+        self.cluster.waiting.push(key);
         true
     }
 

@@ -128,6 +128,9 @@ impl Core {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
+        if matches!(one.exchange.owner, Owner::Gather { .. }) {
+            plane.give_item_script(slot);
+        }
         plane.enqueue_again(links, index, one, asking);
         if let Owner::Errand(errand) = one.exchange.owner {
             plane.across.note_moved(errand, place, index);
