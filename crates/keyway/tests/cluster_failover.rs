@@ -35,7 +35,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let mut cluster = RedisCluster::start(3, 1);
     let keyway = serve(&cluster, &[("timeout", "\"1s\"")], 2);
     let began = Instant::now();
-    let load = Load::start(keyway.address(0), 6, 1);
+    let load = Load::start(keyway.address(0), 6, Some(1));
     load.go_on(100);
     let from = began.elapsed();
     cluster.kill(0);
@@ -53,7 +53,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
     println!("{}", warnings(&keyway).join("\n"));
     // It comes back as a replica, and nobody notices.
-    let load = Load::start(keyway.address(0), 4, 1);
+    let load = Load::start(keyway.address(0), 4, Some(1));
     cluster.restart(0);
     cluster.wait_settled();
     load.go_on(200);
@@ -66,7 +66,7 @@ fn a_primary_that_stalls_is_left_when_its_replica_took_over() {
     let mut cluster = RedisCluster::start(3, 1);
     let keyway = serve(&cluster, &[("timeout", "\"500ms\"")], 1);
     let began = Instant::now();
-    let load = Load::start(keyway.address(0), 4, 1);
+    let load = Load::start(keyway.address(0), 4, Some(1));
     load.go_on(100);
     let from = began.elapsed();
     cluster.pause(1);
@@ -89,7 +89,7 @@ fn a_fail_over_by_hand_costs_nothing() {
     let cluster = RedisCluster::start(3, 1);
     // Clients wait while it goes on.
     let keyway = serve(&cluster, &[("timeout", "\"10s\"")], 2);
-    let load = Load::start(keyway.address(0), 6, 1);
+    let load = Load::start(keyway.address(0), 6, None);
     load.go_on(50);
     for (node, other) in [(3, 0), (4, 1), (0, 3), (5, 2)] {
         cluster.failover(node);
@@ -107,7 +107,7 @@ fn a_primary_that_comes_and_goes_is_followed() {
     let _watch = watchdog(WITHIN, "a flapping primary");
     let mut cluster = RedisCluster::start(3, 1);
     let keyway = serve(&cluster, &[("timeout", "\"500ms\"")], 1);
-    let load = Load::start(keyway.address(0), 4, 1);
+    let load = Load::start(keyway.address(0), 4, Some(1));
     for _ in 0..3 {
         let slot = cluster_slot(b"a");
         let primary = cluster.primary_of_slot(slot).expect("a primary");

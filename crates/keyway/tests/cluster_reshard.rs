@@ -16,7 +16,7 @@ fn thousands_of_slots_move_under_load_and_nobody_notices() {
     let _watch = watchdog(WITHIN, "slots move under load");
     let cluster = RedisCluster::start(3, 0);
     let keyway = serve(&cluster, &[("timeout", "\"5s\"")], 2);
-    let load = Load::start(keyway.address(0), 6, 0);
+    let load = Load::start(keyway.address(0), 6, Some(0));
     load.go_on(100);
     // Those of every third key of the load at least, and back again half of them.
     cluster.move_slots(0, 1, 0..1500);

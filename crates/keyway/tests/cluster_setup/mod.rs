@@ -8,7 +8,7 @@ use keyway_testkit::{
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -104,10 +104,13 @@ const SCRIPT: &str = "return redis.call('INCR', KEYS[1])";
 impl Load {
     /// Starts `count` clients of the pool at `address`. Some have what they write
     /// acknowledged by `replicas` replicas of each server.
-    pub fn start(address: SocketAddr, count: usize, replicas: u32) -> Load {
+    pub fn start(address: SocketAddr, count: usize, replicas: Option<u32>) -> Load {
         let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let began = Instant::now();
-        let clients = (0..count)
+        // Keys of its own each.
+        static NAMES: AtomicUsize = AtomicUsize::new(0);
+        let first = NAMES.fetch_add(count, Ordering::Relaxed);
+        let clients = (first..first + count)
             .map(|number| {
                 let (is_over, asked) = (Arc::clone(&is_over), Arc::clone(&asked));
                 std::thread::spawn(move || {
@@ -169,7 +172,11 @@ struct Checker {
 }
 
 impl Checker {
-    fn new((address, replicas): (SocketAddr, u32), number: usize, began: Instant) -> Checker {
+    fn new(
+        (address, replicas): (SocketAddr, Option<u32>),
+        number: usize,
+        began: Instant,
+    ) -> Checker {
         // Pairs of keys in one slot, of slots all over.
         let name = |nth: usize| format!("{{load:{number}:{}}}{}", nth / 2, nth % 2);
         let mut client = Client::connect(address);
@@ -182,7 +189,7 @@ impl Checker {
             keys: (0..KEYS).map(name).collect(),
             known: vec![Known::default(); KEYS],
             sha: sha.text(),
-            waits: (number % 3 == 2).then_some(replicas),
+            waits: replicas.filter(|_| number % 3 == 2),
             acknowledged: vec![0; KEYS],
             seen: Seen::default(),
         }

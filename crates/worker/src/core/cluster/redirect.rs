@@ -10,8 +10,8 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::Time;
-use keyway_command::{Args, Request};
-use keyway_proxy::{ASKING, LinkState, Owner, Redirected, Redirection};
+use keyway_command::{Args, Request, Verb};
+use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
@@ -128,9 +128,6 @@ impl Core {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
-        if matches!(one.exchange.owner, Owner::Gather { .. }) {
-            plane.give_item_script(slot);
-        }
         plane.enqueue_again(links, index, one, asking);
         if let Owner::Errand(errand) = one.exchange.owner {
             plane.across.note_moved(errand, place, index);
@@ -237,6 +234,7 @@ impl Plane {
     ) {
         let slot = &mut links[index];
         self.prepare_link(index, slot, 0);
+        self.give_what_it_calls(index, slot, one);
         slot.link.enqueue_redirected(one, self.clock.now);
         if asking {
             slot.link.precede_last(ASKING);
@@ -253,24 +251,49 @@ impl Plane {
             return None;
         };
         let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return None };
+        let (mut keys, mut found) = (Vec::new(), None);
+        self.each_command(request, |request| {
+            keys.clear();
+            if found.is_none() && request.keys(&mut keys).is_ok() {
+                found = keys
+                    .first()
+                    .and_then(|&key| request.args.get(key as usize))
+                    .map(|key| place(pool, &state.ring, key, 0));
+            }
+        });
+        found.unwrap_or(Some(slot.backend))
+    }
+
+    /// Sends ahead what a request calls and this server may not have: another was
+    /// given it.
+    fn give_what_it_calls(&mut self, index: LinkIndex, slot: &mut LinkSlot, one: &Redirected) {
+        if matches!(one.exchange.owner, Owner::Gather { .. }) {
+            return self.give_item_script(slot);
+        }
+        let (mut scripts, mut calls_functions) = (Vec::new(), false);
+        self.each_command(&one.request, |request| match request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => scripts.extend(Digest::parse(&request.args[1])),
+            Verb::Fcall | Verb::FcallRo => calls_functions = true,
+            _ => {}
+        });
+        self.give_scripts(slot, &scripts);
+        if calls_functions {
+            self.give_libraries(index, slot);
+        }
+    }
+
+    /// Looks at the commands of what was sent: one, or those of a transaction.
+    fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
         let limits = ParseLimits::of(&self.plan.limits);
-        let (mut args, mut inline, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rest = request;
+        let (mut args, mut inline, mut rest) = (Vec::new(), Vec::new(), sent);
         while let Ok(Parsed::Ready { consumed }) =
             parse_request(rest, &limits, &mut args, &mut inline)
         {
-            keys.clear();
-            let resolved = Request::resolve(Args::new(&rest[..consumed], &args)).ok();
-            let key = resolved.and_then(|request| {
-                request.keys(&mut keys).ok()?;
-                request.args.get(*keys.first()? as usize)
-            });
-            if let Some(key) = key {
-                return place(pool, &state.ring, key, 0);
+            if let Ok(request) = Request::resolve(Args::new(&rest[..consumed], &args)) {
+                look(&request);
             }
             rest = &rest[consumed..];
         }
-        Some(slot.backend)
     }
 
     /// Where a server sends a request: on its own host, if it does not say.
