@@ -40,9 +40,9 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let from = began.elapsed();
     cluster.kill(0);
     cluster.wait_primary(3);
-    cluster.wait_settled();
-    // Whoever failed a moment ago is connected to again by then.
+    // The others hear of it, and whoever failed a moment ago is asked again.
     let until = began.elapsed() + Duration::from_secs(2);
+    cluster.wait_settled();
     load.go_on(300);
     wait_until("errors would be told", WITHIN, || began.elapsed() > until);
     load.go_on(300);
@@ -71,8 +71,8 @@ fn a_primary_that_stalls_is_left_when_its_replica_took_over() {
     let from = began.elapsed();
     cluster.pause(1);
     cluster.wait_primary(4);
-    cluster.wait_settled();
     let until = began.elapsed() + Duration::from_secs(2);
+    cluster.wait_settled();
     wait_until("errors would be told", WITHIN, || began.elapsed() > until);
     load.go_on(200);
     // It believes to be a primary still, for a moment; nobody asks it.

@@ -55,6 +55,8 @@ pub struct Cluster {
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
     /// first of them came.
     waits_until: AtomicU64,
+    /// Why the latest question was not answered.
+    trouble: Mutex<String>,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -72,6 +74,7 @@ impl Cluster {
             asking_until: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
+            trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
     }
@@ -155,6 +158,16 @@ impl Cluster {
             next
         });
         place
+    }
+
+    /// Notes why a question was not answered.
+    pub(crate) fn note_trouble(&self, text: String) {
+        *self.trouble.lock() = text;
+    }
+
+    /// Why the latest of those was not answered that were not.
+    pub(crate) fn trouble(&self) -> String {
+        self.trouble.lock().clone()
     }
 
     /// Whether clients may wait for the first map: not long after the first did.

@@ -559,7 +559,7 @@ impl Plane {
                 let text = request.keys_error(fault);
                 self.refuse(session, busy, |out| reply::error(out, &text));
             }
-            _ => self.answer_unrouted(session, busy, pool, request),
+            _ => self.answer_unrouted(session, busy, request),
         }
     }
 
@@ -568,14 +568,15 @@ impl Plane {
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
-        pool: &PoolPlan,
         request: &Request,
     ) {
         self.count(session, request);
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
-        self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
+        let mut told = Vec::new();
+        self.write_unrouted(session.pool, &mut told);
+        self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 
     #[inline]

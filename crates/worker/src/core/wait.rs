@@ -18,7 +18,6 @@ use keyway_proxy::local::wait_refusal;
 use keyway_proxy::{Join, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::key_slot;
-use std::sync::Arc;
 
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
@@ -71,9 +70,7 @@ impl Plane {
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
         if servers.is_empty() {
-            let plan = Arc::clone(&self.plan);
-            let pool = &plan.pools[asked.session.pool as usize];
-            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         }
         let Some(leased) = self.lease_each(links, asked, &servers) else {

@@ -4,8 +4,8 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
-use keyway_base::Time;
-use keyway_proxy::{Internal, LinkState, Owner};
+use keyway_base::{Fault, Time};
+use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, ViewError};
 use std::sync::Arc;
@@ -84,6 +84,7 @@ impl Core {
                 shared.note_answered(now, refresh - earlier);
             }
             Err(error) => {
+                shared.note_trouble(format!("what {from} says of it {error}"));
                 if self.plane.plan.notices.cluster.is_due(now) {
                     tracing::warn!(
                         pool = name,
@@ -181,8 +182,32 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16) {
+    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+        if let (Some(state), Fault::Backend { fault, .. }) = (self.cluster_state(pool), fault) {
+            let backend = self.describe_backend(pool, place);
+            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+        }
         self.cluster.unanswered.push(pool);
+    }
+
+    /// Appends the error for a request that no server of a pool is known for.
+    #[cold]
+    pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
+        let name = &self.plan.pools[usize::from(pool)].name;
+        match self.cluster_state(pool) {
+            // As its servers say.
+            Some(state) if state.map.is_known() => {
+                reply::error(out, "CLUSTERDOWN Hash slot not served");
+            }
+            Some(state) => {
+                let why = state.shared.trouble();
+                let text = format!(
+                    "ERR no server of {name} tells who has which slot of its cluster: {why}"
+                );
+                reply::error(out, &text);
+            }
+            None => write_fault(Fault::Unrouted, name, out),
+        }
     }
 
     pub(super) fn note_unanswered(&mut self, pool: u16) {
@@ -190,9 +215,11 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
+            let why = self.cluster_state(pool).map(|state| state.shared.trouble());
             let pool = &self.plan.pools[usize::from(pool)].name;
             tracing::warn!(
                 pool,
+                why,
                 "no server tells who has which slot of the cluster; asking those configured as well; \
                  told at most once a minute"
             );

@@ -235,7 +235,7 @@ impl Plane {
         let slots = self.slots_of(pool, kind, name);
         if slots.is_empty() {
             let mut error = Vec::new();
-            write_fault(Fault::Unrouted, &self.plan.pools[pool as usize].name, &mut error);
+            self.write_unrouted(pool, &mut error);
             return Outcome::Failed(error);
         }
         let now = self.clock.now;
