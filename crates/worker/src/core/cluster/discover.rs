@@ -7,7 +7,7 @@ use crate::PoolKind;
 use keyway_base::{Fault, Time};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, ViewError};
+use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, SLOT_COUNT, ViewError};
 use std::sync::Arc;
 
 /// What a server said when it was asked about its cluster.
@@ -71,7 +71,7 @@ impl Core {
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
-            0 if knows_slots => Err(ViewError::Expected("slots")),
+            0 if knows_slots => Err(ViewError::NoSlots),
             _ => Ok(view),
         });
         match view {
@@ -122,13 +122,22 @@ impl Core {
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
         let map = &state.cluster.as_ref()?.map;
-        let candidates: Vec<LinkIndex> =
-            map.nodes().map(|(place, _)| state.link(place, 0, Protocol::Resp2)).collect();
+        // One that has left, as the others say, knows least of them.
+        let candidates: Vec<(LinkIndex, bool)> = map
+            .nodes()
+            .map(|(place, node)| {
+                (state.link(place, 0, Protocol::Resp2), node.absent_since.is_none())
+            })
+            .collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
-        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
-        turned().find(is_ready).or_else(|| turned().find(may_be))
+        let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
+        turned()
+            .find(|&(index, is_present)| is_present && is_ready(index))
+            .or_else(|| turned().find(|&(index, is_present)| is_present && may_be(index)))
+            .or_else(|| turned().find(|&(index, _)| may_be(index)))
+            .map(|(index, _)| index)
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
@@ -276,6 +285,9 @@ fn tell_changes(
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
+        if slots < SLOT_COUNT {
+            tracing::warn!(pool, slots, "the cluster does not serve all of its 16384 slots");
+        }
         return tracing::info!(pool, servers, serving, slots, "the cluster is known");
     }
     for (place, node) in map.nodes() {

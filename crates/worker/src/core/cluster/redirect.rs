@@ -244,6 +244,19 @@ impl Plane {
         self.note_deadline(deadline);
     }
 
+    /// A server does not have a channel that it was thought to have: it tells who has,
+    /// or somebody is asked.
+    #[cold]
+    pub(in super::super) fn on_name_astray(&self, (pool, backend): (u16, u16), said: &[u8]) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        state.shared.ask_soon();
+        let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
+        let Some(redirect) = redirect else { return };
+        if let Some(endpoint) = self.endpoint_of(pool, backend, &redirect) {
+            state.shared.note_moved(redirect.slot, &endpoint, self.clock.now);
+        }
+    }
+
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some; the one it was sent to where none has.
     fn place_of_request(&self, slot: &LinkSlot, request: &[u8]) -> Option<u16> {
