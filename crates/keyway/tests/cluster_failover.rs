@@ -89,7 +89,7 @@ fn a_fail_over_by_hand_costs_nothing() {
     let cluster = RedisCluster::start(3, 1);
     // Clients wait while it goes on.
     let keyway = serve(&cluster, &[("timeout", "\"10s\"")], 2);
-    let load = Load::start(keyway.address(0), 6, None);
+    let load = Load::start(keyway.address(0), 6, Some(1));
     load.go_on(50);
     for (node, other) in [(3, 0), (4, 1), (0, 3), (5, 2)] {
         cluster.failover(node);

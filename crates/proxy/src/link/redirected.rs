@@ -13,6 +13,9 @@ use keyway_topology::Redirect;
 /// What is sent before a request that a server was said to take for another.
 pub const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
+/// What a replica answers to `WAIT`.
+const WAIT_OF_REPLICA: &[u8] = b"-ERR WAIT cannot be used with replica";
+
 /// Why a server of a cluster does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
@@ -24,6 +27,8 @@ pub enum Redirection {
     Down,
     /// `LOADING`, `MASTERDOWN`: the server has not all of its data.
     NotReady,
+    /// `WAIT` was asked of a server that is no primary, or not any more.
+    Demoted,
 }
 
 impl Redirection {
@@ -36,6 +41,7 @@ impl Redirection {
             b"TRYAGAIN" => Some(Redirection::TryAgain),
             b"CLUSTERDOWN" => Some(Redirection::Down),
             b"LOADING" | b"MASTERDOWN" => Some(Redirection::NotReady),
+            b"ERR" if reply.starts_with(WAIT_OF_REPLICA) => Some(Redirection::Demoted),
             _ => None,
         }
     }
@@ -125,7 +131,8 @@ impl Link {
             self.fifo.push_front(*exchange);
             return Err(BackendFault::Protocol);
         }
-        let is_aside = kind == Kind::Error && self.put_aside(exchange, reply);
+        let is_error = kind == Kind::Error || self.refuses_once;
+        let is_aside = is_error && self.put_aside(exchange, reply);
         self.output.release(exchange.len as usize);
         Ok(is_aside)
     }
@@ -133,6 +140,14 @@ impl Link {
     #[cold]
     fn put_aside(&mut self, exchange: &Exchange, reply: &[u8]) -> bool {
         let Some(aside) = &mut self.redirected else { return false };
+        // Said to what went before it, in which case its own reply says nothing.
+        let is_refused_before = self.refuses_once && Redirection::of(&self.refusal).is_some();
+        let before = match is_refused_before {
+            true => std::mem::take(&mut self.refusal),
+            false => Vec::new(),
+        };
+        self.refuses_once &= !is_refused_before;
+        let reply = if is_refused_before { &before[..] } else { reply };
         let inner = std::mem::take(&mut aside.inner);
         // Of a transaction nothing was executed.
         let is_refused = !inner.is_empty() && reply.starts_with(b"-EXECABORT");
@@ -195,6 +210,7 @@ mod tests {
             ("-TRYAGAIN Multiple keys request during rehashing of slot", Redirection::TryAgain),
             ("-CLUSTERDOWN Hash slot not served", Redirection::Down),
             ("-LOADING Redis is loading the dataset in memory", Redirection::NotReady),
+            ("-ERR WAIT cannot be used with replica instances.", Redirection::Demoted),
         ] {
             assert_eq!(Redirection::of(format!("{reply}\r\n").as_bytes()), Some(redirection));
         }

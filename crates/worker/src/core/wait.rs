@@ -7,15 +7,16 @@
 //! takes part in replication there: the offset that is waited for is then
 //! behind the client's writes. The reply is the smallest of all.
 
+use super::cluster::ClusterState;
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
-use super::{LinkIndex, LinkSlot, Plane};
+use super::{Core, LinkIndex, LinkSlot, Plane};
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
-use keyway_proxy::{Join, Owner, Session};
+use keyway_proxy::{Join, Owner, Redirected, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::key_slot;
 
@@ -38,7 +39,10 @@ fn move_offset(out: &mut Vec<u8>, tag: Option<u32>) {
 }
 
 /// Replies to [`move_offset`].
-const REPLIES_BEFORE: u16 = 2;
+pub(super) const REPLIES_BEFORE_WAIT: u16 = 2;
+
+/// How WAIT begins, and none of what goes before it.
+const WAIT: &[u8] = b"*3\r\n$4\r\n";
 
 /// Numbers looked at for one in a slot of a server. With fewer one that has a
 /// single slot may be found none; as many take a millisecond or two.
@@ -199,7 +203,7 @@ impl Plane {
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
         let (owner, class) = (Owner::Join { join, fragment }, asked.request.command.class as u8);
-        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE), self.clock.now);
+        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, slot);
     }
 
@@ -208,5 +212,53 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         let mut tags = 0..TAGS_MAX;
         tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
+    }
+}
+
+impl Plane {
+    /// Whether it is a server's part of WAIT.
+    pub(super) fn is_wait(&self, owner: Owner) -> bool {
+        let Owner::Join { join, .. } = owner else { return false };
+        self.joins.get(join).is_some_and(|join| join.is_waiting)
+    }
+}
+
+impl Plane {
+    /// Who has the slot of what went before a WAIT.
+    fn place_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
+        let (owners, mut place) = (self.cluster_state(pool)?.map.owners(), None);
+        self.each_command(sent, |request| {
+            if request.command.verb == Verb::Spublish {
+                place = owners.of(key_slot(&request.args[1]));
+            }
+        });
+        place
+    }
+}
+
+impl Core {
+    /// Asks for replicas again where a server of a cluster had become one itself, or
+    /// the slot of what went before had left it. What was written to one that has no
+    /// slots any more is with the one that has them.
+    #[cold]
+    pub(super) fn wait_again(&mut self, from: LinkIndex, mut one: Redirected) {
+        let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
+        let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
+            true => {
+                let tag = self.plane.tag_of_server(pool, backend);
+                let mut request = Vec::with_capacity(one.request.len());
+                move_offset(&mut request, tag);
+                let at = one.request.windows(WAIT.len()).rposition(|bytes| bytes == WAIT);
+                request.extend_from_slice(&one.request[at.unwrap_or_default()..]);
+                one.request = request.into();
+                Some(backend)
+            }
+            false => self.plane.place_of_offset(pool, &one.request),
+        };
+        match place {
+            Some(place) => self.retry_private(place, from, &one),
+            None => self.give_up(from, &one),
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! has been sent behind it, so that nothing overtakes it.
 
 use super::super::pools::PoolState;
+use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::Time;
@@ -51,7 +52,8 @@ impl Core {
             return self.give_up(from, &one);
         }
         let now = self.plane.clock.now;
-        let Some(redirect) = Redirect::parse(&one.reply) else {
+        let is_wait = self.plane.is_wait(one.exchange.owner);
+        let Some(redirect) = Redirect::parse(&one.reply).filter(|_| !is_wait) else {
             return self.retry_later(from, one);
         };
         let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
@@ -187,6 +189,10 @@ impl Core {
                 continue;
             }
             let Retry { from, redirected, .. } = self.plane.cluster.retries.remove(at);
+            if self.plane.is_wait(redirected.exchange.owner) {
+                self.wait_again(from, redirected);
+                continue;
+            }
             // Who has the slot now may be another.
             let place = self.plane.place_of_request(&self.links[from], &redirected.request);
             match place {
@@ -201,7 +207,12 @@ impl Core {
 
     /// The same for what one session has sent on a link of its own, if it still
     /// has that.
-    fn retry_private(&mut self, place: u16, from: LinkIndex, one: &Redirected) {
+    pub(in super::super) fn retry_private(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        one: &Redirected,
+    ) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[from];
         let is_held = std::mem::take(&mut slot.awaits_retry);
@@ -216,7 +227,7 @@ impl Core {
     }
 
     /// Tells whoever waits what the server has said.
-    fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
         plane.deliver(sessions, place, &one.exchange, Kind::Error, &one.reply);
@@ -236,6 +247,9 @@ impl Plane {
         self.prepare_link(index, slot, 0);
         self.give_what_it_calls(index, slot, one);
         slot.link.enqueue_redirected(one, self.clock.now);
+        if self.is_wait(one.exchange.owner) {
+            slot.link.note_before_last(REPLIES_BEFORE_WAIT);
+        }
         if asking {
             slot.link.precede_last(ASKING);
         }
@@ -296,7 +310,7 @@ impl Plane {
     }
 
     /// Looks at the commands of what was sent: one, or those of a transaction.
-    fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
+    pub(in super::super) fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
         let limits = ParseLimits::of(&self.plan.limits);
         let (mut args, mut inline, mut rest) = (Vec::new(), Vec::new(), sent);
         while let Ok(Parsed::Ready { consumed }) =
