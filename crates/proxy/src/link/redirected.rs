@@ -16,6 +16,10 @@ pub const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 /// What a replica answers to `WAIT`.
 const WAIT_OF_REPLICA: &[u8] = b"-ERR WAIT cannot be used with replica";
 
+/// What ends commands that wait at a primary that becomes a replica. The end by
+/// `CLIENT UNBLOCK` is in other words.
+const ENDED: &[u8] = b"-UNBLOCKED force unblock";
+
 /// Why a server of a cluster does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
@@ -27,7 +31,8 @@ pub enum Redirection {
     Down,
     /// `LOADING`, `MASTERDOWN`: the server has not all of its data.
     NotReady,
-    /// `WAIT` was asked of a server that is no primary, or not any more.
+    /// The server is no primary any more, and has ended what waited there, or takes
+    /// no `WAIT`.
     Demoted,
 }
 
@@ -42,6 +47,7 @@ impl Redirection {
             b"CLUSTERDOWN" => Some(Redirection::Down),
             b"LOADING" | b"MASTERDOWN" => Some(Redirection::NotReady),
             b"ERR" if reply.starts_with(WAIT_OF_REPLICA) => Some(Redirection::Demoted),
+            b"UNBLOCKED" if reply.starts_with(ENDED) => Some(Redirection::Demoted),
             _ => None,
         }
     }
@@ -211,6 +217,7 @@ mod tests {
             ("-CLUSTERDOWN Hash slot not served", Redirection::Down),
             ("-LOADING Redis is loading the dataset in memory", Redirection::NotReady),
             ("-ERR WAIT cannot be used with replica instances.", Redirection::Demoted),
+            ("-UNBLOCKED force unblock from blocking operation, x", Redirection::Demoted),
         ] {
             assert_eq!(Redirection::of(format!("{reply}\r\n").as_bytes()), Some(redirection));
         }
@@ -219,6 +226,8 @@ mod tests {
             b"-MOVED 1\r\n",
             b"-MOVED\r\n",
             b"-MOVEDX 1 a:1\r\n",
+            b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+            b"-ERR WAIT failed\r\n",
             b"-ERR MOVED 1 a:1\r\n",
             b"+MOVED 1 a:1\r\n",
             b"-\r\n",

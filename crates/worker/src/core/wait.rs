@@ -7,7 +7,7 @@
 //! takes part in replication there: the offset that is waited for is then
 //! behind the client's writes. The reply is the smallest of all.
 
-use super::cluster::ClusterState;
+use super::cluster::{ClusterState, Waits};
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
@@ -241,8 +241,12 @@ impl Core {
     /// the slot of what went before had left it. What was written to one that has no
     /// slots any more is with the one that has them.
     #[cold]
-    pub(super) fn wait_again(&mut self, from: LinkIndex, mut one: Redirected) {
-        let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+    pub(super) fn wait_again(
+        &mut self,
+        (from, (pool, backend)): (LinkIndex, (u16, u16)),
+        mut one: Redirected,
+        waits: Option<Waits>,
+    ) {
         let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
         let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
             true => {
@@ -257,7 +261,7 @@ impl Core {
             false => self.plane.place_of_offset(pool, &one.request),
         };
         match place {
-            Some(place) => self.retry_private(place, from, &one),
+            Some(place) => self.retry_private(place, from, &one, waits),
             None => self.give_up(from, &one),
         }
     }

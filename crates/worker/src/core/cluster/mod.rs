@@ -12,6 +12,8 @@ mod discover;
 mod redirect;
 mod split;
 
+pub(super) use redirect::Waits;
+
 use super::pools::PoolState;
 use super::reply::release_all;
 use super::stateful::Asked;

@@ -13,7 +13,7 @@ use crate::PoolKind;
 use keyway_base::Time;
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
-use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
+use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
 use std::sync::Arc;
@@ -28,7 +28,18 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 pub(super) struct Retry {
     at: Time,
     from: LinkIndex,
+    /// Pool and server of that link: its place may be another's by then.
+    backend: (u16, u16),
     redirected: Redirected,
+    waits: Option<Waits>,
+}
+
+/// What is kept of a command that waits on a private link: the connection may end.
+pub(in super::super) struct Waits {
+    pool: u16,
+    protocol: Protocol,
+    until: Option<Time>,
+    keys: Vec<u32>,
 }
 
 impl Core {
@@ -170,8 +181,16 @@ impl Core {
         shared.totals.retried.fetch_add(1, Relaxed);
         let at = plane.clock.now + pause;
         plane.note_cluster_deadline(at);
-        links[from].awaits_retry = links[from].is_private;
-        plane.cluster.retries.push(Retry { at, from, redirected: one });
+        let slot = &mut links[from];
+        slot.awaits_retry = slot.is_private;
+        let backend = (slot.pool, slot.backend);
+        let waits = (slot.is_private && slot.link.is_blocking).then(|| Waits {
+            pool: slot.pool,
+            protocol: slot.link.protocol(),
+            until: slot.link.blocks_until,
+            keys: slot.awaited_keys.clone(),
+        });
+        plane.cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
     }
 
     /// Sends the requests again of which it is time.
@@ -188,16 +207,17 @@ impl Core {
                 at += 1;
                 continue;
             }
-            let Retry { from, redirected, .. } = self.plane.cluster.retries.remove(at);
+            let Retry { from, backend, redirected, waits, .. } =
+                self.plane.cluster.retries.remove(at);
             if self.plane.is_wait(redirected.exchange.owner) {
-                self.wait_again(from, redirected);
+                self.wait_again((from, backend), redirected, waits);
                 continue;
             }
             // Who has the slot now may be another.
-            let place = self.plane.place_of_request(&self.links[from], &redirected.request);
+            let place = self.plane.place_of_request(backend, &redirected.request);
             match place {
-                Some(place) if self.links[from].is_private => {
-                    self.retry_private(place, from, &redirected);
+                Some(place) if waits.is_some() || self.links[from].is_private => {
+                    self.retry_private(place, from, &redirected, waits);
                 }
                 Some(place) => self.send_to(place, from, &redirected, false),
                 None => self.give_up(from, &redirected),
@@ -205,25 +225,46 @@ impl Core {
         }
     }
 
-    /// The same for what one session has sent on a link of its own, if it still
-    /// has that.
+    /// The same for what one session has sent on a link of its own: a command that
+    /// waits does so on another if that is gone.
     pub(in super::super) fn retry_private(
         &mut self,
         place: u16,
         from: LinkIndex,
         one: &Redirected,
+        waits: Option<Waits>,
     ) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[from];
-        let is_held = std::mem::take(&mut slot.awaits_retry);
         let owner = plane.session_of(one.exchange.owner);
-        if !is_held || owner.is_none() || slot.lease != owner {
-            return self.give_up(from, one);
+        if owner.is_none() || slot.lease != owner || !std::mem::take(&mut slot.awaits_retry) {
+            return match waits {
+                Some(waits) => self.wait_elsewhere(place, from, one, waits),
+                None => self.give_up(from, one),
+            };
         }
         if place == slot.backend && slot.link.state() == LinkState::Ready {
             return plane.enqueue_again(links, from, one, false);
         }
         self.redirect_private(place, from, one, false);
+    }
+
+    /// Has a command wait on a new link of its session's, since the one that it had
+    /// is gone.
+    fn wait_elsewhere(&mut self, place: u16, from: LinkIndex, one: &Redirected, waits: Waits) {
+        let Core { sessions, links, plane } = self;
+        let owner = plane.session_of(one.exchange.owner);
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
+        let Some(index) = plane.lease(links, owner, (waits.pool, place), waits.protocol) else {
+            return self.give_up(from, one);
+        };
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = waits.until;
+        links[index].awaited_keys = waits.keys;
+        session.stateful.get_or_insert_default().blocked_on.push(index);
+        plane.plan.clients.set_blocked(session.identity.id, true);
+        plane.enqueue_again(links, index, one, false);
     }
 
     /// Tells whoever waits what the server has said.
@@ -273,11 +314,11 @@ impl Plane {
 
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some; the one it was sent to where none has.
-    fn place_of_request(&self, slot: &LinkSlot, request: &[u8]) -> Option<u16> {
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(slot.pool)].kind else {
+    fn place_of_request(&self, (at, backend): (u16, u16), request: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return None };
+        let PoolState::Sharded(state) = &self.pools[usize::from(at)] else { return None };
         let (mut keys, mut found) = (Vec::new(), None);
         self.each_command(request, |request| {
             keys.clear();
@@ -288,7 +329,7 @@ impl Plane {
                     .map(|key| place(pool, &state.ring, key, 0));
             }
         });
-        found.unwrap_or(Some(slot.backend))
+        found.unwrap_or(Some(backend))
     }
 
     /// Sends ahead what a request calls and this server may not have: another was
