@@ -79,6 +79,8 @@ pub struct Cluster {
     /// How far each server is behind its primary, in milliseconds, by place; as far as
     /// can be when that is not known.
     lags: Box<[AtomicU64]>,
+    /// Why the latest question was not answered.
+    trouble: Mutex<String>,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -100,6 +102,7 @@ impl Cluster {
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
     }
@@ -195,6 +198,16 @@ impl Cluster {
             next
         });
         place
+    }
+
+    /// Notes why a question was not answered.
+    pub(crate) fn note_trouble(&self, text: String) {
+        *self.trouble.lock() = text;
+    }
+
+    /// Why the latest of those was not answered that were not.
+    pub(crate) fn trouble(&self) -> String {
+        self.trouble.lock().clone()
     }
 
     /// Whether clients may wait for the first map: not long after the first did.

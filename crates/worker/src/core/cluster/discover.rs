@@ -5,11 +5,12 @@ use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
 use crate::cluster::Learned;
-use keyway_base::Time;
-use keyway_proxy::{Internal, LinkState, Owner};
+use keyway_base::{Fault, Time};
+use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, ViewError,
+    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, SLOT_COUNT,
+    ViewError,
 };
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl Core {
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
-            0 if knows_slots => Err(ViewError::Expected("slots")),
+            0 if knows_slots => Err(ViewError::NoSlots),
             _ => Ok(view),
         });
         match view {
@@ -99,6 +100,7 @@ impl Core {
                 shared.note_answered(now, refresh - earlier);
             }
             Err(error) => {
+                shared.note_trouble(format!("what {from} says of it {error}"));
                 if self.plane.plan.notices.cluster.is_due(now) {
                     tracing::warn!(
                         pool = name,
@@ -179,13 +181,22 @@ impl Core {
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
         let map = &state.cluster.as_ref()?.map;
-        let candidates: Vec<LinkIndex> =
-            map.nodes().map(|(place, _)| state.link(place, 0, Protocol::Resp2)).collect();
+        // One that has left, as the others say, knows least of them.
+        let candidates: Vec<(LinkIndex, bool)> = map
+            .nodes()
+            .map(|(place, node)| {
+                (state.link(place, 0, Protocol::Resp2), node.absent_since.is_none())
+            })
+            .collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
-        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
-        turned().find(is_ready).or_else(|| turned().find(may_be))
+        let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
+        turned()
+            .find(|&(index, is_present)| is_present && is_ready(index))
+            .or_else(|| turned().find(|&(index, is_present)| is_present && may_be(index)))
+            .or_else(|| turned().find(|&(index, _)| may_be(index)))
+            .map(|(index, _)| index)
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
@@ -249,8 +260,22 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, server: (u16, u16)) {
-        self.cluster.unanswered.push(server);
+    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+        let about = self.cluster_state(self.asked_about(pool));
+        if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
+            let backend = self.describe_backend(pool, place);
+            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+        }
+        self.cluster.unanswered.push((pool, place));
+    }
+
+    /// Appends the error for a request that no server of a pool is known for.
+    #[cold]
+    pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
+        match self.unknown_server(pool) {
+            Some(text) => reply::error(out, &text),
+            None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
+        }
     }
 
     pub(super) fn note_unanswered(&mut self, pool: u16) {
@@ -258,16 +283,23 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
-            let has_slots = self.cluster_state(pool).is_some_and(ClusterState::has_slots);
+            let state = self.cluster_state(pool);
+            let has_slots = state.is_some_and(ClusterState::has_slots);
+            let why = state.map(|state| state.shared.trouble());
             let pool = &self.plan.pools[usize::from(pool)].name;
             if has_slots {
                 tracing::warn!(
                     pool,
+                    why,
                     "no server tells who has which slot of the cluster; asking those configured as \
                      well; told at most once a minute"
                 );
             } else {
-                tracing::warn!(pool, "nobody tells who is the primary; told at most once a minute");
+                tracing::warn!(
+                    pool,
+                    why,
+                    "nobody tells who is the primary; told at most once a minute"
+                );
             }
         }
     }
@@ -319,6 +351,9 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
+        if slots < SLOT_COUNT {
+            tracing::warn!(pool, slots, "the cluster does not serve all of its 16384 slots");
+        }
         return tracing::info!(pool, servers, serving, slots, "the cluster is known");
     }
     for (place, node) in map.nodes() {

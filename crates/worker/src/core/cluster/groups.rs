@@ -227,7 +227,7 @@ impl Core {
         let (&primary, _) = primaries
             .max_by_key(|&(&place, role)| (online(role), map.is_serving(usize::from(place))))?;
         let others = map.nodes().filter(|&(place, _)| place != primary);
-        let replicas = others.filter_map(|(place, node)| {
+        let replicas = others.map(|(place, node)| {
             let health = match roles.get(&place) {
                 Some(role) if role.is_replica() => {
                     let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
@@ -236,7 +236,7 @@ impl Core {
                 Some(_) => NodeHealth::Failing,
                 None => NodeHealth::Failed,
             };
-            Some((node.endpoint.clone(), health))
+            (node.endpoint.clone(), health)
         });
         let replicas = replicas.collect();
         Some(GroupView { group: 0, primary: endpoint(primary)?, epoch: None, replicas })
@@ -273,7 +273,7 @@ impl Plane {
     }
 
     /// The pool that servers are asked about: their own, or that of sentinels.
-    fn asked_about(&self, pool: u16) -> u16 {
+    pub(super) fn asked_about(&self, pool: u16) -> u16 {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 
