@@ -187,7 +187,7 @@ fn announce(
                     Some(found) if found.sentinels.is_some() => {
                         format!("{} that sentinels know", counted(found.primaries.len(), "name"))
                     }
-                    Some(found) => format!("{}", counted(found.seeds.len(), "known server")),
+                    Some(found) => counted(found.seeds.len(), "known server"),
                     None => counted(sharded.pool.servers.len(), "server"),
                 };
                 format!("{} over {servers}", sharded.pool.kind())
