@@ -4,6 +4,7 @@
 mod cached;
 mod channels;
 mod habits;
+mod reads;
 mod stateful;
 mod verdict;
 
@@ -17,7 +18,7 @@ use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
 use cached::{Cache, Cached};
 use channels::{Hearing, Told};
-pub use habits::{Habits, Mix};
+pub use habits::{Habits, Mix, Staleness};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 
@@ -46,6 +47,8 @@ struct Expected {
     circumstances: Vec<Circumstances>,
     /// It asked not to be answered.
     is_silent: bool,
+    /// A replica may answer it.
+    may_be_stale: bool,
     /// Where it ends among all bytes of its connection.
     end: u64,
 }
@@ -88,6 +91,8 @@ pub struct Client {
     database: usize,
     /// What is asked now is not to be answered.
     is_silent: bool,
+    /// It has written something on this connection.
+    has_written: bool,
     /// What the proxy calls this connection.
     id: Option<i64>,
     /// The shared counter it is about to raise.
@@ -136,6 +141,7 @@ impl Client {
             databases: Vec::new(),
             database: 0,
             is_silent: false,
+            has_written: false,
             id: None,
             attempt: None,
             hearing: Hearing::default(),
@@ -264,6 +270,7 @@ impl Client {
         self.database = 0;
         self.last_progress = network.now;
         self.written = 0;
+        self.has_written = false;
         self.output.clear();
         self.input.clear();
         let is_unsure = std::mem::take(&mut self.is_unsure);
@@ -343,7 +350,9 @@ impl Client {
             self.front_since = now;
             self.front_asked_at = now;
         }
-        let expected = Expected { ask, asked_at: now, database, circumstances, is_silent, end };
+        let may_be_stale = self.may_be_stale(&ask);
+        let expected =
+            Expected { ask, asked_at: now, database, circumstances, is_silent, may_be_stale, end };
         self.expected.push_back(expected);
     }
 

@@ -170,6 +170,8 @@ pub enum Occurrence {
     Server(usize),
     /// A fault of the scenario begins.
     Fault(usize),
+    /// A step of the cluster is due.
+    Cluster(usize),
 }
 
 struct Scheduled {
@@ -355,7 +357,7 @@ impl Network {
                 }
                 // Overtaken by an earlier wake.
                 Occurrence::Client(_) | Occurrence::Server(_) => {}
-                Occurrence::Fault(_) => return Some(what),
+                Occurrence::Fault(_) | Occurrence::Cluster(_) => return Some(what),
             }
         }
         None
