@@ -4,6 +4,7 @@
 mod channels;
 mod clusters;
 mod copies;
+mod entries;
 mod routes;
 mod stateful;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use channels::{ChannelKind, Subscription};
 pub use clusters::Refused;
 pub use copies::Copy;
+pub use entries::{EntryId, StreamAtRest, StreamRead};
 pub use routes::Reach;
 
 /// A pool of servers, as the oracles know it.
@@ -103,6 +105,7 @@ pub struct Ledger {
     /// By client: from when on it was blocked for sure and to be unblocked,
     /// and when that was known.
     must_end: BTreeMap<i64, (Nanos, Nanos)>,
+    streams: entries::Streams,
     messages: channels::Messages,
     copies: copies::Copies,
     copies_executed: u64,
@@ -114,6 +117,8 @@ pub struct Ledger {
     pub invalidations: u64,
     /// Elements that reached their clients.
     pub deliveries: u64,
+    /// Entries of streams that reached clients that may have waited for them.
+    pub entries: u64,
     /// The first violation.
     pub violation: Option<String>,
     /// Replies checked.
@@ -167,6 +172,7 @@ impl Ledger {
             departures: Vec::new(),
             unblocks: BTreeMap::new(),
             must_end: BTreeMap::new(),
+            streams: entries::Streams::default(),
             messages: channels::Messages::default(),
             copies: copies::Copies::new(),
             copies_executed: 0,
@@ -174,6 +180,7 @@ impl Ledger {
             commits: 0,
             invalidations: 0,
             deliveries: 0,
+            entries: 0,
             violation: None,
             replies: 0,
             excused: 0,

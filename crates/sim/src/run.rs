@@ -51,6 +51,8 @@ pub struct Report {
     pub commits: u64,
     /// Elements of lists that reached a client.
     pub deliveries: u64,
+    /// Entries of streams that clients read.
+    pub entries: u64,
     /// Messages that clients were told.
     pub messages: u64,
     /// Values that clients cached and were told to forget.
@@ -229,6 +231,7 @@ impl Sim {
             virtual_time: Duration::from_nanos(world.network.now),
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
+            entries: world.ledger.entries,
             moves: world.ledger.moves,
             mirrored: self.mirrored,
             led_on: self.led_on(),

@@ -3,7 +3,9 @@
 
 use keyway_base::Time;
 use keyway_metrics::ClusterFigures;
-use keyway_topology::{Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, ShardedPool};
+use keyway_topology::{
+    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -47,6 +49,8 @@ pub struct ClusterTotals {
 #[derive(Debug)]
 pub struct Cluster {
     settings: ClusterPool,
+    /// The ring over the names of the primaries, of a pool that is no cluster.
+    names: Option<Arc<Ring>>,
     map: Mutex<Arc<ClusterMap>>,
     /// Of `map`, so that a worker sees without a lock that there is a newer one.
     version: AtomicU64,
@@ -72,8 +76,10 @@ impl Cluster {
     /// A cluster of which only the seeds are known; `None` for a pool that is none.
     pub fn new(pool: &ShardedPool) -> Option<Cluster> {
         let settings = ClusterPool::clone(pool.cluster.as_ref()?);
-        let map = ClusterMap::of_seeds(&settings.seeds, pool.servers.len() as u16);
+        let (places, primaries) = (pool.servers.len() as u16, settings.primaries.len());
+        let map = ClusterMap::of_seeds(&settings.seeds, places, primaries);
         Some(Cluster {
+            names: pool.ring_of_primaries().map(Arc::new),
             settings,
             version: AtomicU64::new(map.version()),
             map: Mutex::new(Arc::new(map)),
@@ -90,6 +96,14 @@ impl Cluster {
     /// As configured.
     pub fn settings(&self) -> &ClusterPool {
         &self.settings
+    }
+
+    /// The ring by a map.
+    pub(crate) fn ring(&self, map: &ClusterMap) -> Ring {
+        match &self.names {
+            Some(names) => Ring::of_primaries(Arc::clone(names), Arc::clone(map.primaries())),
+            None => Ring::of_slots(Arc::clone(map.owners())),
+        }
     }
 
     /// The latest map.
@@ -139,9 +153,25 @@ impl Cluster {
     /// Takes what a server says; returns what became of it, `None` when it was known
     /// or is out of date.
     pub(crate) fn learn(&self, view: &ClusterView, now: Time) -> Option<(Arc<ClusterMap>, usize)> {
+        self.learn_by(|map| map.apply(view, now))
+    }
+
+    /// The same for one primary and its replicas.
+    pub(crate) fn learn_group(
+        &self,
+        told: &GroupView,
+        now: Time,
+    ) -> Option<(Arc<ClusterMap>, usize)> {
+        self.learn_by(|map| map.apply_group(told, now))
+    }
+
+    fn learn_by(
+        &self,
+        apply: impl FnOnce(&ClusterMap) -> Applied,
+    ) -> Option<(Arc<ClusterMap>, usize)> {
         let mut left_out = 0;
         let mut has_changed = false;
-        let map = self.update(|map| match map.apply(view, now) {
+        let map = self.update(|map| match apply(map) {
             Applied::Next(next, count) => {
                 left_out = count;
                 has_changed = true;

@@ -22,7 +22,8 @@ pub enum Redirection {
     TryAgain,
     /// `CLUSTERDOWN`: the cluster does not serve the slot now.
     Down,
-    /// `LOADING`, `MASTERDOWN`: the server has not all of its data.
+    /// `LOADING`, `MASTERDOWN`: the server has not all of its data. `READONLY`: it is a
+    /// primary no more.
     NotReady,
 }
 
@@ -35,7 +36,7 @@ impl Redirection {
             b"MOVED" | b"ASK" => Redirect::parse(reply).map(|_| Redirection::Elsewhere),
             b"TRYAGAIN" => Some(Redirection::TryAgain),
             b"CLUSTERDOWN" => Some(Redirection::Down),
-            b"LOADING" | b"MASTERDOWN" => Some(Redirection::NotReady),
+            b"LOADING" | b"MASTERDOWN" | b"READONLY" => Some(Redirection::NotReady),
             _ => None,
         }
     }
@@ -50,6 +51,14 @@ pub struct Redirected {
     pub reply: Box<[u8]>,
     /// The request as it was sent, without `ASKING` before it.
     pub request: Box<[u8]>,
+}
+
+impl Redirected {
+    /// One that its server was not even sent.
+    pub(super) fn unsent(exchange: &Exchange, request: &[u8]) -> Redirected {
+        let request = request.strip_prefix(ASKING).unwrap_or(request);
+        Redirected { exchange: *exchange, reply: Box::default(), request: request.into() }
+    }
 }
 
 /// What is put aside.

@@ -459,10 +459,14 @@ impl Plane {
             busy.order.complete(place, busy.output.buf(), |dest| {
                 pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
             });
-        } else if was_silent
-            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
-        {
-            Self::end_skip(session);
+        } else {
+            let is_error = out.first() == Some(&b'-');
+            if is_error {
+                pool.errors.note(&out);
+            }
+            if was_silent && (request.command.verb != Verb::ClientReply || is_error) {
+                Self::end_skip(session);
+            }
         }
         self.scratch = out;
         self.follow(session, pool, after);
@@ -532,14 +536,32 @@ impl Plane {
         busy: &mut Busy,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let plan = &self.plan;
+        let errors = &plan.pools[usize::from(session.pool)].errors;
+        if Self::is_silent(session) {
+            // What nobody hears is counted all the same.
+            self.scratch.clear();
+            errors.watch(&mut self.scratch, write);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+    }
+
+    /// As [`Plane::answer`], with what counts its errors itself.
+    pub(super) fn answer_noted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if Self::is_silent(session) {
             self.scratch.clear();
             write(&mut self.scratch);
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(place, busy.output.buf(), write);
     }
 
     /// Answers with an error that is the client's own doing.
@@ -617,7 +639,11 @@ impl Plane {
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
-        self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
+        let found_out = self.unknown_server(session.pool, &pool.name);
+        self.answer(session, busy, |out| match found_out {
+            Some(text) => reply::error(out, &text),
+            None => write_fault(Fault::Unrouted, &pool.name, out),
+        });
     }
 
     #[inline]

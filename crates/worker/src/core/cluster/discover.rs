@@ -54,9 +54,13 @@ impl Core {
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
         while let Some(pool) = self.plane.cluster.unanswered.pop() {
-            self.plane.note_unanswered(pool);
+            if self.plane.hears_groups(pool) {
+                self.miss_group(pool);
+            } else {
+                self.plane.note_unanswered(pool);
+            }
         }
-        while let Some(heard) = self.plane.cluster.heard.pop() {
+        for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
@@ -67,6 +71,9 @@ impl Core {
         }
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
+        if self.plane.hears_groups(heard.pool) {
+            return self.hear_group(heard.pool, heard.place, &heard.reply);
+        }
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Some(node) = state.map.node(usize::from(heard.place)) else {
             return self.plane.note_unanswered(heard.pool);
@@ -131,7 +138,7 @@ impl Core {
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
         for index in links {
             if !self.links[index].link.is_down(now) {
-                self.ask_server(index, [b"INFO", b"replication"], Internal::Replication);
+                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
             }
         }
     }
@@ -148,9 +155,19 @@ impl Core {
         if !shared.try_claim(now, now + patience) {
             return;
         }
-        match self.someone_to_ask(pool) {
-            Some(index) => self.ask_about_cluster(index, shared.settings().discovery),
-            None => self.plane.note_unanswered(pool),
+        let is_asked = match shared.settings().discovery {
+            Discovery::Sentinel => self.ask_sentinel(pool),
+            Discovery::Roles => self.ask_roles(pool),
+            discovery => match self.someone_to_ask(pool) {
+                Some(index) => {
+                    self.ask_about_cluster(index, discovery);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !is_asked {
+            self.plane.note_unanswered(pool);
         }
     }
 
@@ -171,16 +188,16 @@ impl Core {
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
-        let words: [&[u8]; 2] = match discovery {
-            Discovery::Slots => [b"CLUSTER", b"SLOTS"],
-            Discovery::Shards => [b"CLUSTER", b"SHARDS"],
-            Discovery::Nodes => [b"CLUSTER", b"NODES"],
+        let word: &[u8] = match discovery {
+            Discovery::Shards => b"SHARDS",
+            Discovery::Nodes => b"NODES",
+            _ => b"SLOTS",
         };
-        self.ask_server(index, words, Internal::Cluster);
+        self.ask_server(index, &[b"CLUSTER", word], Internal::Cluster);
     }
 
     /// Asks a server something for the worker itself.
-    fn ask_server(&mut self, index: LinkIndex, words: [&[u8]; 2], what: Internal) {
+    pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         plane.mark_link_dirty(index, slot);
@@ -190,7 +207,7 @@ impl Core {
         let out = slot.link.request_buf();
         let start = out.len();
         reply::array(out, words.len());
-        words.into_iter().for_each(|word| reply::bulk(out, word));
+        words.iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
         slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
     }
@@ -240,12 +257,17 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
+            let has_slots = self.cluster_state(pool).is_some_and(ClusterState::has_slots);
             let pool = &self.plan.pools[usize::from(pool)].name;
-            tracing::warn!(
-                pool,
-                "no server tells who has which slot of the cluster; asking those configured as well; \
-                 told at most once a minute"
-            );
+            if has_slots {
+                tracing::warn!(
+                    pool,
+                    "no server tells who has which slot of the cluster; asking those configured as \
+                     well; told at most once a minute"
+                );
+            } else {
+                tracing::warn!(pool, "nobody tells who is the primary; told at most once a minute");
+            }
         }
     }
 
@@ -275,14 +297,14 @@ fn read_view(
 ) -> Result<ClusterView, ViewError> {
     let asked = Asked::plainly(asked);
     match discovery {
-        Discovery::Slots => ClusterView::from_slots(reply, asked),
         Discovery::Shards => ClusterView::from_shards(reply, asked),
         Discovery::Nodes => ClusterView::from_nodes(reply, asked),
+        _ => ClusterView::from_slots(reply, asked),
     }
 }
 
 /// Says in the log which servers came and went, and whose slots are whose.
-fn tell_changes(
+pub(super) fn tell_changes(
     pool: &str,
     before: &keyway_topology::ClusterMap,
     map: &keyway_topology::ClusterMap,
@@ -295,7 +317,8 @@ fn tell_changes(
             "the cluster has more servers than nodes_max: requests to these fail; set it higher"
         );
     }
-    if !before.is_known() {
+    let has_slots = map.primaries().is_empty();
+    if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
@@ -306,10 +329,12 @@ fn tell_changes(
         let was = before.node(place).filter(|was| was.tenure == node.tenure);
         let backend = node.endpoint.to_string();
         if was.is_none() {
-            tracing::info!(pool, backend, "a server has joined the cluster");
+            tracing::info!(pool, backend, "a server was found");
         }
         let owned = if was.is_some() { before.owned_by(place) } else { 0 };
-        if (owned == 0) != (map.owned_by(place) == 0) {
+        if owned == 0 && map.owned_by(place) > 0 && !has_slots {
+            tracing::info!(pool, backend, "a server is the primary now");
+        } else if (owned == 0) != (map.owned_by(place) == 0) && has_slots {
             let slots = map.owned_by(place);
             tracing::info!(pool, backend, slots, "who has slots has changed");
         }
@@ -317,7 +342,7 @@ fn tell_changes(
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
         if !stays {
-            tracing::info!(pool, backend = %node.endpoint, "a server has left the cluster");
+            tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::super::pools::{PoolState, ShardedState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
+use super::ClusterState;
 use crate::Cluster;
 use keyway_base::Time;
 use keyway_command::{Flags, Request};
@@ -218,7 +219,7 @@ impl Plane {
 
     /// Whether replicas of a pool answer reads only when they are told to.
     fn knows_modes(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some()
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 }
 
@@ -256,6 +257,8 @@ mod tests {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             reads,
+            primaries: Vec::new(),
+            sentinels: None,
         };
         let cluster = Cluster::new(&ShardedPool::of_cluster(settings)).unwrap();
         let node = |port: u16| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");

@@ -9,7 +9,7 @@
 use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::Time;
+use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request};
 use keyway_proxy::{ASKING, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
@@ -188,6 +188,21 @@ impl Core {
             match place {
                 Some(place) => self.send_to(place, from, &redirected, false),
                 None => self.give_up(from, &redirected),
+            }
+        }
+    }
+
+    /// Sends requests to the servers that have their keys now.
+    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        for one in all {
+            match self.plane.place_of_request(&self.links[from], &one.request) {
+                Some(place) => self.send_to(place, from, &one, false),
+                None => {
+                    let Core { sessions, links, plane } = self;
+                    let place = (links[from].pool, links[from].backend);
+                    let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+                    plane.fail(sessions, place, (&one.exchange, false), fault);
+                }
             }
         }
     }
