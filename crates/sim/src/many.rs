@@ -18,7 +18,7 @@ pub struct Summary {
 }
 
 /// Violations kept for the report.
-const KEPT_MAX: usize = 5;
+const KEPT_MAX: usize = 12;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

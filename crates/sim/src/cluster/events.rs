@@ -10,7 +10,7 @@ impl ClusterSim {
             EventKind::Storm => self.storm(scene),
             EventKind::Switch => self.switch(scene),
             EventKind::Join => self.join(scene),
-            EventKind::Leave => self.leave(scene),
+            EventKind::Leave => self.leave(None, scene),
             EventKind::Die => self.die(scene),
             EventKind::Usurp => self.usurp(scene),
             EventKind::Mislead => self.mislead(scene),
@@ -211,16 +211,29 @@ impl ClusterSim {
         self.next_epoch(node);
         self.publish(&[node], scene);
         self.move_range((giver, node), scene);
+        let count = self.view.members.iter().filter(|member| member.is_member).count();
+        if count > self.plan.places {
+            // Requests for its slots have no server until it has left.
+            self.busy.insert(node);
+            self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));
+            let until = self.plan.ends_at + self.plan.aftermath;
+            scene.ledger.on_trouble(usize::from(node), scene.network.now, until);
+        }
         Some(())
     }
 
-    fn leave(&mut self, scene: &mut Scene) -> Option<()> {
-        let leaver = self.pick(|_, _| true)?;
+    pub(super) fn leave(&mut self, who: Option<u16>, scene: &mut Scene) -> Option<()> {
+        let leaver = match who {
+            Some(node) => node,
+            None => self.pick(|_, _| true)?,
+        };
         let stays = |this: &Self, node| this.is_primary(node) && node != leaver;
         let heir = self.pick(stays)?;
         if self.is_primary(leaver) {
             // Those who copy it stay.
-            self.pick(|this, node| stays(this, node) && node != heir)?;
+            if who.is_none() {
+                self.pick(|this, node| stays(this, node) && node != heir)?;
+            }
             self.end_moves_of(leaver, scene);
             self.end_moves_of(heir, scene);
             let owners = self.view.owners.iter().enumerate();

@@ -57,6 +57,8 @@ pub struct ClusterPlan {
     pub is_strict: bool,
     /// How long what goes wrong may still be felt.
     pub aftermath: Nanos,
+    /// Servers that clients of the cluster may know at once.
+    pub places: usize,
     /// How long after it has given its slots away a server leaves.
     pub leaves_after: Nanos,
 }
@@ -73,6 +75,7 @@ pub(crate) enum Step {
     StepDown(u16, u16),
     Correct(u16),
     Forget(u16),
+    Retire(u16),
 }
 
 /// A slot on its way.
@@ -201,6 +204,9 @@ impl ClusterSim {
                 self.busy.remove(&node);
             }
             Step::Forget(node) => self.forget(node, scene),
+            Step::Retire(node) => {
+                let _ = self.leave(Some(node), scene);
+            }
         }
     }
 

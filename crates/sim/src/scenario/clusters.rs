@@ -37,7 +37,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     let seeds = seeds(random, &members, primaries + primaries * copies);
     let nodes_max = match random.percent(10) {
         // One that joins has no place, and its slots none to serve them.
-        true => primaries + primaries * copies,
+        true => (primaries + primaries * copies).saturating_sub(seeds.len() as u16).max(1),
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
     let reads = reads(random, copies > 0);
@@ -48,6 +48,8 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(4, 16) as u8,
         reads,
+        primaries: Vec::new(),
+        sentinels: None,
     };
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);
@@ -83,6 +85,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: random.percent(50),
         aftermath,
+        places: pool.servers.len(),
         leaves_after: refresh + random.scaled(MILLI, SECOND),
         members,
     };
@@ -123,7 +126,7 @@ fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
     let from = match random.below(6) {
         0 if has_copies => ReadFrom::PreferReplica,
         1 if has_copies => ReadFrom::Nearest,
-        2 if has_copies => ReadFrom::Replica,
+        2 if has_copies => ReadFrom::PreferReplica,
         _ => ReadFrom::Primary,
     };
     ReadPolicy {

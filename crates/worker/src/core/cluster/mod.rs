@@ -28,7 +28,7 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
-use keyway_topology::{ClusterMap, ReadFrom, Ring};
+use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -225,6 +225,21 @@ impl Plane {
             PoolState::Sharded(state) => state.cluster.as_ref(),
             PoolState::None => None,
         }
+    }
+
+    /// Whether the keys of a pool have slots.
+    pub(super) fn has_slots(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
+    }
+
+    /// The slot of a key; `None` where there are none.
+    pub(super) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
     }
 
     /// Whether requests go to a server: it is not out of use, and in a cluster it

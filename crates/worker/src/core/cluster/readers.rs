@@ -234,7 +234,9 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         }
         return false;
     }
-    let is_for_primary = readers.policy.primary_commands.iter().any(|name| **name == *command.name);
+    // What is read under watch is to be what EXEC finds.
+    let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
+    let is_for_primary = watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
     now >= asked.session.reads_primary_until && !is_for_primary
 }
 

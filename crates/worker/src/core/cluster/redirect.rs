@@ -52,7 +52,11 @@ impl Core {
         }
         let now = self.plane.clock.now;
         let Some(redirect) = Redirect::parse(&one.reply) else {
-            return self.retry_later(from, one);
+            // On another link it would guard nothing, or hold up what others send.
+            return match self.links[from].is_private {
+                true => self.give_up(from, &one),
+                false => self.retry_later(from, one),
+            };
         };
         let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
             return self.give_up(from, &one);
