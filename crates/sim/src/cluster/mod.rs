@@ -259,10 +259,15 @@ impl ClusterSim {
         &self.view.owners
     }
 
-    /// Where its servers are: of those that are of it.
-    pub fn addresses(&self) -> Vec<String> {
-        let members = (0..self.view.members.len() as u16)
-            .filter(|&node| self.view.members[usize::from(node)].is_member);
+    /// Where its servers are: of those that are of it, or of those of these that have
+    /// slots or copy one that has.
+    pub fn addresses(&self, only_serving: bool) -> BTreeSet<String> {
+        let serves = |node: u16| {
+            let member = &self.view.members[usize::from(node)];
+            let owner = member.replica_of.unwrap_or(node);
+            member.is_member && (!only_serving || self.view.owners.contains(&owner))
+        };
+        let members = (0..self.view.members.len() as u16).filter(|&node| serves(node));
         members.map(|node| self.view.address(node)).collect()
     }
 

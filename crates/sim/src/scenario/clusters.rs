@@ -37,7 +37,14 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     let seeds = seeds(random, &members, primaries + primaries * copies);
     let nodes_max = match random.percent(10) {
         // One that joins has no place, and its slots none to serve them.
-        true => (primaries + primaries * copies).saturating_sub(seeds.len() as u16).max(1),
+        true => {
+            let is_member = |seed: &&Endpoint| {
+                let of = |member: &Member| seed.to_string() == format!("{}:{}", member.host, member.port);
+                members.iter().any(|member| member.is_member && of(member))
+            };
+            let known = seeds.iter().filter(is_member).count() as u16;
+            (primaries + primaries * copies).saturating_sub(known).max(1)
+        }
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
     let reads = reads(random, copies > 0);

@@ -119,8 +119,11 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let slot = &links[from];
         let (pool, protocol) = (slot.pool, slot.link.protocol());
-        let Some(owner) = plane.session_of(one.exchange.owner) else { return };
-        let Some(session) = sessions.get(owner) else { return };
+        let owner = plane.session_of(one.exchange.owner);
+        let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
+            // What it is a part of ends all the same.
+            return self.give_up(from, one);
+        };
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
