@@ -249,7 +249,7 @@ pub struct Network {
 }
 
 /// Lines of the story kept for a report.
-const STORY_LEN: usize = 400;
+const STORY_LEN: usize = 4000;
 
 impl Network {
     /// An empty network for this many parties.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{SlotOwners, Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server};
+use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server, SlotOwners};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -212,7 +212,8 @@ impl ClusterSim {
         self.publish(&[node], scene);
         self.move_range((giver, node), scene);
         let count = self.view.members.iter().filter(|member| member.is_member).count();
-        if count > self.plan.places {
+        // A place is not another's for some time.
+        if count + self.gone.len() > self.plan.places {
             // Requests for its slots have no server until it has left.
             self.busy.insert(node);
             self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));

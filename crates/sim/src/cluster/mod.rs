@@ -238,8 +238,7 @@ impl ClusterSim {
             return;
         }
         let copies = |&index: &usize| {
-            self.view.members[index].is_member
-                && scene.servers[index].copies() == Some(node as u16)
+            self.view.members[index].is_member && scene.servers[index].copies() == Some(node as u16)
         };
         let replicas: Vec<usize> = (0..scene.servers.len()).filter(copies).collect();
         for index in replicas.into_iter().filter(|&index| self.is_alive[index]) {

@@ -73,9 +73,8 @@ impl View {
     /// The copies of a server.
     pub fn replicas_of(&self, node: u16) -> impl Iterator<Item = u16> {
         let numbered = self.members.iter().enumerate();
-        let copies = numbered.filter(move |(_, member)| {
-            member.is_member && member.replica_of == Some(node)
-        });
+        let copies =
+            numbered.filter(move |(_, member)| member.is_member && member.replica_of == Some(node));
         copies.map(|(index, _)| index as u16)
     }
 

@@ -133,9 +133,7 @@ impl Ledger {
         let last = book.last.entry(key.to_vec()).or_insert(write);
         let before = std::mem::replace(last, (*last).max(write));
         if before > write && !is_excused {
-            self.fail(|| {
-                format!("write {write} of {} was executed after {before}", clip(key))
-            });
+            self.fail(|| format!("write {write} of {} was executed after {before}", clip(key)));
         }
     }
 }

@@ -24,8 +24,7 @@ pub(super) fn build(
         network.attempts_max[index] = scenario.attempts_max(pool);
         let password = pool.password.as_ref().map(|password| password.expose());
         let wishes = (None, scenario.knows_hello[0]);
-        let server =
-            Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
+        let server = Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
         servers.push(server);
     }
     ledger.know_cluster(cluster.redirections_max);
@@ -83,6 +82,6 @@ impl Sim {
     /// Questions about the cluster that may be on their way at any time: of each worker.
     pub(super) fn cluster_questions(&self) -> usize {
         let asks = self.world.borrow().cluster.is_some();
-        if asks { self.scenario.server_count() + 1 } else { 0 }
+        if asks { 2 * self.scenario.server_count() + 8 } else { 0 }
     }
 }

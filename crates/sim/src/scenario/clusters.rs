@@ -17,13 +17,8 @@ const ORDERLY: [EventKind; 8] = [
 ];
 
 /// What goes wrong in one.
-const WILD: [EventKind; 5] = [
-    EventKind::Die,
-    EventKind::Die,
-    EventKind::Usurp,
-    EventKind::Mislead,
-    EventKind::Storm,
-];
+const WILD: [EventKind; 5] =
+    [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Mislead, EventKind::Storm];
 
 /// How long after the last event has begun all is over.
 const EVENTS_LAST: Nanos = 5 * SECOND;
@@ -39,7 +34,9 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         // One that joins has no place, and its slots none to serve them.
         true => {
             let is_member = |seed: &&Endpoint| {
-                let of = |member: &Member| seed.to_string() == format!("{}:{}", member.host, member.port);
+                let of = |member: &Member| {
+                    seed.to_string() == format!("{}:{}", member.host, member.port)
+                };
                 members.iter().any(|member| member.is_member && of(member))
             };
             let known = seeds.iter().filter(is_member).count() as u16;
@@ -117,9 +114,8 @@ fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
 
 /// Some of the members, and sometimes one that is not there.
 fn seeds(random: &mut Random, members: &[Member], count: u16) -> Vec<Endpoint> {
-    let mut numbers: Vec<usize> = (0..random.between(1, 3))
-        .map(|_| random.index(usize::from(count)))
-        .collect();
+    let mut numbers: Vec<usize> =
+        (0..random.between(1, 3)).map(|_| random.index(usize::from(count))).collect();
     if random.percent(20) {
         numbers.insert(0, members.len() - 1);
     }

@@ -180,8 +180,10 @@ impl Plane {
 
     /// What all keys of a transaction have in common: their server; in a cluster their
     /// slot, which may come to another server meanwhile.
-    fn home_of(&self, asked: &Asked, server: u16) -> u16 {
+    fn home_of(&mut self, asked: &Asked, server: u16) -> u16 {
         let pool = asked.session.pool;
+        self.keys.clear();
+        let _ = asked.request.keys(&mut self.keys);
         let key = self.keys.first().and_then(|&at| asked.request.args.get(at as usize));
         key.and_then(|key| self.slot_of(pool, key)).unwrap_or(server)
     }

@@ -96,6 +96,7 @@ impl Core {
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
                 shared.note_answered(now, refresh - earlier);
+                self.plane.trust_all(heard.pool);
             }
             Err(error) => {
                 if self.plane.plan.notices.cluster.is_due(now) {
@@ -105,6 +106,7 @@ impl Core {
                         "what it says of its cluster {error}; told at most once a minute"
                     );
                 }
+                self.plane.distrust(heard.pool, heard.place);
                 self.plane.note_unanswered(heard.pool);
             }
         }
@@ -177,9 +179,16 @@ impl Core {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
-        let map = &state.cluster.as_ref()?.map;
+        let cluster = state.cluster.as_ref()?;
+        let map = &cluster.map;
+        let is_trusted = |place: &u16| !cluster.misleading.contains(place);
+        let mut places: Vec<u16> = map.nodes().map(|(place, _)| place).collect();
+        // All of them together may be right after all.
+        if places.iter().any(is_trusted) {
+            places.retain(is_trusted);
+        }
         let candidates: Vec<LinkIndex> =
-            map.nodes().map(|(place, _)| state.link(place, 0, Protocol::Resp2)).collect();
+            places.into_iter().map(|place| state.link(place, 0, Protocol::Resp2)).collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
         let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
@@ -248,8 +257,27 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16) {
+    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16, place: u16) {
+        self.distrust(pool, place);
         self.cluster.unanswered.push(pool);
+    }
+
+    /// Others are asked first from now on.
+    fn distrust(&mut self, pool: u16, place: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+            && !cluster.misleading.contains(&place)
+        {
+            cluster.misleading.push(place);
+        }
+    }
+
+    fn trust_all(&mut self, pool: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+        {
+            cluster.misleading.clear();
+        }
     }
 
     pub(super) fn note_unanswered(&mut self, pool: u16) {

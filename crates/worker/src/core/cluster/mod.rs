@@ -36,6 +36,9 @@ use std::sync::Arc;
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// Places whose servers said nothing of use since somebody last did: they may have
+    /// left the cluster and still be there.
+    misleading: Vec<u16>,
 }
 
 /// What this worker has to do with clusters.
@@ -74,7 +77,7 @@ impl State {
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map() }
+        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -147,11 +150,15 @@ impl Core {
 
     /// What was not sent yet to servers that serve no more goes to those that do.
     fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let has_slots = self.plane.has_slots(pool);
         for index in 0..self.links.len() {
             let slot = &mut self.links[index];
             let place = usize::from(slot.backend);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
-            if slot.pool != pool || slot.is_private || !has_ended {
+            // A server of a cluster sends on what it was sent, and what comes behind that
+            // must not overtake it.
+            let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
+            if slot.pool != pool || slot.is_private || !has_ended || may_be_overtaken {
                 continue;
             }
             let unsent = slot.link.take_unsent();

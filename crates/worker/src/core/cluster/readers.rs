@@ -236,7 +236,8 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     }
     // What is read under watch is to be what EXEC finds.
     let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
-    let is_for_primary = watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
+    let is_for_primary =
+        watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
     now >= asked.session.reads_primary_until && !is_for_primary
 }
 
