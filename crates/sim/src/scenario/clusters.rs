@@ -29,6 +29,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     let copies = random.between(0, 2) as u16;
     let spares = random.between(1, 3) as u16;
     let members = members(primaries, copies, spares);
+    let nowhere = format!(".{}:7000", members.len() - 1);
     let seeds = seeds(random, &members, primaries + primaries * copies);
     let nodes_max = match random.percent(10) {
         // One that joins has no place, and its slots none to serve them.
@@ -55,6 +56,9 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         primaries: Vec::new(),
         sentinels: None,
     };
+    // What a seed that is no member took is nobody's for a while.
+    let is_nowhere = |seed: &Endpoint| seed.to_string().ends_with(&nowhere);
+    let lost = settings.seeds.iter().filter(|seed| is_nowhere(seed)).count();
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);
     drawn.ejection = None;
@@ -89,7 +93,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: random.percent(50),
         aftermath,
-        places: pool.servers.len(),
+        places: pool.servers.len() - lost,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
         members,
     };
