@@ -114,7 +114,9 @@ impl Core {
             return self.give_up(from, one);
         };
         links[index].link.is_blocking = true;
-        links[index].link.blocks_until = links[from].link.blocks_until;
+        // The server that takes it now counts the time anew.
+        let waited = plane.clock.now.since(one.exchange.started);
+        links[index].link.blocks_until = links[from].link.blocks_until.map(|until| until + waited);
         links[index].awaited_keys = std::mem::take(&mut links[from].awaited_keys);
         let stateful = session.stateful.get_or_insert_default();
         stateful.blocked_on.retain(|&link| link != from);
