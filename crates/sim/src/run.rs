@@ -691,6 +691,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         pool,
         name: format!("sim:{pool}"),
         password: password.clone(),
+        cluster: None,
     });
     Arc::new(Plan {
         limits: scenario.limits,

@@ -60,6 +60,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             name: String::new(),
             password: None,
             memcached: None,
+            cluster: None,
         }],
         pools: vec![PoolPlan {
             name: "pool".to_owned(),
