@@ -5,8 +5,8 @@
 //! decides only whom clients ask, and a client that asks another is never
 //! redirected. Words and shapes are those of redis-server 7.0.
 
-use super::LocalContext;
-use keyway_command::{Request, Verb};
+use super::{LocalContext, NOT_AN_INTEGER};
+use keyway_command::{Args, Request, Verb};
 use keyway_resp::{Protocol, parse_integer, reply};
 use keyway_topology::{SLOT_COUNT, key_slot};
 use sha1::{Digest as _, Sha1};
@@ -17,12 +17,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const DISABLED: &str = "ERR This instance has cluster support disabled; use a client without \
      cluster mode, or write cluster_mode = \"emulate\" in [[listener]]";
-const NOT_A_SLOT: &str = "ERR Invalid slot";
 const NOT_BY_SLOT: &str = "ERR Keyway knows no keys by slot: the slots it tells of are no places \
      where keys are; ask the servers, or use SCAN";
 
 /// Slots of a Redis Cluster.
 const SLOTS: u16 = SLOT_COUNT as u16;
+
+/// What CLUSTER HELP shows: what is answered here, in the form of Redis's own.
+const HELP: [&str; 31] = [
+    "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "COUNTKEYSINSLOT <slot>",
+    "    Refused: Keyway knows no keys by slot.",
+    "GETKEYSINSLOT <slot> <count>",
+    "    Refused: Keyway knows no keys by slot.",
+    "INFO",
+    "    Return information about the cluster that Keyway poses as.",
+    "KEYSLOT <key>",
+    "    Return the hash slot for <key>.",
+    "LINKS",
+    "    Return an empty array: the nodes have no links among them.",
+    "MYID",
+    "    Return the node id.",
+    "NODES",
+    "    Return the Keyways that are its nodes. Output format:",
+    "    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
+    "REPLICAS <node-id>",
+    "    Return an empty array: no node has replicas.",
+    "SHARDS",
+    "    Return information about slot range mappings and the nodes associated with them.",
+    "SLAVES <node-id>",
+    "    As REPLICAS.",
+    "SLOTS",
+    "    Return information about slots range mappings. Each range is made of:",
+    "    start, end, node's IP address, port and id",
+    "READONLY, READWRITE and ASKING are answered with OK and change nothing: every node",
+    "    answers for every slot.",
+    "All other subcommands are about slots and nodes of a real cluster, and refused: run",
+    "    them on its servers.",
+    "HELP",
+    "    Prints this help.",
+];
 
 /// What Redis adds to a port for the bus of its cluster. Keyway has none there.
 const BUS_PORT: u16 = 10_000;
@@ -50,8 +84,7 @@ impl EmulatedCluster {
     /// The cluster of the Keyways at these addresses. `own` is this one's place
     /// among them, for clients that have reached it by none of the addresses.
     pub fn new(nodes: impl IntoIterator<Item = (String, u16)>, own: usize) -> Self {
-        let announced =
-            |(host, port)| Announced { host, port, is_down: AtomicBool::new(false) };
+        let announced = |(host, port)| Announced { host, port, is_down: AtomicBool::new(false) };
         EmulatedCluster { nodes: nodes.into_iter().map(announced).collect(), own }
     }
 
@@ -176,7 +209,11 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
     };
     match request.command.verb {
         Verb::ClusterKeyslot => reply::integer(out, i64::from(key_slot(&args[2]))),
-        Verb::ClusterCountkeysinslot | Verb::ClusterGetkeysinslot => not_by_slot(&args[2], out),
+        Verb::ClusterCountkeysinslot | Verb::ClusterGetkeysinslot => not_by_slot(args, out),
+        Verb::ClusterHelp => {
+            reply::array(out, HELP.len());
+            HELP.iter().for_each(|line| reply::simple(out, line));
+        }
         Verb::ClusterLinks => reply::array(out, 0),
         Verb::ClusterMyid => reply::bulk(out, view().own().id.as_bytes()),
         Verb::ClusterInfo => protocol.text(out, view().info().as_bytes()),
@@ -192,9 +229,18 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
     }
 }
 
-fn not_by_slot(slot: &[u8], out: &mut Vec<u8>) {
-    let is_slot = parse_integer(slot).is_some_and(|slot| (0..i64::from(SLOTS)).contains(&slot));
-    reply::error(out, if is_slot { NOT_BY_SLOT } else { NOT_A_SLOT });
+/// Refuses what is about the keys of a slot, in Redis's words where those are wrong.
+fn not_by_slot(args: &Args, out: &mut Vec<u8>) {
+    let numbers: Option<Vec<i64>> = args.from(2).map(parse_integer).collect();
+    let text = match numbers.as_deref() {
+        None => NOT_AN_INTEGER,
+        Some([slot]) if !(0..i64::from(SLOTS)).contains(slot) => "ERR Invalid slot",
+        Some([slot, count]) if !(0..i64::from(SLOTS)).contains(slot) || *count < 0 => {
+            "ERR Invalid slot or number of keys"
+        }
+        Some(_) => NOT_BY_SLOT,
+    };
+    reply::error(out, text);
 }
 
 impl View {
@@ -254,7 +300,7 @@ impl View {
                 (false, false) => "master",
                 (false, true) => "master,fail",
             };
-            let heard = if place == self.own { 0 } else { unix_micros / 1000 };
+            let heard = unix_micros / 1000;
             let link = if *is_down { "disconnected" } else { "connected" };
             let _ = write!(text, " {flags} - 0 {heard} {} {link}", place + 1);
             for range in share {
@@ -381,16 +427,22 @@ mod tests {
         let text = bench.ask("CLUSTER NODES");
         let ids = nodes.map(|(host, port)| id_of("", host, port));
         let lines: Vec<&str> = text.lines().skip(1).filter(|line| !line.is_empty()).collect();
-        assert_eq!(lines[0].split(' ').skip(1).collect::<Vec<_>>().join(" "), format!(
-            "10.0.0.1:6380@16380 master - 0 {} 1 connected 0-5460",
-            bench.clock.unix_micros / 1000
-        ));
+        assert_eq!(
+            lines[0].split(' ').skip(1).collect::<Vec<_>>().join(" "),
+            format!(
+                "10.0.0.1:6380@16380 master - 0 {} 1 connected 0-5460",
+                bench.clock.unix_micros / 1000
+            )
+        );
         assert!(lines[1].contains(" keyway.example:7000@17000,keyway.example master - "));
         assert!(lines[1].ends_with(" connected 5461-10921"), "{text}");
         // The address that the client has connected to.
         assert_eq!(
             lines[2],
-            format!("{} 127.0.0.1:6380@16380 myself,master - 0 0 3 connected 10922-16383", ids[2])
+            format!(
+                "{} 127.0.0.1:6380@16380 myself,master - 0 1000000 3 connected 10922-16383",
+                ids[2]
+            )
         );
     }
 
@@ -405,7 +457,7 @@ mod tests {
         assert!(text.contains(" 3 connected 2730-5460 10922-16383\n"), "{text}");
         assert!(!bench.ask("CLUSTER SLOTS").contains("10.0.0.1"));
         bench.cluster.as_ref().expect("set").set_down(1, true);
-        assert!(bench.ask("CLUSTER NODES").contains("myself,master - 0 0 2 connected"));
+        assert!(bench.ask("CLUSTER NODES").contains("myself,master - 0 1000000 2 connected"));
     }
 
     #[test]

@@ -237,6 +237,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::Readwrite
         | Verb::ClusterCountkeysinslot
         | Verb::ClusterGetkeysinslot
+        | Verb::ClusterHelp
         | Verb::ClusterInfo
         | Verb::ClusterKeyslot
         | Verb::ClusterLinks
@@ -247,7 +248,6 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         | Verb::ClusterSlaves
         | Verb::ClusterSlots => cluster::answer(request, context, out),
         Verb::ClientHelp
-        | Verb::ClusterHelp
         | Verb::ConfigHelp
         | Verb::FunctionHelp
         | Verb::LatencyHelp
