@@ -31,6 +31,9 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     if kinds.contains(&Kind::KeywayMemcached) {
         session.start_memcached()?;
     }
+    if kinds.contains(&Kind::KeywayCluster) {
+        session.start_cluster()?;
+    }
     for &kind in &kinds {
         session.add(kind)?;
     }
@@ -89,6 +92,10 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend([Kind::Nutcracker, Kind::NutcrackerSmall]);
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
         kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
+    }
+    if !selection.rows(Side::ClusterProxy).is_empty() {
+        kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::PredixyCluster));
+        kinds.push(Kind::KeywayCluster);
     }
     if !selection.rows(Side::MemcachedProxy).is_empty() {
         kinds.extend([Kind::NutcrackerMemcached, Kind::NutcrackerSmallMemcached]);

@@ -13,6 +13,7 @@
 
 pub mod callgrind;
 pub mod clock;
+mod cluster;
 pub mod comparison;
 pub mod error;
 pub mod figures;

@@ -11,12 +11,14 @@ pub enum Side {
     Proxy,
     /// The same in front of four servers of memcached.
     MemcachedProxy,
+    /// Proxies in front of the same Redis Cluster.
+    ClusterProxy,
     /// The embedded store and a bare server.
     Store,
 }
 
 /// Every side, in the order of the tables.
-pub const SIDES: [Side; 3] = [Side::Proxy, Side::MemcachedProxy, Side::Store];
+pub const SIDES: [Side; 4] = [Side::Proxy, Side::ClusterProxy, Side::MemcachedProxy, Side::Store];
 
 /// Who sends a row's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,15 @@ const fn memcached(row: Row) -> Row {
     Row { side: Side::MemcachedProxy, ..row }
 }
 
+const fn cluster(row: Row) -> Row {
+    Row { side: Side::ClusterProxy, ..row }
+}
+
+/// Nothing is asked of it.
+const fn shown(row: Row) -> Row {
+    Row { target: None, ..row }
+}
+
 const fn short(requests: u32, row: Row) -> Row {
     Row { driver: Driver::Short(requests), ..row }
 }
@@ -103,7 +114,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 27] = [
+pub const ROWS: [Row; 40] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -122,6 +133,24 @@ pub const ROWS: [Row; 27] = [
     proxy("mget20", "MGET of 20 keys, 50 clients, depth 1", Work::Mget(20), 50, 1, [1.5, 2.0]),
     large(proxy("large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 50, 1, [1.15, 1.4])),
     large(proxy("large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 50, 1, [1.15, 1.4])),
+    cluster(over(1, proxy("cl-1-get", "GET, 1 client", Work::Get, 1, 1, [1.2, 1.4]))),
+    cluster(proxy("cl-depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.2, 1.4])),
+    cluster(proxy("cl-depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.2, 1.4])),
+    cluster(proxy("cl-clients120-get", "GET, 120 clients, depth 1", Work::Get, 120, 1, [1.2, 1.4])),
+    cluster(proxy("cl-depth16-get", "GET, 50 clients, depth 16", Work::Get, 50, 16, [1.6, 2.0])),
+    cluster(proxy("cl-depth16-set", "SET, 50 clients, depth 16", Work::Set, 50, 16, [1.6, 2.0])),
+    cluster(proxy("cl-depth20-get", "GET, 120 clients, depth 20", Work::Get, 120, 20, [1.6, 2.0])),
+    cluster(proxy(
+        "cl-depth75-mixed",
+        "SET and GET 1:1, 50 clients, depth 75",
+        Work::Mixed,
+        50,
+        75,
+        [2.5, 3.0],
+    )),
+    cluster(proxy("cl-mget20", "MGET of 20 keys, 50 clients", Work::Mget(20), 50, 1, [1.5, 2.0])),
+    cluster(proxy("cl-mset10", "MSET of 10 keys, 50 clients", Work::Mset(10), 50, 1, [1.5, 2.0])),
+    cluster(proxy("cl-mset20", "MSET of 20 keys, 50 clients", Work::Mset(20), 50, 1, [1.5, 2.0])),
     memcached(proxy("mc-depth1-get", "get, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5])),
     memcached(proxy("mc-depth1-set", "set, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5])),
     memcached(proxy("mc-depth16-get", "get, 50 clients, depth 16", Work::Get, 50, 16, [1.6, 2.0])),
@@ -183,6 +212,14 @@ pub const ROWS: [Row; 27] = [
             1.0,
         ),
     ),
+    shown(store("store-eval-depth1", "EVAL of a GET, 50 clients, depth 1", Work::Script, 1, 1.0)),
+    shown(store(
+        "store-eval-depth16",
+        "EVAL of a GET, 50 clients, depth 16",
+        Work::Script,
+        16,
+        1.0,
+    )),
 ];
 
 /// Parts of a run that are no rows, but are chosen like rows.

@@ -1,5 +1,6 @@
 //! Everything that is kept running for the length of a comparison.
 
+use crate::cluster::start_cluster;
 use crate::error::Error;
 use crate::load::{Dataset, Limit, Loader, Requests};
 use crate::plan::Side;
@@ -35,6 +36,7 @@ pub struct Session {
     backend_ports: Vec<u16>,
     backends: Vec<Child>,
     memcached_ports: Vec<u16>,
+    cluster_ports: Vec<u16>,
     /// Where configuration and output go. Last, so that it is removed when
     /// nothing writes there any more.
     pub scratch: Scratch,
@@ -53,8 +55,16 @@ impl Session {
             backends.push(child);
             backend_ports.push(port);
         }
-        let (systems, absent, memcached_ports) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Session { systems, absent, programs, scratch, backend_ports, backends, memcached_ports })
+        Ok(Session {
+            systems: Vec::new(),
+            absent: Vec::new(),
+            programs,
+            scratch,
+            backend_ports,
+            backends,
+            memcached_ports: Vec::new(),
+            cluster_ports: Vec::new(),
+        })
     }
 
     /// Starts the servers of memcached behind the proxies for it.
@@ -70,12 +80,24 @@ impl Session {
         Ok(())
     }
 
+    /// Starts the cluster behind the proxies that know one.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when it does not come up.
+    pub fn start_cluster(&mut self) -> Result<(), Error> {
+        let (servers, ports) = start_cluster(&self.programs, &self.scratch)?;
+        self.backends.extend(servers);
+        self.cluster_ports = ports;
+        Ok(())
+    }
+
     /// What is needed to start more systems in front of the same servers.
     pub fn site(&self) -> Site<'_> {
         Site {
             programs: &self.programs,
             backends: &self.backend_ports,
             memcached_backends: &self.memcached_ports,
+            cluster: &self.cluster_ports,
             scratch: &self.scratch,
         }
     }
@@ -135,7 +157,7 @@ impl Session {
 /// [`Error::Load`] or [`Error::Answers`] when a write fails.
 pub fn fill(system: &System) -> Result<(), Error> {
     let datasets = match system.side {
-        Side::Proxy | Side::MemcachedProxy => [Dataset::SMALL, Dataset::LARGE],
+        Side::Proxy | Side::ClusterProxy | Side::MemcachedProxy => [Dataset::SMALL, Dataset::LARGE],
         Side::Store => [Dataset::ITEMS, Dataset::RECORDS],
     };
     datasets

@@ -28,6 +28,10 @@ pub enum Kind {
     Predixy,
     /// Keyway as a proxy, one worker.
     Keyway,
+    /// predixy in front of a Redis Cluster, one worker.
+    PredixyCluster,
+    /// Keyway in front of a Redis Cluster, one worker.
+    KeywayCluster,
     /// Keyway with the embedded store, one worker.
     KeywayStore,
     /// A server without a proxy.
@@ -55,6 +59,8 @@ impl Kind {
             Kind::NutcrackerAgain => "nutcracker again",
             Kind::Predixy => "predixy",
             Kind::Keyway => "keyway",
+            Kind::PredixyCluster => "predixy, cluster",
+            Kind::KeywayCluster => "keyway, cluster",
             Kind::KeywayStore => "keyway store",
             Kind::Redis => "redis-server",
             Kind::RedisAgain => "redis-server again",
@@ -71,6 +77,7 @@ impl Kind {
         match self {
             Kind::Keyway
             | Kind::KeywayStore
+            | Kind::KeywayCluster
             | Kind::KeywayMemcached
             | Kind::NutcrackerAgain
             | Kind::RedisAgain => Part::Subject,
@@ -78,6 +85,7 @@ impl Kind {
             | Kind::NutcrackerSmall
             | Kind::NutcrackerMemcached
             | Kind::NutcrackerSmallMemcached
+            | Kind::PredixyCluster
             | Kind::Redis => Part::Judge,
             Kind::Predixy | Kind::Memcached | Kind::KeywayStoreMemcached => Part::Peer,
         }
@@ -94,6 +102,7 @@ impl Kind {
             Kind::NutcrackerMemcached | Kind::NutcrackerSmallMemcached | Kind::KeywayMemcached => {
                 Side::MemcachedProxy
             }
+            Kind::PredixyCluster | Kind::KeywayCluster => Side::ClusterProxy,
             _ => Side::Proxy,
         }
     }
@@ -162,10 +171,11 @@ impl Programs {
             | Kind::NutcrackerSmallMemcached => &self.nutcracker,
             Kind::Keyway
             | Kind::KeywayStore
+            | Kind::KeywayCluster
             | Kind::KeywayMemcached
             | Kind::KeywayStoreMemcached => &self.keyway,
             Kind::Redis | Kind::RedisAgain => &self.redis_server,
-            Kind::Predixy => self
+            Kind::Predixy | Kind::PredixyCluster => self
                 .predixy
                 .as_deref()
                 .ok_or_else(|| Error::Usage("predixy takes part with --predixy PATH".into()))?,
@@ -254,6 +264,8 @@ pub struct Site<'a> {
     pub backends: &'a [u16],
     /// The same of memcached, where they were started.
     pub memcached_backends: &'a [u16],
+    /// The same of the cluster, where it was started.
+    pub cluster: &'a [u16],
     /// Where configuration and output go.
     pub scratch: &'a Scratch,
 }
@@ -307,6 +319,10 @@ impl Site<'_> {
                 line.arg("serve").arg(config(as_memcached(&keyway_store(port, free_port()?)))?)
             }
             Kind::Predixy => line.arg(config(predixy(port, self.backends))?),
+            Kind::PredixyCluster => line.arg(config(predixy_cluster(port, self.cluster))?),
+            Kind::KeywayCluster => {
+                line.arg("serve").arg(config(keyway_cluster(port, free_port()?, self.cluster))?)
+            }
             Kind::Nutcracker
             | Kind::NutcrackerAgain
             | Kind::NutcrackerSmall
@@ -374,7 +390,7 @@ fn as_memcached(text: &str) -> String {
 }
 
 /// Memory only, and room for the 10,000 connections of the memory table.
-fn redis_args(line: CommandLine, port: u16, scratch: &Scratch) -> CommandLine {
+pub(crate) fn redis_args(line: CommandLine, port: u16, scratch: &Scratch) -> CommandLine {
     line.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--appendonly", "no", "--maxclients", "12000", "--dir"])
         .arg(scratch.path(""))
@@ -404,6 +420,12 @@ fn keyway_proxy(port: u16, admin: u16, backends: &[u16]) -> String {
     )
 }
 
+fn keyway_cluster(port: u16, admin: u16, servers: &[u16]) -> String {
+    let seeds: Vec<String> = servers.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let head = keyway_head(port, admin);
+    format!("{head}kind = \"cluster\"\nservers = [{}]\n", seeds.join(", "))
+}
+
 fn keyway_store(port: u16, admin: u16) -> String {
     format!("{}kind = \"store\"\n", keyway_head(port, admin))
 }
@@ -417,12 +439,29 @@ fn keyway_head(port: u16, admin: u16) -> String {
     )
 }
 
+/// One worker; no replica is read.
+fn predixy_head(port: u16) -> String {
+    format!(
+        "Name bench\nBind 127.0.0.1:{port}\nWorkerThreads 1\n\
+         Authority {{\n    Auth {{\n        Mode write\n    }}\n}}\n"
+    )
+}
+
+fn predixy_cluster(port: u16, servers: &[u16]) -> String {
+    let seeds: String =
+        servers.iter().map(|port| format!("        + 127.0.0.1:{port}\n")).collect();
+    format!(
+        "{}ClusterServerPool {{\n    MasterReadPriority 60\n    RefreshInterval 1\n    \
+         Servers {{\n{seeds}    }}\n}}\n",
+        predixy_head(port)
+    )
+}
+
 fn predixy(port: u16, backends: &[u16]) -> String {
     let mut text = format!(
-        "Name bench\nBind 127.0.0.1:{port}\nWorkerThreads 1\n\
-         Authority {{\n    Auth {{\n        Mode write\n    }}\n}}\n\
-         StandaloneServerPool {{\n    Databases 1\n    Hash crc16\n    Distribution modula\n    \
-         MasterReadPriority 60\n    RefreshMethod fixed\n    RefreshInterval 1\n"
+        "{}StandaloneServerPool {{\n    Databases 1\n    Hash crc16\n    Distribution modula\n    \
+         MasterReadPriority 60\n    RefreshMethod fixed\n    RefreshInterval 1\n",
+        predixy_head(port)
     );
     for (index, backend) in backends.iter().enumerate() {
         text.push_str(&format!(
@@ -441,7 +480,9 @@ mod tests {
 
     #[test]
     fn keyway_accepts_its_configuration_and_runs_one_worker() {
-        for text in [keyway_proxy(7000, 7001, &[7002, 7003]), keyway_store(7000, 7001)] {
+        let servers = [7002, 7003];
+        let cluster = keyway_cluster(7000, 7001, &servers);
+        for text in [keyway_proxy(7000, 7001, &servers), keyway_store(7000, 7001), cluster] {
             let config = Config::from_str(&text, "bench.toml").unwrap();
             assert_eq!(config.server.workers, Workers::Between { min: 1, max: 1 }, "{text}");
         }

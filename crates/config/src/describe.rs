@@ -2,7 +2,7 @@
 
 mod routes;
 
-use crate::cluster::discovery_name;
+use crate::cluster::{discovery_name, read_from_name};
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
@@ -12,7 +12,8 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, Ejection, HashTag, Password, Rejoin, ServerProtocol, ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, HashTag, Password, Rejoin, ServerProtocol,
+    ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -87,11 +88,26 @@ const PROTOCOLS: usize = 2;
 /// shadows, in bytes.
 const ROUTES_LEN_MAX: u64 = (64 << 20) + (16 << 20);
 
-fn is_routed(kind: &PoolKindConfig) -> bool {
-    matches!(kind, PoolKindConfig::Routed(_))
-}
+/// What a worker keeps of requests that wait for full links, for each pool in a row that
+/// asks others, in bytes.
+const STALLED_LEN_MAX: u64 = 64 << 20;
 
 impl Config {
+    /// Pools in a row that lead to others.
+    fn routes_in_a_row(&self) -> usize {
+        let mut rows = vec![0; self.pools.len()];
+        for _ in 0..DEPTH_MAX {
+            for (index, pool) in self.pools.iter().enumerate() {
+                if let PoolKindConfig::Routed(routed) = &pool.kind {
+                    let children = routed.pool.children();
+                    let behind = children.iter().map(|&child| rows[usize::from(child)]).max();
+                    rows[index] = (1 + behind.unwrap_or(0)).min(DEPTH_MAX);
+                }
+            }
+        }
+        rows.into_iter().max().unwrap_or(0)
+    }
+
     /// What this configuration can make the process hold.
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
@@ -126,9 +142,9 @@ impl Config {
             link_bytes: self.limits.links_overhead_bytes(links),
             session_bytes: self.limits.session_overhead_bytes(),
             transaction_bytes: self.limits.transactions_len_max,
-            route_bytes: match self.pools.iter().any(|pool| is_routed(&pool.kind)) {
-                true => ROUTES_LEN_MAX,
-                false => 0,
+            route_bytes: match self.routes_in_a_row() {
+                0 => 0,
+                rows => ROUTES_LEN_MAX + rows as u64 * STALLED_LEN_MAX,
             },
             subscriber_bytes: match self.limits.pubsub_output_len_hard {
                 0 => None,
@@ -207,8 +223,9 @@ fn memory_comment(config: &Config) -> String {
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
-         and four replies of up to {}; one whose unread replies come to {} all the same,\n    \
-         because they are far larger than those before them, is disconnected",
+         and four replies of up to {}, from each server that one for many keys asks; one\n    \
+         whose unread replies come to {} all the same, because they are far larger than\n    \
+         those before them, is disconnected",
         format_size(bound.session_bytes),
         format_size(config.limits.request_len_max.into()),
         format_size(config.limits.reply_len_max.into()),
@@ -357,10 +374,14 @@ fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: 
 }
 
 fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
+    if matches!(&pool.kind, PoolKindConfig::Sharded(config) if config.pool.is_sentinels) {
+        // It is told with the pool that they are asked about.
+        return;
+    }
     out.header(&format!("[pool.{}]", key(&pool.name)));
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
-        PoolKindConfig::Sharded(config) => sharded(config, out),
+        PoolKindConfig::Sharded(config) => sharded(config, pools, out),
         PoolKindConfig::Routed(config) => routes::routed(config, pools, out),
     }
 }
@@ -397,16 +418,18 @@ fn quota_text(quota: &QuotaConfig) -> String {
     format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-fn sharded(config: &ShardedConfig, out: &mut Out) {
+fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     let pool = &config.pool;
     let table = match (pool.protocol, &pool.cluster) {
-        (_, Some(_)) => &schema::CLUSTER,
+        (_, Some(found)) if found.discovery.has_slots() => &schema::CLUSTER,
+        (_, Some(_)) => &schema::REPLICATED,
         (ServerProtocol::Redis, None) => &schema::SHARDED,
         _ => &schema::MEMCACHED,
     };
     out.entry(table, "kind", &string(pool.kind()));
     match &pool.cluster {
-        Some(found) => cluster(found, out),
+        Some(found) if found.discovery.has_slots() => cluster(found, out),
+        Some(found) => replicated(pool, found, pools, out),
         None => placed(pool, table, out),
     }
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
@@ -458,9 +481,55 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
     let table = &schema::CLUSTER;
     servers(table, pool.seeds.iter().map(ToString::to_string), out);
     out.entry(table, "discovery", &string(discovery_name(pool.discovery)));
+    found_out(pool, table, out);
+}
+
+/// How a primary and its replicas are found.
+fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+    let table = &schema::REPLICATED;
+    let list = |names: &[String]| {
+        let names: Vec<String> = names.iter().map(|name| string(name)).collect();
+        format!("[{}]", names.join(", "))
+    };
+    let sentinels = pools.iter().find(|pool| Some(&pool.name) == found.sentinels.as_ref());
+    if let Some(PoolConfig { kind: PoolKindConfig::Sharded(asked), .. }) = sentinels {
+        let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
+        out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
+        out.entry(table, "primaries", &list(&found.primaries));
+        if asked.pool.password.is_some() {
+            out.entry(table, "sentinel_password", MASK);
+        }
+    } else {
+        servers(table, found.seeds.iter().map(ToString::to_string), out);
+    }
+    out.entry(table, "hash", &string(pool.hash.name()));
+    out.entry(table, "distribution", &string(pool.distribution.name()));
+    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
+    out.entry(table, "hash_tag", &string(&hash_tag));
+    found_out(found, table, out);
+}
+
+fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
-    out.entry(table, "nodes_max", &pool.nodes_max.to_string());
+    if pool.discovery != Discovery::Roles {
+        out.entry(table, "nodes_max", &pool.nodes_max.to_string());
+    }
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
+    let reads = &pool.reads;
+    out.entry(table, "read_from", &string(&read_from_name(&reads.from)));
+    if let Some(pin) = reads.pin_after_write {
+        out.entry(table, "pin_after_write", &string(&format_duration(pin)));
+    }
+    if let Some(lag) = reads.lag_max {
+        out.entry(table, "replica_lag_max", &string(&format_duration(lag)));
+    }
+    if !reads.weights.is_empty() {
+        let weights = reads.weights.iter().map(|(endpoint, weight)| format!("{endpoint}:{weight}"));
+        let quoted: Vec<String> = weights.map(|weight| string(&weight)).collect();
+        out.entry(table, "read_weights", &format!("[{}]", quoted.join(", ")));
+    }
+    let commands: Vec<String> = reads.primary_commands.iter().map(|name| string(name)).collect();
+    out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {
@@ -531,11 +600,11 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (12 * 2),
-                link_bytes: 71 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (12 * 2) + 2 * (20 + 2) + 2 * 2,
+                link_bytes: 119 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
-                route_bytes: 80 << 20,
+                route_bytes: (80 + 4 * 64) << 20,
                 subscriber_bytes: None,
             }
         );

@@ -2,6 +2,7 @@
 //! its type and within its range.
 
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
+use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, any_of, nearest, quoted};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
@@ -194,7 +195,7 @@ fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
     match &key.absent {
         Absent::Refused => {
             let problem = Problem::new(
-                format!("{} is missing in {}", named(key), section.header),
+                format!("{} is missing in {}", named(key, &section.header), section.header),
                 format!("add {}", example(if key.is_pools() { "pools" } else { key.name })),
             );
             report.consequence(section.at, problem);
@@ -208,11 +209,20 @@ fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
 }
 
 /// How a message calls a key: tables by their header.
-fn named(key: &Key) -> &'static str {
+fn named(key: &Key, around: &str) -> String {
     match key.kind {
-        Kind::List(table) => table.header,
-        Kind::Pools => "[pool.NAME]",
-        _ => key.name,
+        Kind::List(table) => header_within(table, around),
+        Kind::Pools => "[pool.NAME]".to_owned(),
+        _ => key.name.to_owned(),
+    }
+}
+
+/// The header of a table that stands several times in a list, with the name of the pool it
+/// is in.
+fn header_within(table: &Table, around: &str) -> String {
+    match around.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
+        Some(pool) if pool.starts_with("pool.") => table.header.replacen("pool.NAME", pool, 1),
+        _ => table.header.to_owned(),
     }
 }
 
@@ -285,10 +295,12 @@ fn read_value(
     }
     let read = match &key.kind {
         Kind::Table(table) => read_sub_table(key, table, value, header, report),
-        Kind::List(table) => read_list(key, table, value, report),
+        Kind::List(table) => read_list(key, table, value, header, report),
         Kind::Pools => read_pools(value, report),
         Kind::Servers => read_servers(value, header, report),
-        Kind::PoolNames => read_names(value),
+        Kind::PoolNames => read_names(value, "write the names of pools: [\"NAME\", \"NAME\"]"),
+        Kind::Names => read_names(value, "write names: [\"NAME\", \"NAME\"]"),
+        Kind::Commands => read_names(value, "write the names of commands: [\"get\", \"mget\"]"),
         Kind::Workers if value.get_ref().is_table() => {
             return read_workers_table(key, value, header, report);
         }
@@ -315,6 +327,12 @@ fn hint_for_share(key: &Key, text: &str) -> Option<String> {
     };
     let hint = format!("write a time, such as \"30m\", and the share as {share} = {percent}");
     (1..=100).contains(&percent).then_some(hint)
+}
+
+/// How many of something are listed.
+pub(crate) fn listed(what: &str, count: usize) -> String {
+    let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
+    format!("{count} {what}{plural} {are} listed")
 }
 
 /// A header in brackets for a table of the file itself, words for one within.
@@ -349,19 +367,20 @@ fn read_list(
     key: &'static Key,
     table: &'static Table,
     value: &Spanned<DeValue<'_>>,
+    around: &str,
     report: &mut Report<'_>,
 ) -> Result<Value, Problem> {
+    let header = header_within(table, around);
     if value.get_ref().is_table() {
-        let hint = format!("write {} in double brackets", table.header);
+        let hint = format!("write {header} in double brackets");
         return Err(Problem::new("the header is in single brackets", hint));
     }
     let not_a_list = || {
         let what = format!("{} is not a list of tables", shown(value.get_ref()));
-        Problem::new(what, format!("write {} in double brackets before each", table.header))
+        Problem::new(what, format!("write {header} in double brackets before each"))
     };
     let items = value.get_ref().as_array().ok_or_else(not_a_list)?;
     if items.is_empty() {
-        let header = table.header;
         let hint = match key.absent {
             Absent::Refused => format!("add {}", example(key.name)),
             _ => format!("remove it, or write {header} and its keys below, for each"),
@@ -371,8 +390,7 @@ fn read_list(
     let mut sections = Vec::with_capacity(items.len());
     for item in items {
         let content = item.get_ref().as_table().ok_or_else(not_a_list)?;
-        let header = table.header.to_owned();
-        sections.push(read_table(table, content, item.span().start, header, report));
+        sections.push(read_table(table, content, item.span().start, header.clone(), report));
     }
     Ok(Value::List(sections))
 }
@@ -459,7 +477,7 @@ fn read_servers(
         return Err(Problem::new(what, "write [\"HOST:PORT:WEIGHT NAME\", …]"));
     };
     if items.is_empty() || items.len() > SERVERS_MAX {
-        let what = format!("{} servers are listed", items.len());
+        let what = listed("server", items.len());
         return Err(Problem::new(what, format!("list 1 to {SERVERS_MAX}")));
     }
     let mut servers = Vec::with_capacity(items.len());
@@ -482,8 +500,7 @@ fn read_servers(
     Ok(Value::Servers(servers))
 }
 
-fn read_names(value: &Spanned<DeValue<'_>>) -> Result<Value, Problem> {
-    let hint = "write the names of pools: [\"NAME\", \"NAME\"]";
+fn read_names(value: &Spanned<DeValue<'_>>, hint: &str) -> Result<Value, Problem> {
     let wrong = |what: &DeValue<'_>, why| Problem::new(format!("{} {why}", shown(what)), hint);
     let list = value.get_ref();
     let items = list.as_array().ok_or_else(|| wrong(list, "is not a list"))?;
@@ -550,6 +567,7 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Listen => parse_listen(text).map(Value::Listen),
         Kind::Admin => parse_admin(text).map(Value::Listen),
         Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
+        Kind::ReadFrom => parse_read_from(text).map(|_| Value::Text(text.to_owned())),
         Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
         Kind::KeyspaceEvents => KeyspaceEvents::parse(text)
             .map(Value::KeyspaceEvents)

@@ -2,9 +2,9 @@
 //! one language, and not lead back.
 
 use crate::error::{Problem, Report, nearest, quoted};
-use crate::reader::{NamedPool, Section, Value};
+use crate::reader::{NamedPool, Section, Value, listed};
 use keyway_topology::{
-    CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
+    ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 
@@ -72,7 +72,7 @@ pub(crate) fn speaks(name: &str, pools: &[NamedPool]) -> Speaks {
             continue;
         }
         match &pools[index].section {
-            Some(("sharded" | "cluster", _)) => speaks.redis = true,
+            Some(("sharded" | "cluster" | "replicated", _)) => speaks.redis = true,
             Some(("memcached", _)) => speaks.memcached = true,
             Some((kind, section)) if KINDS.contains(kind) => {
                 let named = named_in(section);
@@ -87,6 +87,7 @@ pub(crate) fn speaks(name: &str, pools: &[NamedPool]) -> Speaks {
 /// Reports what is wrong with the pools that each pool names.
 pub(crate) fn check(pools: &[NamedPool], report: &mut Report<'_>) {
     let depths = depths(pools);
+    let asked = asked(pools);
     for (name, section) in routed(pools) {
         let named = named_in(section);
         for child in &named {
@@ -99,8 +100,47 @@ pub(crate) fn check(pools: &[NamedPool], report: &mut Report<'_>) {
                 format!("{} leads over more than {DEPTH_MAX} pools in a row", section.header);
             let hint = "take some out: every request would cross all of them";
             report.consequence(section.at, Problem::new(what, hint));
+            continue;
+        }
+        let asked = position(name, pools).map_or(0, |index| asked[index]);
+        if asked > ASKED_MAX && !leads_round(name, pools) {
+            let what = format!(
+                "{} has one request asked {asked} times, of pools and of those they lead to",
+                section.header
+            );
+            let hint =
+                format!("{ASKED_MAX} times at most: name fewer children here or further down");
+            report.consequence(section.at, Problem::new(what, hint));
         }
     }
+}
+
+/// How often a request for one key is asked at most, from each pool on: of each child by
+/// those that ask their children, of what these lead to, and of shadows.
+fn asked(pools: &[NamedPool]) -> Vec<u64> {
+    let mut asked = vec![0u64; pools.len()];
+    for _ in 0..DEPTH_MAX {
+        let before = asked.clone();
+        for pool in pools.iter() {
+            let Some((kind, section)) = &pool.section else { continue };
+            if !KINDS.contains(kind) {
+                continue;
+            }
+            let named = named_in(section);
+            let of = |child: &Named<'_>| position(child.name, pools).map(|index| before[index]);
+            let sum = named.iter().filter_map(of).fold(0, u64::saturating_add);
+            let most = named.iter().filter_map(of).max().unwrap_or(0);
+            let count = match *kind {
+                "prefix" | "rate-limited" => most,
+                "shadow" => sum.saturating_add(1),
+                _ => sum.saturating_add(named.len() as u64),
+            };
+            if let Some(index) = position(&pool.name, pools) {
+                asked[index] = count;
+            }
+        }
+    }
+    asked
 }
 
 fn check_child(
@@ -341,7 +381,7 @@ fn children(
         children.push(child);
     }
     if names.len() < least || names.len() > CHILDREN_MAX {
-        let what = format!("children in {}: {} are listed", section.header, names.len());
+        let what = format!("children in {}: {}", section.header, listed("pool", names.len()));
         let hint = format!("list {least} to {CHILDREN_MAX}");
         report.consequence(section.place("children"), Problem::new(what, hint));
     }

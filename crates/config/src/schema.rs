@@ -3,83 +3,18 @@
 //! come from here.
 
 mod cluster;
+mod kind;
 mod memcached;
 mod routes;
 
 use routes::POOL_KINDS;
 
-pub(crate) use cluster::CLUSTER;
+pub(crate) use cluster::{CLUSTER, REPLICATED};
+pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
 
 use std::time::Duration;
-
-/// What a key takes.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    /// `true` or `false`.
-    Bool,
-    /// `"400ms"`.
-    Duration { min: Duration, max: Duration },
-    /// `"64MiB"`.
-    Size { min: u64, max: u64 },
-    /// A whole number.
-    Count { min: u64, max: u64 },
-    /// A number of worker threads, or `{ min = …, max = … }`.
-    Workers,
-    /// One of a few words.
-    Choice(&'static Choices),
-    /// Where we listen for clients.
-    Listen,
-    /// Where we listen for HTTP: TCP only.
-    Admin,
-    /// Backends.
-    Servers,
-    /// `"serve"`, `"flush"`, `"quarantine"` or `"quarantine 10m"`.
-    Rejoin,
-    /// Two characters, or none.
-    HashTag,
-    /// Letters for classes of keyspace events.
-    KeyspaceEvents,
-    /// What keys begin with.
-    Prefix,
-    /// A name said to servers.
-    UserName,
-    /// The name of a pool.
-    PoolName,
-    /// The names of pools.
-    PoolNames,
-    /// Permission bits of a unix socket: `"0660"`.
-    Mode,
-    /// A password; never shown.
-    Secret,
-    /// An absolute path.
-    Path,
-    /// A table of its own.
-    Table(&'static Table),
-    /// Any number of tables: `[[listener]]`.
-    List(&'static Table),
-    /// Tables by name, each after its `kind`: `[pool.NAME]`.
-    Pools,
-}
-
-/// Words a key takes, with those it may take one day.
-pub(crate) struct Choices {
-    pub(crate) now: &'static [&'static str],
-    pub(crate) later: &'static [&'static str],
-}
-
-/// What holds when a key is absent.
-#[derive(Clone, Copy)]
-pub(crate) enum Absent {
-    /// The file is refused.
-    Refused,
-    /// Nothing: the feature is off, or the value comes from elsewhere, as the
-    /// text tells.
-    Unset(&'static str),
-    /// This value, as it would be written in the file.
-    Is(&'static str),
-}
 
 /// One key.
 #[derive(Clone, Copy)]
@@ -766,7 +701,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 19] = [
+pub(crate) static TABLES: [&Table; 20] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -776,6 +711,7 @@ pub(crate) static TABLES: [&Table; 19] = [
     &QUOTAS,
     &SHARDED,
     &CLUSTER,
+    &REPLICATED,
     &MEMCACHED,
     &EJECTION,
     &RECONNECT,
@@ -789,10 +725,11 @@ pub(crate) static TABLES: [&Table; 19] = [
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 10] = [
+pub(crate) static POOLS: [(&str, &Table); 11] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
+    ("replicated", &REPLICATED),
     ("memcached", &MEMCACHED),
     ("prefix", &PREFIX),
     ("failover", &FAILOVER),

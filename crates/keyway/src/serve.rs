@@ -184,7 +184,10 @@ fn announce(
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
                 let servers = match &sharded.pool.cluster {
-                    Some(cluster) => counted(cluster.seeds.len(), "known server"),
+                    Some(found) if found.sentinels.is_some() => {
+                        format!("{} that sentinels know", counted(found.primaries.len(), "name"))
+                    }
+                    Some(found) => format!("{} listed", counted(found.seeds.len(), "server")),
                     None => counted(sharded.pool.servers.len(), "server"),
                 };
                 format!("{} over {servers}", sharded.pool.kind())

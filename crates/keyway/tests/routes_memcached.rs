@@ -559,6 +559,8 @@ fn what_waits_for_a_full_link_is_not_overtaken_by_what_its_client_sends_later() 
         lines.read_line(&mut line).unwrap();
         line
     };
+    assert_eq!(line(), "version\r\n");
+    answers.write_all(b"VERSION 1.6.38\r\n").unwrap();
     (0..16).for_each(|_| assert_eq!(line(), "get f\r\n"));
     let (first, second) = (b"set k 0 0 1\r\n1\r\n", b"set k 0 0 1\r\n2\r\n");
     let is_taken = |bytes: usize| {

@@ -33,8 +33,8 @@ fn text_with(fault: Fault, backend: &str, what: impl Fn(BackendFault) -> &'stati
         Fault::Denied => "ERR not allowed here".to_owned(),
         Fault::Unrouted => {
             format!(
-                "ERR no server of {backend} may be used now: all are ejected; see /backends on the \
-                 admin address"
+                "ERR no server of [pool.{backend}] may be used now: all are ejected; see /backends \
+                 on the admin address"
             )
         }
         Fault::Backend { fault, sent } => {

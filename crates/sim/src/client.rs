@@ -3,6 +3,7 @@
 
 mod cached;
 mod channels;
+mod entries;
 mod habits;
 mod stateful;
 mod verdict;
@@ -17,6 +18,8 @@ use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
 use cached::{Cache, Cached};
 use channels::{Hearing, Told};
+use entries::Reading;
+pub use entries::id_of;
 pub use habits::{Habits, Mix};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
@@ -92,6 +95,7 @@ pub struct Client {
     id: Option<i64>,
     /// The shared counter it is about to raise.
     attempt: Option<Attempt>,
+    reading: Reading,
     hearing: Hearing,
     cache: Cache,
     /// A command of the transaction whose replies come in was refused.
@@ -138,6 +142,7 @@ impl Client {
             is_silent: false,
             id: None,
             attempt: None,
+            reading: Reading::default(),
             hearing: Hearing::default(),
             cache: Cache::default(),
             is_refused: false,
@@ -276,6 +281,7 @@ impl Client {
         self.ask_auth(network.now);
         self.forget_hearing();
         self.attempt = None;
+        self.reading.groups.clear();
         if self.habits.stateful {
             self.ask_id(network.now);
         }

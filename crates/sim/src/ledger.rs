@@ -3,16 +3,21 @@
 
 mod channels;
 mod copies;
+mod entries;
+mod routes;
 mod stateful;
 
 use crate::network::Nanos;
 use crate::wire::clip;
 use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ServerProtocol, ShardedPool};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use channels::{ChannelKind, Subscription};
 pub use copies::Copy;
+pub use entries::{EntryId, StreamAtRest, StreamRead};
+pub use routes::Reach;
 
 /// A pool of servers, as the oracles know it.
 pub struct KnownPool {
@@ -64,7 +69,7 @@ pub struct Ledger {
     /// By pool; `None` for the embedded store.
     pub pools: Vec<Option<KnownPool>>,
     health: Arc<HealthBoard>,
-    /// By the number of the write: how often it was executed.
+    /// By the number of the write: a bit for each pool that has executed it.
     executed: Vec<u8>,
     /// By the number of the write: whether a client was told that it was not
     /// executed.
@@ -98,6 +103,7 @@ pub struct Ledger {
     /// By client: from when on it was blocked for sure and to be unblocked,
     /// and when that was known.
     must_end: BTreeMap<i64, (Nanos, Nanos)>,
+    streams: entries::Streams,
     messages: channels::Messages,
     copies: copies::Copies,
     copies_executed: u64,
@@ -109,6 +115,8 @@ pub struct Ledger {
     pub invalidations: u64,
     /// Elements that reached their clients.
     pub deliveries: u64,
+    /// Entries of streams that reached clients that may have waited for them.
+    pub entries: u64,
     /// The first violation.
     pub violation: Option<String>,
     /// Replies checked.
@@ -117,6 +125,10 @@ pub struct Ledger {
     pub excused: u64,
     /// Items that were brought from one server to another.
     pub moves: u64,
+    /// By pool: where it leads.
+    reaches: Vec<Option<Reach>>,
+    /// Counts what nothing can be said of.
+    uncertain: Cell<u64>,
     /// By pool: where its missing items come from.
     old_pools: Vec<Option<usize>>,
     /// What servers have had since before time began and nobody has looked at, by
@@ -154,6 +166,7 @@ impl Ledger {
             departures: Vec::new(),
             unblocks: BTreeMap::new(),
             must_end: BTreeMap::new(),
+            streams: entries::Streams::default(),
             messages: channels::Messages::default(),
             copies: copies::Copies::new(),
             copies_executed: 0,
@@ -161,10 +174,13 @@ impl Ledger {
             commits: 0,
             invalidations: 0,
             deliveries: 0,
+            entries: 0,
             violation: None,
             replies: 0,
             excused: 0,
             moves: 0,
+            reaches: Vec::new(),
+            uncertain: Cell::new(0),
             old_pools: Vec::new(),
             heirlooms: BTreeMap::new(),
         }
@@ -182,18 +198,19 @@ impl Ledger {
         self.executed.len() as u64 - 1
     }
 
-    /// A server executed a write.
-    pub fn on_executed(&mut self, write: u64, key: &[u8], is_straggler: bool) {
-        let index = write as usize;
-        let Some(count) = self.executed.get_mut(index) else {
+    /// A server of a pool executed a write.
+    pub fn on_executed(&mut self, pool: usize, write: u64, key: &[u8], is_straggler: bool) {
+        let (index, own) = (write as usize, 1u8 << pool);
+        let Some(executed) = self.executed.get_mut(index) else {
             return self.fail(|| format!("write {write} of {} was never asked for", clip(key)));
         };
-        *count += 1;
+        let was_executed = *executed & own != 0;
+        *executed |= own;
         self.recent.push(write);
-        if *count > 1 {
+        if was_executed {
             self.fail(|| format!("write {write} of {} was executed twice", clip(key)));
         }
-        if self.denied[index] {
+        if self.denied[index] && own & self.shadows() == 0 {
             self.fail(|| {
                 format!(
                     "write {write} of {} was executed although its client was told that it was not",
@@ -223,7 +240,7 @@ impl Ledger {
     /// The old pool of this one, if it has one, is to have this; whether it has.
     pub fn bequeath(&mut self, pool: usize, key: &[u8], value: Vec<u8>, write: u64) -> bool {
         let Some(old) = self.old_pool(pool) else { return false };
-        self.on_executed(write, key, false);
+        self.on_executed(old, write, key, false);
         self.heirlooms.insert((old, key.to_vec()), value);
         true
     }
@@ -309,7 +326,7 @@ impl Ledger {
     /// A client was told that a write was not executed.
     pub fn on_denied(&mut self, write: u64) {
         self.denied[write as usize] = true;
-        if self.executed[write as usize] > 0 {
+        if self.executed[write as usize] & !self.shadows() != 0 {
             self.fail(|| format!("write {write} was executed, yet its client is told it was not"));
         }
     }
@@ -317,13 +334,17 @@ impl Ledger {
     /// A client was told that a write was executed.
     pub fn on_acknowledged(&mut self, pool: usize, write: u64) {
         // What the embedded store does is seen only by reading it.
-        if self.pools[pool].is_some() && self.executed[write as usize] == 0 {
+        let is_seen = self.pools[pool].is_some() || self.is_routed(pool);
+        if is_seen && self.executed[write as usize] == 0 {
             self.fail(|| format!("write {write} was acknowledged and never executed"));
         }
     }
 
     /// What could excuse a difference, as of now.
     pub fn circumstances(&self, pool: usize, key: &[u8]) -> Circumstances {
+        if let Some(routed) = self.routed_circumstances(pool, key) {
+            return routed;
+        }
         let Some(known) = &self.pools[pool] else {
             return Circumstances { epoch: 0, losses: 0, stragglers: 0 };
         };

@@ -5,16 +5,17 @@ use keyway_sim::{Options, run_many, run_seed};
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up]
+    "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
   --memcached    with --story: pools of memcached
-  --warm-up      with --story: one that is warmed up from another";
+  --warm-up      with --story: one that is warmed up from another
+  --routes       with --story: pools of memcached behind one that leads to them";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
-    let (mut memcached, mut warm_up) = (false, false);
+    let (mut memcached, mut warm_up, mut routes) = (false, false, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse().ok());
@@ -30,11 +31,12 @@ fn main() -> ExitCode {
             "--story" => story = true,
             "--memcached" => memcached = true,
             "--warm-up" => (memcached, warm_up) = (true, true),
+            "--routes" => (memcached, routes) = (true, true),
             _ => return usage(),
         }
     }
     if story {
-        let options = Options { story: true, memcached, warm_up, ..Options::default() };
+        let options = Options { story: true, memcached, warm_up, routes, ..Options::default() };
         let found = (from..from + seeds).find_map(|seed| run_seed(seed, &options).err());
         return match found {
             None => ExitCode::SUCCESS,

@@ -23,12 +23,12 @@ const KEPT_MAX: usize = 5;
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
-        let Report { commits, deliveries, messages, invalidations, .. } = self.total;
+        let Report { commits, deliveries, entries, messages, invalidations, .. } = self.total;
         write!(
             f,
             "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \
-             one of {faults} faults explains, {commits} transactions, {deliveries} elements \
-             delivered, {messages} messages told, {invalidations} invalidations, {turns} turns, {:.0} s of virtual time",
+             one of {faults} faults explains, {commits} transactions, {deliveries} elements and \
+             {entries} entries of streams delivered, {messages} messages told, {invalidations} invalidations, {turns} turns, {:.0} s of virtual time",
             self.seeds,
             self.violation_count,
             virtual_time.as_secs_f64()
@@ -118,6 +118,7 @@ impl Report {
         self.virtual_time = self.virtual_time.saturating_add(other.virtual_time);
         self.commits += other.commits;
         self.deliveries += other.deliveries;
+        self.entries += other.entries;
         self.messages += other.messages;
         self.invalidations += other.invalidations;
         self.digest ^= other.digest;

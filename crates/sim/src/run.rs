@@ -6,7 +6,7 @@ mod stores;
 use crate::client::Client;
 use crate::counting;
 use crate::io::{Asked, SimIo};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reach};
 use crate::network::{MICRO, Nanos, Network, Occurrence, SECOND};
 use crate::random::Random;
 use crate::scenario::{Options, Scenario};
@@ -22,9 +22,12 @@ use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, WarmUpPlan, Worker};
+use keyway_worker::{
+    ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, Worker,
+};
 use parking_lot::Mutex;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -47,12 +50,18 @@ pub struct Report {
     pub commits: u64,
     /// Elements of lists that reached a client.
     pub deliveries: u64,
+    /// Entries of streams that clients read.
+    pub entries: u64,
     /// Messages that clients were told.
     pub messages: u64,
     /// Values that clients cached and were told to forget.
     pub invalidations: u64,
     /// Items that were brought from one server to another.
     pub moves: u64,
+    /// Items that were found the same in all children of a mirror.
+    pub mirrored: u64,
+    /// Requests that went on to another pool because one had failed or missed.
+    pub led_on: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -108,6 +117,7 @@ pub struct Sim {
     /// When a fault may explain that nothing moves.
     calm_from: Nanos,
     next_audit: Nanos,
+    mirrored: u64,
 }
 
 struct SimFacts;
@@ -162,7 +172,18 @@ impl Sim {
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
         let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
-        Self { scenario, world, seats, plan, registry, random, turns: 0, calm_from, next_audit: 0 }
+        Self {
+            scenario,
+            world,
+            seats,
+            plan,
+            registry,
+            random,
+            turns: 0,
+            calm_from,
+            next_audit: 0,
+            mirrored: 0,
+        }
     }
 
     /// Runs to the end.
@@ -203,7 +224,10 @@ impl Sim {
             virtual_time: Duration::from_nanos(world.network.now),
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
+            entries: world.ledger.entries,
             moves: world.ledger.moves,
+            mirrored: self.mirrored,
+            led_on: self.led_on(),
             messages: world.ledger.messages_told(),
             invalidations: world.ledger.invalidations,
             digest: world.network.digest,
@@ -461,7 +485,7 @@ impl Sim {
         self.run_until(|_, now| now >= until)?;
         // A look at a server's marker takes a few turns.
         let looked_at = self.scenario.servers_looked_at();
-        let allowed = (RESTING_TURNS_PER_SECOND + 6 * looked_at) * REST / SECOND;
+        let allowed = (RESTING_TURNS_PER_SECOND + 8 * looked_at) * REST / SECOND;
         for (index, before) in before.into_iter().enumerate() {
             let turns = self.seats[index].turns - before;
             if turns > allowed {
@@ -470,7 +494,7 @@ impl Sim {
             let Some(figures) = self.figures(index) else { continue };
             let is_looking = figures.in_flight <= looked_at as usize;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
-            if figures.sessions_busy + in_flight + figures.joins > 0 {
+            if figures.sessions_busy + in_flight + figures.joins + figures.trips > 0 {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));
             }
         }
@@ -480,6 +504,10 @@ impl Sim {
             let ledger = &mut self.world.borrow_mut().ledger;
             ledger.check_elements();
             stores::check(&self.plan, ledger);
+        }
+        self.check_mirrors();
+        {
+            let ledger = &mut self.world.borrow_mut().ledger;
             if let Some(text) = &ledger.violation {
                 return Err(text.clone());
             }
@@ -523,6 +551,40 @@ impl Sim {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
         Ok(())
+    }
+
+    fn led_on(&self) -> u64 {
+        let figures = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
+            PoolKind::Routed(routes) => Some(routes.totals.figures()),
+            _ => None,
+        });
+        figures.map(|figures| figures.failovers + figures.lookups).sum()
+    }
+
+    /// What nothing has hindered is the same in all children of a mirror.
+    fn check_mirrors(&mut self) {
+        let World { ledger, servers, .. } = &mut *self.world.borrow_mut();
+        let is_hindered = !self.scenario.faults.is_empty() || self.seats.len() > 1;
+        // What a client that has left still had on its way may come after what it sent anew.
+        if is_hindered || !self.scenario.clients.iter().all(|habits| habits.stays()) {
+            return;
+        }
+        for pool in 0..self.scenario.topology.pools().len() {
+            let Some(children) = ledger.mirrored(pool) else { continue };
+            let asked: Vec<usize> = self.scenario.clients.iter().map(|it| it.pool).collect();
+            if asked.iter().any(|asked| children.contains(asked)) {
+                continue;
+            }
+            let held = |child: &usize| -> BTreeMap<Vec<u8>, Vec<u8>> {
+                let own = ledger.servers_of(*child);
+                own.into_iter().flat_map(|server| servers[server].items(0)).collect()
+            };
+            let held: Vec<_> = children.iter().map(held).collect();
+            self.mirrored += held[0].len() as u64;
+            if held.windows(2).any(|pair| pair[0] != pair[1]) {
+                return ledger.fail(|| format!("the children of pool {pool} differ at rest"));
+            }
+        }
     }
 
     /// Stops the workers.
@@ -613,7 +675,19 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 Time(0),
             )),
         },
-        TopologyKind::Routed(_) => unreachable!("no scenario has pools of pools"),
+        TopologyKind::Routed(routed) => PoolPlan {
+            name: pool.name.clone(),
+            databases: 1,
+            clients_max: 0,
+            pause: Pause::default(),
+            errors: Arc::default(),
+            scripts: Arc::default(),
+            kind: PoolKind::Routed(Box::new(RoutePlan::new(
+                routed.clone(),
+                scenario.topology.pools(),
+                Time(0),
+            ))),
+        },
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
         memcached: is_memcached(scenario, pool).then_some(1 << 20),
@@ -653,7 +727,9 @@ fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
 fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
     match &scenario.topology.pools()[usize::from(pool)].kind {
         TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
-        TopologyKind::Store | TopologyKind::Routed(_) => false,
+        TopologyKind::Store => false,
+        // No scenario leads to anything else.
+        TopologyKind::Routed(_) => true,
     }
 }
 
@@ -671,6 +747,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
     });
     let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
     ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
+    ledger.know_reaches(pools.iter().map(|pool| Reach::of(pool, pools)).collect());
     let mut network = Network::new(
         scenario.network.clone(),
         (scenario.workers, pools.len()),

@@ -1,5 +1,7 @@
 //! From a seed to everything that is decided by chance before time starts.
 
+mod routes;
+
 use crate::client::{Habits, Mix};
 use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
 use crate::random::Random;
@@ -23,6 +25,8 @@ pub struct Options {
     pub memcached: bool,
     /// The same with one pool that gets what it misses from another.
     pub warm_up: bool,
+    /// Pools of memcached, behind one that leads to them.
+    pub routes: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -101,17 +105,20 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm = options.is_defective() || random.percent(15);
+        let calm = options.is_defective() || random.percent(if options.routes { 40 } else { 15 });
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
-        let mut pools = pools(&mut random, calm, options);
+        let mut pools = match options.routes {
+            true => routes::routed(&mut random, calm, options),
+            false => pools(&mut random, calm, options),
+        };
         for pool in &mut pools {
             if let PoolKind::Sharded(sharded) = &mut pool.kind {
                 sharded.link_in_flight_max = limits.link_in_flight_max;
                 sharded.link_output_len_max = limits.link_output_len_max;
             }
         }
-        if options.memcached {
+        if options.memcached && !options.routes {
             pools.iter_mut().for_each(|pool| speak_memcached(pool, &mut random));
         }
         if options.warm_up {
@@ -141,7 +148,7 @@ impl Scenario {
         };
         scenario.add_clients(&mut random, options);
         if !calm {
-            scenario.add_faults(&mut random);
+            scenario.add_faults(&mut random, options);
         }
         let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
         let drains = if calm { 40 } else { 10 };
@@ -246,10 +253,16 @@ impl Scenario {
             _ if random.percent(3) => random.between(40, 70),
             _ => random.between(1, 14),
         };
+        // So that what mirrors hold can be compared.
+        let is_orderly = options.routes && random.percent(50);
         let shows_stateful = options.defect.is_some_and(Defect::is_stateful);
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
+                // Most ask the one that leads to the others.
+                false if options.routes && (is_orderly || random.percent(85)) => {
+                    self.topology.pools().len() - 1
+                }
                 false => random.index(self.topology.pools().len()),
             };
             let mut habits = self.habits(random, pool, large);
@@ -260,10 +273,14 @@ impl Scenario {
                 habits.stateful = shows_stateful;
                 habits.show(options.defect);
             }
+            if is_orderly {
+                (habits.connections, habits.cut_percent) = (1, 0);
+            }
             self.clients.push(habits);
             self.starts.push(START + random.below(2 * SECOND));
         }
-        for pool in 0..self.topology.pools().len() {
+        let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
+        for pool in first..self.topology.pools().len() {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
@@ -333,7 +350,7 @@ impl Scenario {
         }
     }
 
-    fn add_faults(&mut self, random: &mut Random) {
+    fn add_faults(&mut self, random: &mut Random, options: &Options) {
         let backends = self.topology.backend_count();
         if backends == 0 {
             return;
@@ -350,7 +367,12 @@ impl Scenario {
                 FaultKind::Drop | FaultKind::Restart => MILLI,
                 _ => random.scaled(20 * MILLI, longest),
             };
-            let aftermath = aftermath(pool);
+            let mut aftermath = aftermath(pool);
+            if kind == FaultKind::Garble && options.routes {
+                // What is no line yet stays on a link that nobody uses, until it is silent
+                // for too long or used again.
+                aftermath += 10 * SECOND;
+            }
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
     }

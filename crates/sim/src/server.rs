@@ -637,10 +637,10 @@ impl Server {
         }
         match value::check(key, bytes) {
             Ok(write) => {
-                ledger.on_executed(write, key, is_straggler);
+                ledger.on_executed(self.pool, write, key, is_straggler);
                 ledger.on_copy_executed((self.pool, self.index), key, write);
                 if self.defect == Some(Defect::DoubledWrite) && self.served >= self.defect_after {
-                    ledger.on_executed(write, key, is_straggler);
+                    ledger.on_executed(self.pool, write, key, is_straggler);
                 }
             }
             Err(fault) => ledger.fail(|| format!("a server was told to store: {fault}")),

@@ -17,6 +17,7 @@ fn no_seed_breaks_a_law() {
     assert!(summary.total.excused > 10 * summary.seeds);
     assert!(summary.total.commits > 5 * summary.seeds);
     assert!(summary.total.deliveries > summary.seeds);
+    assert!(summary.total.entries > summary.seeds);
     assert!(summary.total.messages > 5 * summary.seeds);
     assert!(summary.total.invalidations > 3 * summary.seeds);
 }
@@ -30,6 +31,9 @@ fn a_seed_is_the_same_run_every_time() {
         assert_eq!(once, again, "seed {seed}");
     }
 }
+
+/// Seeds of pools that lead to others.
+const ROUTED_SEEDS: u64 = 200;
 
 /// Seeds of pools of memcached.
 const MEMCACHED_SEEDS: u64 = 300;
@@ -48,6 +52,29 @@ fn no_seed_of_memcached_breaks_a_law() {
     }
     println!("{MEMCACHED_SEEDS} seeds, {replies} replies checked, {excused} excused errors");
     assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
+}
+
+/// Pools that lead to others: every request has one reply in order, none fails while a pool
+/// that may answer works, and the children of a mirror hold the same at rest.
+#[test]
+fn no_seed_of_pools_of_pools_breaks_a_law() {
+    let options = Options { memcached: true, routes: true, ..Options::default() };
+    let (mut replies, mut excused, mut mirrored, mut led_on) = (0, 0, 0, 0);
+    for seed in 0..ROUTED_SEEDS {
+        match run_seed(seed, &options) {
+            Ok(report) => {
+                (replies, excused) = (replies + report.replies, excused + report.excused);
+                (mirrored, led_on) = (mirrored + report.mirrored, led_on + report.led_on);
+            }
+            Err(violation) => panic!("{violation} --routes"),
+        }
+    }
+    println!(
+        "{ROUTED_SEEDS} seeds, {replies} replies, {excused} excused, {mirrored} items the same, \
+         {led_on} requests led on"
+    );
+    assert!(excused > ROUTED_SEEDS && replies > 100 * ROUTED_SEEDS);
+    assert!(mirrored > ROUTED_SEEDS / 4 && led_on > 10 * ROUTED_SEEDS);
 }
 
 /// What was written or deleted through the new pool is never undone by what the old one had,

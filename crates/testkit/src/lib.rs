@@ -19,6 +19,7 @@
 
 pub mod conformance;
 
+mod checked_load;
 mod client;
 mod http;
 mod keyway;
@@ -42,6 +43,7 @@ mod tool;
 mod value;
 mod watchdog;
 
+pub use checked_load::{CheckedLoad, LoadReport, LoadShape};
 pub use client::{Client, ReplyFault, encode, encode_words};
 pub use http::{HttpReply, Metrics, http_get, http_post, scrape};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};

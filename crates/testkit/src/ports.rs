@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
@@ -48,8 +49,7 @@ pub fn free_port() -> u16 {
 
 impl Blocks {
     fn lock_another(&mut self) {
-        let directory = std::env::temp_dir().join("keyway-test-ports");
-        std::fs::create_dir_all(&directory).expect("a directory for the locks of ports");
+        let directory = lock_directory();
         while self.look_at < LAST {
             let first = self.look_at;
             self.look_at += BLOCK;
@@ -63,6 +63,18 @@ impl Blocks {
         }
         panic!("no free loopback port between {FIRST} and {LAST}");
     }
+}
+
+/// The same for every process of the machine, for so are the ports: TMPDIR
+/// counts only where `/tmp` cannot be written.
+fn lock_directory() -> PathBuf {
+    let usual = PathBuf::from("/tmp/keyway-test-ports");
+    if std::fs::create_dir_all(&usual).is_ok() {
+        return usual;
+    }
+    let other = std::env::temp_dir().join("keyway-test-ports");
+    std::fs::create_dir_all(&other).expect("a directory for the locks of ports");
+    other
 }
 
 /// `127.0.0.1` with a [`free_port`].

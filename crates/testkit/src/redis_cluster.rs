@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::redis::RedisServer;
 use crate::replicated::{try_client, try_words};
 use crate::value::Value;
-use crate::watchdog::{try_until, wait_until};
+use crate::watchdog::{try_until, wait_seldom_until};
 
 pub use moving::SlotMove;
 pub use tables::{CLUSTER_SLOTS, cluster_slot};
@@ -218,13 +218,15 @@ impl RedisCluster {
 
     /// Waits until `node` calls itself a primary with slots.
     pub fn wait_primary(&self, node: usize) {
-        wait_until(&format!("node {node} is a primary"), SETTLED_WITHIN, || self.is_primary(node));
+        wait_seldom_until(&format!("node {node} is a primary"), SETTLED_WITHIN, || {
+            self.is_primary(node)
+        });
     }
 
     /// Waits until every node in use says that the cluster is whole, all tell
     /// the same owners, and their replicas are linked.
     pub fn wait_settled(&self) {
-        wait_until("the nodes agree that the cluster is whole", SETTLED_WITHIN, || {
+        wait_seldom_until("the nodes agree that the cluster is whole", SETTLED_WITHIN, || {
             let nodes: Vec<usize> = self.in_use().collect();
             let Some((&first, rest)) = nodes.split_first() else { return false };
             let Some(owners) = self.owners_seen_by(first) else { return false };
@@ -265,7 +267,7 @@ impl RedisCluster {
     pub fn add_replica(&mut self, primary: usize) -> usize {
         let node = self.add_node();
         make::replicate(self, node, primary);
-        wait_until("the new replica is linked", SETTLED_WITHIN, || self.is_well(node));
+        wait_seldom_until("the new replica is linked", SETTLED_WITHIN, || self.is_well(node));
         node
     }
 
@@ -349,7 +351,7 @@ impl RedisCluster {
     /// Waits until all nodes in use know `node` and it knows them.
     fn wait_known(&self, node: usize) {
         let ids: Vec<&str> = self.in_use().map(|node| self.id(node)).collect();
-        wait_until("all nodes know the new one", SETTLED_WITHIN, || {
+        wait_seldom_until("all nodes know the new one", SETTLED_WITHIN, || {
             self.in_use().all(|other| {
                 let Some(lines) = self.lines_of(other) else { return false };
                 let knows = |id: &str| lines.iter().any(|line| line.id == id && line.is_linked);
@@ -367,7 +369,7 @@ impl RedisCluster {
     /// knows of and one: one that has not heard of another's would lose the slot.
     fn wait_heard(&self) {
         let since = self.moved_at_ms.load(Ordering::Relaxed);
-        wait_until("the nodes have heard from each other", SETTLED_WITHIN, || {
+        wait_seldom_until("the nodes have heard from each other", SETTLED_WITHIN, || {
             let ids: Vec<&str> = self.in_use().map(|node| self.id(node)).collect();
             let mut epochs = BTreeSet::new();
             for node in self.in_use() {

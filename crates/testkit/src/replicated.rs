@@ -7,7 +7,7 @@ use crate::client::{Client, encode, encode_words};
 use crate::process::Process;
 use crate::redis::RedisServer;
 use crate::value::Value;
-use crate::watchdog::wait_until;
+use crate::watchdog::wait_seldom_until;
 
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -118,7 +118,7 @@ impl Replicated {
     pub fn wait_linked(&self, primary: usize) {
         let port = format!("master_port:{}\r", self.address(primary).port());
         let replicas: Vec<usize> = self.running().filter(|&server| server != primary).collect();
-        wait_until("replicas are linked to their primary", LINKED_WITHIN, || {
+        wait_seldom_until("replicas are linked to their primary", LINKED_WITHIN, || {
             let online = |text: String| text.matches("state=online").count() >= replicas.len();
             self.information(primary).is_some_and(online)
                 && replicas.iter().all(|&replica| {

@@ -12,7 +12,7 @@ use crate::redis::answers;
 use crate::replicated::{Replicated, try_client, try_words};
 use crate::temp::TempDir;
 use crate::value::Value;
-use crate::watchdog::{wait_for, wait_until};
+use crate::watchdog::{wait_seldom, wait_seldom_until};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const AGREED_WITHIN: Duration = Duration::from_secs(40);
@@ -123,7 +123,7 @@ impl Sentinels {
     /// Waits until all sentinels that run say the same of the primary called
     /// `name`, and that `accept` takes it.
     pub fn wait_primary(&self, name: &str, accept: impl Fn(SocketAddr) -> bool) -> SocketAddr {
-        wait_for("the sentinels agree on a primary", AGREED_WITHIN, || {
+        wait_seldom("the sentinels agree on a primary", AGREED_WITHIN, || {
             let mut seen = self.running().map(|sentinel| self.primary_seen_by(sentinel, name));
             let first = seen.next()??;
             (accept(first) && seen.all(|other| other == Some(first))).then_some(first)
@@ -140,7 +140,7 @@ impl Sentinels {
         let words = format!("SENTINEL FAILOVER {name}");
         // Refused while the sentinels have not heard of all replicas, or the
         // last one is not over.
-        wait_until("a fail-over begins", AGREED_WITHIN, || {
+        wait_seldom_until("a fail-over begins", AGREED_WITHIN, || {
             let first = self.running().next().expect("a sentinel that runs");
             self.ask(first, &words) == Value::simple("OK")
         });
@@ -196,7 +196,7 @@ impl Sentinels {
     /// Waits until every sentinel knows all others and this many replicas.
     fn wait_known(&self, name: &str, replicas: usize) {
         let sentinels = self.sentinels.len() - 1;
-        wait_until("the sentinels know each other and all replicas", AGREED_WITHIN, || {
+        wait_seldom_until("the sentinels know each other and all replicas", AGREED_WITHIN, || {
             self.running().all(|sentinel| {
                 let Some(reply) = self.try_ask(sentinel, &format!("SENTINEL MASTER {name}")) else {
                     return false;
@@ -206,7 +206,7 @@ impl Sentinels {
                     && field(&reply, "flags") == "master"
             })
         });
-        wait_until("the sentinels find all replicas linked", AGREED_WITHIN, || {
+        wait_seldom_until("the sentinels find all replicas linked", AGREED_WITHIN, || {
             self.running().all(|sentinel| {
                 let words = format!("SENTINEL REPLICAS {name}");
                 let Some(Value::Array(all)) = self.try_ask(sentinel, &words) else { return false };

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// under test need; longer adds its half to every wait.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// The same where a look is a connection to each of several servers.
+const LOOK_SELDOM: Duration = Duration::from_millis(20);
+
 /// Ends the whole test process when it is not dropped in time.
 #[derive(Debug)]
 pub struct Watchdog {
@@ -41,28 +44,56 @@ impl Watchdog {
 /// # Panics
 /// When `bound` has passed without one; the message carries `what`.
 pub fn wait_for<T>(what: &str, bound: Duration, condition: impl FnMut() -> Option<T>) -> T {
-    try_for(bound, condition)
-        .unwrap_or_else(|| panic!("waited {} s in vain: {what}", bound.as_secs_f32()))
+    wait_every(LOOK_EVERY, what, bound, condition)
 }
 
-/// Looks at `condition` until it gives a value; none when `bound` has passed
-/// without one.
-pub(crate) fn try_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+/// The same with less to do between, for what is dear to look at.
+///
+/// # Panics
+/// As [`wait_for`].
+pub(crate) fn wait_seldom<T>(
+    what: &str,
+    bound: Duration,
+    condition: impl FnMut() -> Option<T>,
+) -> T {
+    wait_every(LOOK_SELDOM, what, bound, condition)
+}
+
+/// The same of a condition that holds or not.
+///
+/// # Panics
+/// As [`wait_for`].
+pub(crate) fn wait_seldom_until(what: &str, bound: Duration, mut condition: impl FnMut() -> bool) {
+    wait_seldom(what, bound, || condition().then_some(()));
+}
+
+fn wait_every<T>(
+    every: Duration,
+    what: &str,
+    bound: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
     let end = Instant::now() + bound;
     loop {
         if let Some(value) = condition() {
-            return Some(value);
+            return value;
         }
-        if Instant::now() >= end {
-            return None;
-        }
-        std::thread::sleep(LOOK_EVERY);
+        assert!(Instant::now() < end, "waited {} s in vain: {what}", bound.as_secs_f32());
+        std::thread::sleep(every);
     }
 }
 
-/// The same of one that holds or not.
+/// Looks at `condition`, seldom, until it holds or `bound` has passed; whether
+/// it held.
 pub(crate) fn try_until(bound: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    try_for(bound, || condition().then_some(())).is_some()
+    let end = Instant::now() + bound;
+    while Instant::now() < end {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(LOOK_SELDOM);
+    }
+    false
 }
 
 /// Looks at `condition` until it holds.

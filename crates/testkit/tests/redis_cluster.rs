@@ -8,7 +8,7 @@ use keyway_testkit::{
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_secs(90);
 
 /// A key of `slot`, one of many.
 fn key_in(slot: u16, nth: usize) -> String {

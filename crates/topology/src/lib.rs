@@ -28,8 +28,8 @@ mod server;
 mod view_error;
 
 pub use cluster::{
-    Applied, Asked, ClusterMap, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole,
-    PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
+    Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, Move, MovingSlot, NodeHealth,
+    NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
 };
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
@@ -39,12 +39,12 @@ pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use pool::{
-    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, Password, Pool, PoolKind, Rejoin,
-    ServerProtocol, ShardedPool, Topology, WarmUp,
+    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, Password, Pool, PoolKind,
+    ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;
 pub use routed::{
-    CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
+    ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 pub use sentinel::{

@@ -114,10 +114,59 @@ pub enum Discovery {
     Shards,
     /// `CLUSTER NODES`: it has the epochs by which an old view is known.
     Nodes,
+    /// Sentinels, which are in a pool of their own.
+    Sentinel,
+    /// `INFO replication`, of every server listed: one of them is the primary.
+    Roles,
 }
 
-/// What makes a pool of servers a Redis Cluster: who its servers are is found out
-/// while it runs.
+impl ClusterPool {
+    /// The word for it in configuration files.
+    pub fn kind(&self) -> &'static str {
+        if self.discovery.has_slots() { "cluster" } else { "replicated" }
+    }
+}
+
+impl Discovery {
+    /// Whether it is of a Redis Cluster, whose keys have slots.
+    pub fn has_slots(self) -> bool {
+        matches!(self, Discovery::Slots | Discovery::Shards | Discovery::Nodes)
+    }
+}
+
+/// Which servers of a primary's data are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The primary.
+    #[default]
+    Primary,
+    /// A replica, or the primary while none can be read.
+    PreferReplica,
+    /// A replica; an error while none can be read.
+    Replica,
+    /// Whichever answers fastest.
+    Nearest,
+    /// One of this availability zone, else as with `PreferReplica`.
+    Zone(Box<str>),
+}
+
+/// What is read from replicas, and from which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadPolicy {
+    /// Which servers.
+    pub from: ReadFrom,
+    /// How long after a write of its own a client reads from the primary.
+    pub pin_after_write: Option<Duration>,
+    /// How far behind its primary a replica may be; it is not read otherwise.
+    pub lag_max: Option<Duration>,
+    /// Shares of servers that get more, or less, than others' 1; 0 for none.
+    pub weights: Vec<(Endpoint, u32)>,
+    /// Commands that go to the primary whatever they are, in lower case.
+    pub primary_commands: Vec<Box<str>>,
+}
+
+/// What makes a pool of servers a Redis Cluster, or primaries with their replicas: who
+/// its servers are is found out while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterPool {
     /// Servers to ask first, and again when no other answers.
@@ -130,6 +179,13 @@ pub struct ClusterPool {
     pub refresh: Duration,
     /// How often one request is sent elsewhere before its client gets the error.
     pub redirections_max: u8,
+    /// What is read from replicas.
+    pub reads: ReadPolicy,
+    /// Names of the primaries that keys are placed on, as Sentinel calls them; none in a
+    /// cluster.
+    pub primaries: Vec<String>,
+    /// The pool of the sentinels.
+    pub sentinels: Option<String>,
 }
 
 /// A pool that spreads keys over servers by hash.
@@ -186,9 +242,11 @@ pub struct ShardedPool {
     pub link_output_len_max: u32,
     /// Where missing items come from.
     pub warm_up: Option<WarmUp>,
-    /// It is a Redis Cluster. Its servers, hash and tag are as
+    /// Its servers are found out. They, and in a cluster hash and tag, are as
     /// [`ShardedPool::of_cluster`] makes them.
     pub cluster: Option<Box<ClusterPool>>,
+    /// Its servers are sentinels, asked by Keyway alone.
+    pub is_sentinels: bool,
 }
 
 impl ShardedPool {
@@ -196,9 +254,21 @@ impl ShardedPool {
     pub fn kind(&self) -> &'static str {
         match self.protocol.is_memcached() {
             true => "memcached",
-            false if self.cluster.is_some() => "cluster",
-            false => "sharded",
+            false if self.is_sentinels => "sentinels",
+            false => self.cluster.as_ref().map_or("sharded", |cluster| cluster.kind()),
         }
+    }
+
+    /// The ring over the primaries of a pool that is no cluster, by their names.
+    pub fn ring_of_primaries(&self) -> Option<Ring> {
+        let primaries = &self.cluster.as_ref()?.primaries;
+        let named = |name: &String| {
+            let endpoint = Endpoint::Tcp { host: name.clone(), port: 1 };
+            Server { endpoint, name: Some(name.clone()), weight: 1 }
+        };
+        let servers: Vec<Server> = primaries.iter().map(named).collect();
+        let is_replicated = !servers.is_empty();
+        is_replicated.then(|| Ring::build(self.distribution, self.hash, &servers, |_| true))
     }
 
     /// A pool with every setting at its default: twemproxy's placement
@@ -230,10 +300,11 @@ impl ShardedPool {
             link_output_len_max: limits.link_output_len_max,
             warm_up: None,
             cluster: None,
+            is_sentinels: false,
         }
     }
 
-    /// A Redis Cluster: its servers are places, of which those that are taken are
+    /// Servers that are found out, a Redis Cluster's by default: its servers are places, of which those that are taken are
     /// told by a [`ClusterMap`](crate::ClusterMap).
     pub fn of_cluster(cluster: ClusterPool) -> ShardedPool {
         // Of one server nothing would be hashed.

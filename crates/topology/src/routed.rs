@@ -7,6 +7,10 @@ pub const CHILDREN_MAX: usize = 16;
 /// servers or a store: a request crosses all of them.
 pub const DEPTH_MAX: usize = 8;
 
+/// How often one request for one key may be asked at most, of all pools that it is led
+/// to: pools that ask several, and lead to others that do, multiply it.
+pub const ASKED_MAX: u64 = 256;
+
 /// A pool without servers of its own: it says to which other pools a request goes.
 /// Those are named by their position in the topology, and never lead back here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,6 +38,8 @@ pub struct Notices {
     pub cluster: Notice,
     /// A store refuses writes, by its pool.
     pub store_full: Mutex<BTreeMap<u16, Notice>>,
+    /// A client that does not read was cut off.
+    pub overgrown: Notice,
     /// Clients cut off at the end of `drain_timeout`.
     pub clients_cut: AtomicU64,
     /// Their requests that were in flight.

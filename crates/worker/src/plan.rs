@@ -206,8 +206,9 @@ pub struct RoutePlan {
     pub bucket: Option<Bucket>,
     /// A pool it leads to is warmed up: writes to it take several steps there.
     pub has_warm_up: bool,
-    /// It, or a pool it leads to, stores in one child what another has.
-    pub has_fill: bool,
+    /// It, or a pool it leads to, looks up in one child what another misses: what is
+    /// written meanwhile is not to be there first.
+    pub looks_up: bool,
     /// When the log last told of a child that fails.
     pub(crate) trouble: crate::Notice,
 }
@@ -226,25 +227,19 @@ impl RoutePlan {
             pools,
             |kind| matches!(kind, TopologyKind::Sharded(sharded) if sharded.warm_up.is_some()),
         );
-        let has_fill = fills(&pool)
-            || leads_to(
-                &pool,
-                pools,
-                |kind| matches!(kind, TopologyKind::Routed(routed) if fills(routed)),
-            );
+        let looks_up = matches!(pool, RoutedPool::MissThen(_))
+            || leads_to(&pool, pools, |kind| {
+                matches!(kind, TopologyKind::Routed(RoutedPool::MissThen(_)))
+            });
         RoutePlan {
             pool,
             totals: Arc::default(),
             bucket,
             has_warm_up,
-            has_fill,
+            looks_up,
             trouble: crate::Notice::default(),
         }
     }
-}
-
-fn fills(pool: &RoutedPool) -> bool {
-    matches!(pool, RoutedPool::MissThen(pool) if pool.fill_ttl_max.is_some())
 }
 
 /// Whether any pool that it leads to is such a one.

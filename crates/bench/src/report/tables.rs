@@ -17,6 +17,7 @@ pub fn comparison_markdown(report: &Report) -> String {
     push(&mut out, &format!("- {rounds} interleaved rounds; load average {before} -> {after}"));
     for (side, title) in [
         (Side::Proxy, "Proxies in front of four redis-servers"),
+        (Side::ClusterProxy, "Proxies in front of a Redis Cluster of three primaries and replicas"),
         (Side::MemcachedProxy, "Proxies in front of four memcached servers"),
         (Side::Store, "Embedded store against a bare redis-server"),
     ] {

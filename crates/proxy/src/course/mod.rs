@@ -207,7 +207,9 @@ impl Course {
         match verdict {
             Verdict::Missed if prefers_found => 1,
             Verdict::Good | Verdict::Missed => 0,
-            Verdict::Failed { .. } => 2,
+            // A client that is told that nothing was sent may send it again.
+            Verdict::Failed { maybe: true } => 2,
+            Verdict::Failed { maybe: false } => 3,
         }
     }
 
@@ -341,6 +343,16 @@ mod laws {
             assert_eq!(course.start(), 0..1);
             assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: true }), expected);
         }
+    }
+
+    #[test]
+    fn of_failures_those_tell_that_may_have_been_executed() {
+        let mut course = Course::new(Way::InTurn, Nature::Repeatable, [3, 4, 5]);
+        assert_eq!(course.start(), 0..1);
+        assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: false }), Move::Ask(1));
+        assert_eq!(course.on_verdict(1, Verdict::Failed { maybe: true }), Move::Ask(2));
+        assert_eq!(course.on_verdict(2, Verdict::Failed { maybe: true }), Move::Answer);
+        assert!(course.is_best(1));
     }
 
     #[test]

@@ -11,6 +11,10 @@ use keyway_resp::Protocol;
 pub struct Trip {
     /// Whose it is.
     pub session: Key<Session>,
+    /// The client on whose behalf that asks: itself, unless it is a relay.
+    pub client: Key<Session>,
+    /// How many trips are above this one.
+    pub level: u8,
     /// The place of its reply; `None` where none is wanted.
     pub place: Option<u32>,
     /// Which of the connections to a server it takes.
@@ -31,8 +35,10 @@ pub struct Trip {
     pub owners: Vec<(u16, u32)>,
     /// Parts that have no reply yet.
     pub parts_left: u16,
-    /// Relays on their way.
+    /// Relays on their way, or about to be.
     pub relays: u32,
+    /// What it was last counted to hold, in bytes.
+    pub counted: usize,
     /// Its client was told.
     pub is_told: bool,
 }
@@ -92,6 +98,12 @@ impl Part {
 pub struct Relay {
     /// Who is told the reply.
     pub errand: RelayFor,
+    /// The client on whose behalf it asks.
+    pub client: Key<Session>,
+    /// How many trips are above the one it asks for.
+    pub level: u8,
+    /// Bytes of its request that were not on their way at once, until they are.
+    pub stalled: Option<u32>,
     /// The reply tells of this.
     pub fault: Option<Fault>,
 }
@@ -160,8 +172,9 @@ impl Trip {
         self.parts.iter().find_map(|part| part.fault)
     }
 
-    /// Bytes it holds.
+    /// Bytes it holds, but for replies.
     pub fn held(&self) -> usize {
-        self.bytes.len()
+        let keys = size_of_val(&self.owners[..]) + self.owners.len() * size_of::<u32>();
+        self.bytes.len() + size_of_val(&self.parts[..]) + keys
     }
 }

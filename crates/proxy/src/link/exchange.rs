@@ -25,6 +25,10 @@ pub enum Internal {
     ClientId,
     /// `CLUSTER SLOTS` or its like.
     Cluster,
+    /// `INFO replication`.
+    Replication,
+    /// `READONLY` or `READWRITE`, sent before a request that needs it.
+    Mode,
     /// Nothing: what comes is a push, on a link that is for one client.
     Push,
     /// Nothing: what comes is a push that nobody has asked for.

@@ -2,9 +2,9 @@
 //! replies end, which is told by what was asked.
 
 use super::{Exchange, Internal, Link, LinkOptions, LinkState, MemcachedOptions, Owner};
-use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login};
+use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login, write_own};
 use keyway_base::{BackendFault, Limits, ReplyBound, Time};
-use keyway_memcache::{Expect, Framer, Framing as Framed, ReplyFault, ReplyLimits, Wire};
+use keyway_memcache::{Expect, Framer, Framing as Framed, ReplyFault, ReplyLimits, Verb, Wire};
 use keyway_resp::Kind;
 
 /// Finds the ends of the replies on a connection.
@@ -13,10 +13,14 @@ pub(super) struct Framing {
     wire: Wire,
     /// How far it came in a reply that is not whole yet.
     framer: Option<Framer>,
+    /// The handshake says a password. One that does not asks for the version, which a
+    /// server that wants a password tells nobody: the first `set` would be taken for one,
+    /// and what a client sends must not log in a connection that others share.
+    logs_in: bool,
 }
 
 impl Link {
-    /// Notes that the connection stands; says the password, if there is one.
+    /// Notes that the connection stands; says the password, or asks whether there is to be one.
     pub(super) fn on_memcached_connected(
         &mut self,
         memcached: &MemcachedOptions,
@@ -26,15 +30,21 @@ impl Link {
         self.trace.slower_than = options.slower_than;
         self.progress = now;
         self.answered = false;
-        self.memcached = Some(Framing { wire: wire_of(memcached.dialect), framer: None });
-        self.state = match &options.password {
-            None => LinkState::Ready,
-            Some(password) => {
-                let out = self.handshake.buf();
-                write_login(out, memcached.dialect, &memcached.user, password);
-                LinkState::Handshaking { left: 1, deadline }
+        let (wire, logs_in) = (wire_of(memcached.dialect), options.password.is_some());
+        self.memcached = Some(Framing { wire, framer: None, logs_in });
+        let out = self.handshake.buf();
+        match &options.password {
+            Some(password) => write_login(out, memcached.dialect, &memcached.user, password),
+            // Packets of clients that log in are answered here.
+            None if wire == Wire::Binary => {
+                self.state = LinkState::Ready;
+                return;
             }
-        };
+            None => {
+                write_own(out, memcached.dialect, Verb::Version);
+            }
+        }
+        self.state = LinkState::Handshaking { left: 1, deadline };
     }
 
     pub(super) fn take_memcached_replies(
@@ -44,7 +54,7 @@ impl Link {
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<usize, BackendFault> {
         let limits = ReplyLimits { reply_len_max: limits.reply_len_max };
-        let Some(Framing { wire, mut framer }) = self.memcached else { return Ok(0) };
+        let Some(Framing { wire, mut framer, logs_in }) = self.memcached else { return Ok(0) };
         let mut pos = 0;
         while pos < bytes.len() {
             let rest = &bytes[pos..];
@@ -58,7 +68,7 @@ impl Link {
                 Ok(Framed::Ready { len }) => {
                     pos += len;
                     framer = None;
-                    self.take_memcached_reply(&rest[..len], wire, deliver)?;
+                    self.take_memcached_reply(&rest[..len], (wire, logs_in), deliver)?;
                 }
                 Ok(Framed::NeedMore { at_least }) => {
                     framer = Some(one);
@@ -72,14 +82,14 @@ impl Link {
                 }
             }
         }
-        self.memcached = Some(Framing { wire, framer });
+        self.memcached = Some(Framing { wire, framer, logs_in });
         Ok(pos)
     }
 
     fn take_memcached_reply(
         &mut self,
         reply: &[u8],
-        wire: Wire,
+        (wire, logs_in): (Wire, bool),
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         if !self.answered && reply.starts_with(NO_ROOM) {
@@ -87,7 +97,12 @@ impl Link {
             return Err(BackendFault::Full);
         }
         if let LinkState::Handshaking { .. } = self.state {
-            if !is_welcome(reply, wire) {
+            let is_right = match logs_in {
+                true => is_welcome(reply, wire),
+                // Who does not know the question has nothing against who asks.
+                false => reply.starts_with(b"VERSION ") || reply == b"ERROR\r\n",
+            };
+            if !is_right {
                 self.note_handshake_refusal(reply);
                 return Err(BackendFault::Handshake);
             }
@@ -137,7 +152,7 @@ impl Link {
 mod tests {
     use super::*;
     use keyway_base::Key;
-    use keyway_memcache::{Dialect, Verb};
+    use keyway_memcache::Dialect;
     use std::time::Duration;
 
     fn options(dialect: Dialect, password: Option<&str>) -> LinkOptions {
@@ -160,6 +175,11 @@ mod tests {
         let mut link = Link::default();
         link.on_connecting(&options(dialect, password), Time(0));
         link.on_connected(&options(dialect, password), Time(0));
+        if password.is_none() && dialect != Dialect::Binary {
+            assert_eq!(link.unsent(), b"version\r\n");
+            link.advance(link.unsent().len());
+            assert_eq!(hear(&mut link, b"VERSION 1.6.38\r\n").unwrap(), []);
+        }
         link
     }
 
@@ -217,6 +237,26 @@ mod tests {
     }
 
     #[test]
+    fn no_request_is_taken_for_a_password_that_is_not_configured() {
+        let mut link = Link::default();
+        link.on_connecting(&options(Dialect::Text, None), Time(0));
+        link.on_connected(&options(Dialect::Text, None), Time(0));
+        ask(&mut link, b"set k 0 0 9\r\nme secret\r\n", Expect::One);
+        assert_eq!(link.unsent(), b"version\r\n");
+        link.advance(link.unsent().len());
+        assert!(link.unsent().is_empty());
+        let said = hear(&mut link, b"CLIENT_ERROR unauthenticated\r\n");
+        assert_eq!(said, Err(BackendFault::Handshake));
+        assert_eq!(link.handshake_refusal(), b"CLIENT_ERROR unauthenticated");
+        let mut other = Link::default();
+        other.on_connecting(&options(Dialect::Text, None), Time(0));
+        other.on_connected(&options(Dialect::Text, None), Time(0));
+        other.advance(other.unsent().len());
+        assert_eq!(hear(&mut other, b"ERROR\r\n").unwrap(), []);
+        assert_eq!(other.state(), LinkState::Ready);
+    }
+
+    #[test]
     fn the_reply_to_the_password_ends_by_itself_whatever_waits_behind() {
         let mut link = connected(Dialect::Binary, Some("secret"));
         ask(&mut link, b"request", Expect::UntilNoop);
@@ -231,8 +271,11 @@ mod tests {
     fn what_nobody_waits_for_ends_the_connection() {
         let mut link = connected(Dialect::Text, None);
         assert_eq!(hear(&mut link, b"STORED\r\n"), Err(BackendFault::Protocol));
-        let mut full = connected(Dialect::Text, None);
+        let mut full = Link::default();
+        full.on_connecting(&options(Dialect::Text, None), Time(0));
+        full.on_connected(&options(Dialect::Text, None), Time(0));
         ask(&mut full, b"get a\r\n", Expect::List);
+        full.advance(full.unsent().len());
         let said = hear(&mut full, b"ERROR Too many open connections\r\n");
         assert_eq!(said, Err(BackendFault::Full));
         let mut other = connected(Dialect::Text, None);

@@ -149,6 +149,8 @@ pub struct Link {
     refuses_once: bool,
     /// What the server said to `MULTI`, if it refused the last.
     multi_refused: Option<Box<[u8]>>,
+    /// The server of a cluster was told that replicas are to be read on it.
+    reads_replica: bool,
     /// What sends requests elsewhere, where that is followed.
     redirected: Option<Box<redirected::Aside>>,
     trace: Trace,
@@ -224,6 +226,7 @@ impl Default for Link {
             refusal: Vec::new(),
             refuses_once: false,
             multi_refused: None,
+            reads_replica: false,
             redirected: None,
             trace: Trace::default(),
             progress: Time(0),
@@ -742,6 +745,7 @@ impl Link {
         self.refusal = Vec::new();
         self.refuses_once = false;
         self.multi_refused = None;
+        self.reads_replica = false;
         if let Some(aside) = &mut self.redirected {
             aside.restart();
         }

@@ -5,9 +5,9 @@
 //! Of a transaction, which is sent whole, the first such reply inside counts, if
 //! the server then refuses `EXEC`: nothing of it was executed.
 
-use super::{Exchange, Link, Owner};
+use super::{Exchange, Internal, Link, Owner};
 use keyway_base::{BackendFault, Key, Time};
-use keyway_resp::Kind;
+use keyway_resp::{Kind, reply};
 use keyway_topology::Redirect;
 
 /// What is sent before a request that a server was said to take for another.
@@ -29,7 +29,8 @@ pub enum Redirection {
     TryAgain,
     /// `CLUSTERDOWN`: the cluster does not serve the slot now.
     Down,
-    /// `LOADING`, `MASTERDOWN`: the server has not all of its data.
+    /// `LOADING`, `MASTERDOWN`: the server has not all of its data. `READONLY`: it is a
+    /// primary no more.
     NotReady,
     /// The server is no primary any more, and has ended what waited there, or takes
     /// no `WAIT`.
@@ -45,7 +46,7 @@ impl Redirection {
             b"MOVED" | b"ASK" => Redirect::parse(reply).map(|_| Redirection::Elsewhere),
             b"TRYAGAIN" => Some(Redirection::TryAgain),
             b"CLUSTERDOWN" => Some(Redirection::Down),
-            b"LOADING" | b"MASTERDOWN" => Some(Redirection::NotReady),
+            b"LOADING" | b"MASTERDOWN" | b"READONLY" => Some(Redirection::NotReady),
             b"ERR" if reply.starts_with(WAIT_OF_REPLICA) => Some(Redirection::Demoted),
             b"UNBLOCKED" if reply.starts_with(ENDED) => Some(Redirection::Demoted),
             _ => None,
@@ -62,6 +63,14 @@ pub struct Redirected {
     pub reply: Box<[u8]>,
     /// The request as it was sent, without `ASKING` before it.
     pub request: Box<[u8]>,
+}
+
+impl Redirected {
+    /// One that its server was not even sent.
+    pub(super) fn unsent(exchange: &Exchange, request: &[u8]) -> Redirected {
+        let request = request.strip_prefix(ASKING).unwrap_or(request);
+        Redirected { exchange: *exchange, reply: Box::default(), request: request.into() }
+    }
 }
 
 /// What is put aside.
@@ -93,6 +102,27 @@ impl Link {
     pub fn follow_redirections(&mut self) {
         self.redirected = Some(Box::default());
         self.output.keep_sent();
+    }
+
+    /// Makes a server of a cluster answer the reads enqueued from now on though it is
+    /// a replica, or not do so.
+    #[inline]
+    pub fn read_replica(&mut self, reads: bool, now: Time) {
+        if self.reads_replica != reads {
+            self.send_mode(reads, now);
+        }
+    }
+
+    #[cold]
+    fn send_mode(&mut self, reads: bool, now: Time) {
+        self.reads_replica = reads;
+        let word: &[u8] = if reads { b"READONLY" } else { b"READWRITE" };
+        let out = self.request_buf();
+        let start = out.len();
+        reply::array(out, 1);
+        reply::bulk(out, word);
+        let len = out.len() - start;
+        self.enqueue(Owner::Internal(Internal::Mode), 0, len, now);
     }
 
     /// The requests that were sent elsewhere, in their order. Empty almost always.
@@ -265,6 +295,22 @@ mod tests {
         let mut lost = Vec::new();
         link.on_lost(true, |one| lost.push(one.exchange.owner));
         assert_eq!(lost, [owner(1)]);
+    }
+
+    #[test]
+    fn a_server_is_told_once_that_replicas_are_read_and_again_on_another_connection() {
+        let mut link = link();
+        for reads in [true, true, false, true] {
+            link.read_replica(reads, Time(0));
+            ask(&mut link, 1, b"GET");
+        }
+        let sent = "*1\r\n$8\r\nREADONLY\r\nGETGET*1\r\n$9\r\nREADWRITE\r\nGET*1\r\n$8\r\n\
+                    READONLY\r\nGET";
+        assert_eq!(link.unsent(), sent.as_bytes());
+        link.on_lost(false, |_| ());
+        link.state = LinkState::Ready;
+        link.read_replica(true, Time(1));
+        assert_eq!(link.unsent(), b"*1\r\n$8\r\nREADONLY\r\n");
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub struct Session {
     /// No request is started before every reply to those before it is here:
     /// the one just started has another way to its server than they had.
     pub barrier: bool,
+    /// A read of many keys is on its way over other pools, and may be asked again of a
+    /// server that has answered it: a write waits until every reply is here.
+    pub reads_many: bool,
     /// Requests on their way whose reply the client does not want: they have no
     /// place in the order, and are waited for at a barrier like the others.
     pub unheard: u32,
@@ -94,6 +97,8 @@ pub struct Session {
     pub is_resuming: bool,
     /// It has no client: it brings one request to another pool.
     pub relay: Option<Relay>,
+    /// Until when it reads from primaries, since it has written.
+    pub reads_primary_until: Time,
     /// Which of several connections to a server its requests take.
     pub lane: u32,
     /// It is a client of memcached.
@@ -121,6 +126,7 @@ impl Session {
             is_held_back: false,
             is_dirty: false,
             barrier: false,
+            reads_many: false,
             unheard: 0,
             hung_up: false,
             stateful: None,
@@ -132,6 +138,7 @@ impl Session {
             held_since: None,
             is_resuming: false,
             relay: None,
+            reads_primary_until: Time(0),
             lane: 0,
             memcached: None,
             subscriptions: None,

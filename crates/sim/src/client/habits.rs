@@ -77,6 +77,11 @@ pub struct Habits {
 }
 
 impl Habits {
+    /// Whether it comes once and leaves with all replies.
+    pub fn stays(&self) -> bool {
+        self.connections == 1 && self.cut_percent == 0 && !self.may_be_killed
+    }
+
     /// Whether its requests may go another way than the ones before: what may
     /// still be executed then is in no order with them.
     pub(super) fn changes_links(&self) -> bool {

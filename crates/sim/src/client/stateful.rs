@@ -1,6 +1,7 @@
 //! Transactions, watched counters that several clients raise, and lists that
 //! they wait for.
 
+use super::entries::Wait;
 use super::verdict::fate_of;
 use super::*;
 use crate::network::MILLI;
@@ -47,6 +48,10 @@ pub(super) enum What {
         patience: Nanos,
         crosses: bool,
     },
+    /// An entry is added to a stream.
+    Add,
+    MakeGroup,
+    Entries(Wait),
     Length,
     Id,
     Unblock {
@@ -75,20 +80,21 @@ impl Ask {
     /// What RESP2 has where RESP3 says that there is nothing.
     pub(super) fn null(&self) -> Value {
         match self {
-            Ask::Begun(Begun { what: What::Exec { .. } | What::Pop { .. }, .. }) => {
-                Value::Array(None)
-            }
+            Ask::Begun(Begun {
+                what: What::Exec { .. } | What::Pop { .. } | What::Entries(_),
+                ..
+            }) => Value::Array(None),
             _ => Value::Bulk(None),
         }
     }
 }
 
 impl Client {
-    fn begin(&mut self, now: Nanos, what: What, names: Vec<Vec<u8>>) {
+    pub(super) fn begin(&mut self, now: Nanos, what: What, names: Vec<Vec<u8>>) {
         self.expect(now, Ask::Begun(Begun { what, names }), Vec::new());
     }
 
-    fn shared(&self, kind: char, number: usize) -> Vec<u8> {
+    pub(super) fn shared(&self, kind: char, number: usize) -> Vec<u8> {
         let owner = format!("shared{}", self.habits.pool);
         key_name(kind, self.database as u32, &owner, number, kind == 'l')
     }
@@ -101,6 +107,10 @@ impl Client {
 
     /// One of the requests of this file.
     pub(super) fn ask_stateful(&mut self, now: Nanos, ledger: &mut Ledger) {
+        // Of a store, so that what seeds say of servers stays.
+        if self.habits.is_store && self.random.percent(25) {
+            return self.ask_entries(now);
+        }
         match self.random.below(100) {
             0..30 if self.attempt.is_none() => self.ask_attempt(now),
             30..55 if self.attempt.is_none() => self.ask_transaction(now, ledger),
@@ -276,6 +286,9 @@ impl Client {
             Ask::Begun(Begun { what: What::Pop { timeout, patience, .. }, .. }) => {
                 Some((*timeout, *patience))
             }
+            Ask::Begun(Begun { what: What::Entries(wait), .. }) => {
+                Some((wait.timeout, wait.patience))
+            }
             _ => None,
         }
     }
@@ -302,7 +315,8 @@ impl Client {
     /// Whether it has asked for elements and not been answered.
     pub(super) fn waits_for_elements(&self) -> bool {
         let is_pop = |expected: &Expected| {
-            matches!(&expected.ask, Ask::Begun(Begun { what: What::Pop { .. }, .. }))
+            let Ask::Begun(Begun { what, .. }) = &expected.ask else { return false };
+            matches!(what, What::Pop { .. } | What::Entries(_))
         };
         self.expected.iter().any(is_pop)
     }
@@ -311,7 +325,7 @@ impl Client {
     pub(super) fn note_departure(&mut self, now: Nanos, ledger: &mut Ledger) {
         for expected in &self.expected {
             match &expected.ask {
-                Ask::Begun(Begun { what: What::Pop { .. }, names }) => {
+                Ask::Begun(Begun { what: What::Pop { .. } | What::Entries(_), names }) => {
                     ledger.on_departure(names, expected.asked_at, now);
                 }
                 Ask::Begun(Begun { what: What::Unblock { id }, .. }) => {
@@ -375,6 +389,13 @@ impl Client {
             (What::Push { element }, Value::Integer(1..)) => {
                 ledger.on_push_told(self.habits.pool, element, expected.asked_at);
                 Ok(())
+            }
+            (What::Add, Value::Bulk(Some(id))) => {
+                self.check_added((expected, begun), id, now, ledger)
+            }
+            (What::MakeGroup, value) if *value == ok() => Ok(()),
+            (What::Entries(wait), value) => {
+                self.check_entries((expected, begun, wait), value, now, ledger)
             }
             (What::Length, Value::Integer(0..)) => Ok(()),
             (What::Id, Value::Integer(id)) => {
@@ -490,7 +511,8 @@ impl Client {
             What::Queued { is_long, .. } if text.starts_with("ERR the transaction is too long") => {
                 *is_long
             }
-            What::Pop { .. } if text.starts_with("UNBLOCKED") => {
+            What::MakeGroup if text.starts_with("BUSYGROUP") => true,
+            What::Pop { .. } | What::Entries(_) if text.starts_with("UNBLOCKED") => {
                 // Nothing is begun for who has said that it sends no more.
                 self.draining
                     || matches!(self.phase, Phase::Leaving { .. })

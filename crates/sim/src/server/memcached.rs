@@ -23,6 +23,11 @@ impl Server {
         self.memcached = Some(Memcached::default());
     }
 
+    /// Clients' items in a database.
+    pub fn items(&self, database: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.databases.get(&database).cloned().unwrap_or_default()
+    }
+
     pub(super) fn execute_memcached(
         &mut self,
         args: &[Vec<u8>],

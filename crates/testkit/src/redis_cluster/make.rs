@@ -7,7 +7,7 @@ use super::{CLUSTER_SLOTS, Node, RedisCluster, SETTLED_WITHIN, Standing};
 use crate::ports::{free_address, free_port};
 use crate::redis::RedisServer;
 use crate::value::Value;
-use crate::watchdog::wait_until;
+use crate::watchdog::wait_seldom_until;
 
 /// After this a node that does not answer counts as failed. Shorter, and a busy
 /// machine makes fail-overs of its own.
@@ -58,7 +58,7 @@ pub(super) fn add_node(cluster: &mut RedisCluster) -> usize {
 /// Makes `node` a replica of `primary`, as soon as it knows it.
 pub(super) fn replicate(cluster: &RedisCluster, node: usize, primary: usize) {
     let words = format!("CLUSTER REPLICATE {}", cluster.id(primary));
-    wait_until("a node becomes a replica", SETTLED_WITHIN, || {
+    wait_seldom_until("a node becomes a replica", SETTLED_WITHIN, || {
         cluster.ask(node, &words) == Value::simple("OK")
     });
 }

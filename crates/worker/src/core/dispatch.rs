@@ -1,3 +1,4 @@
+use super::cluster::Reader;
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
@@ -89,8 +90,9 @@ impl Plane {
         pool: &PoolPlan,
         asked: &mut Asked,
     ) -> Step {
+        // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
-            && self.holds_back(pool, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
         if is_held {
             asked.session.waits_for_link = true;
             return Step::Wait;
@@ -213,6 +215,9 @@ impl Plane {
             unreachable!("the state of a pool is of its kind");
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
+        if let (Route::One(server), true) = (route, state.readers.is_some()) {
+            return self.send_to_reader(links, asked, server);
+        }
         if let Route::One(server) = route {
             let link = match TRACKED {
                 true => self.link_of(asked.session, server),
@@ -222,6 +227,26 @@ impl Plane {
             return self.forward(links, *key, session, busy, request, link);
         }
         self.send_elsewhere(links, pool, asked, route)
+    }
+
+    /// Sends a request to a server that may answer it: of a pool whose replicas are
+    /// read.
+    #[inline(never)]
+    fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
+        let reads = self.reads_replicas(asked);
+        let Asked { key, session, busy, request } = asked;
+        let place = (primary, session.lane);
+        let server = match reads.then(|| self.reader_of(links, session.pool, place)) {
+            None | Some(Reader::Primary) => primary,
+            Some(Reader::At(server)) => server,
+            Some(Reader::None) => {
+                self.answer_unrouted(session, busy, request);
+                return Step::Started;
+            }
+        };
+        let link = self.link_of(session, server);
+        self.set_reading(links, link, server != primary);
+        self.forward(links, *key, session, busy, request, link)
     }
 
     /// The same for what does not go whole to one server.
@@ -300,15 +325,26 @@ impl Plane {
         request: &Request,
     ) -> bool {
         self.commit_shown();
+        self.holds_back_led(pool, (key, session), request)
+    }
+
+    /// The same for a pool that others led it to.
+    #[cold]
+    fn holds_back_led(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
-            self.held_back.push(key);
+            self.held_back.push((key, session.pool));
             session.is_held_back = true;
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {
-            self.show_request(session, request);
+            self.show_request((key, session), request);
         }
         until.is_some()
     }
@@ -417,10 +453,14 @@ impl Plane {
             busy.order.complete(place, busy.output.buf(), |dest| {
                 pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
             });
-        } else if was_silent
-            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
-        {
-            Self::end_skip(session);
+        } else {
+            let is_error = out.first() == Some(&b'-');
+            if is_error {
+                pool.errors.note(&out);
+            }
+            if was_silent && (request.command.verb != Verb::ClientReply || is_error) {
+                Self::end_skip(session);
+            }
         }
         self.scratch = out;
         self.follow(session, pool, after);
@@ -490,14 +530,32 @@ impl Plane {
         busy: &mut Busy,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let plan = &self.plan;
+        let errors = &plan.pools[usize::from(session.pool)].errors;
+        if Self::is_silent(session) {
+            // What nobody hears is counted all the same.
+            self.scratch.clear();
+            errors.watch(&mut self.scratch, write);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+    }
+
+    /// As [`Plane::answer`], with what counts its errors itself.
+    pub(super) fn answer_noted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if Self::is_silent(session) {
             self.scratch.clear();
             write(&mut self.scratch);
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(place, busy.output.buf(), write);
     }
 
     /// Answers with an error that is the client's own doing.

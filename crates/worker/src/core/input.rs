@@ -61,6 +61,9 @@ impl Core {
             if session.paused {
                 busy.input_needed = 0;
                 plane.parse_kept(links, key, session, &mut busy);
+                if session.relay.is_some() && busy.unparsed().is_empty() {
+                    plane.note_unstalled(session);
+                }
             }
             if !session.paused && session.unread {
                 reread.push(key);
@@ -184,12 +187,12 @@ impl Plane {
             match self.dispatch(links, (&plan, pool), (key, session), busy, frame, &args) {
                 Step::Started => pos += consumed,
                 Step::Wait => {
-                    self.retract_shown(session);
+                    self.retract_shown(key);
                     session.paused = true;
                     break;
                 }
                 Step::Full(link) => {
-                    self.retract_shown(session);
+                    self.retract_shown(key);
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;

@@ -194,7 +194,11 @@ impl Core {
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
-                        Internal::Select | Internal::Load | Internal::Multi | Internal::ClientId,
+                        Internal::Select
+                        | Internal::Load
+                        | Internal::Multi
+                        | Internal::ClientId
+                        | Internal::Mode,
                     ) => return,
                     // A sign of one connection, which ends without it.
                     Owner::Unheard(key) if is_own && key == Key::NONE => return,

@@ -130,6 +130,8 @@ pub(crate) struct LinkSlot {
     unblock: Option<UnblockReason>,
     /// What it is for, where its session is tracked.
     role: Option<tracking::Role>,
+    /// How long the server took of late, where the fastest is chosen.
+    latency_micros: u32,
 }
 
 /// All of a worker but its sockets.
@@ -171,7 +173,7 @@ pub(crate) struct Plane {
     /// are seen to again until it has.
     unblocking: Vec<(LinkIndex, u32)>,
     /// Clients whose next request a pause holds back.
-    held_back: Vec<Key<Session>>,
+    held_back: Vec<(Key<Session>, u16)>,
     /// Links that need a connection.
     pub(crate) connects: Vec<LinkIndex>,
     /// Sessions whose kept input can be parsed again.
@@ -427,9 +429,9 @@ impl Core {
         let plan = Arc::clone(&self.plane.plan);
         let now = self.plane.clock.now;
         let mut held = std::mem::take(&mut self.plane.held_back);
-        held.retain(|&key| {
+        held.retain(|&(key, pool)| {
             let Some(session) = self.sessions.get_mut(key) else { return false };
-            let end = plan.pools[session.pool as usize].pause.end(now);
+            let end = plan.pools[usize::from(pool)].pause.end(now);
             match end {
                 Some(end) => self.plane.note_deadline(Some(end)),
                 None => {

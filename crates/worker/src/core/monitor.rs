@@ -34,8 +34,9 @@ struct Watcher {
 #[derive(Default)]
 pub(crate) struct Monitoring {
     watchers: Vec<Watcher>,
-    /// The line of the request that was started last, and its client.
-    held: Option<(u64, u16, Arc<[u8]>)>,
+    /// The lines of the request that was started last, one for each pool it crosses, and
+    /// its client.
+    held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
     /// Lines on their way to the monitors of all workers, and their bytes.
     started: Vec<Line>,
     started_len: usize,
@@ -48,7 +49,7 @@ impl Monitoring {
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.has_mail || self.held.is_some() || !self.started.is_empty()
+        self.has_mail || !self.held.is_empty() || !self.started.is_empty()
     }
 }
 
@@ -90,7 +91,11 @@ impl Plane {
 
     /// Makes the line of a request that is about to start.
     #[cold]
-    pub(super) fn show_request(&mut self, session: &Session, request: &Request) {
+    pub(super) fn show_request(
+        &mut self,
+        (key, session): (Key<Session>, &Session),
+        request: &Request,
+    ) {
         let every = u64::from(self.plan.limits.monitor_every);
         if !is_shown(request) || (every > 1 && !(self.next_random() >> 16).is_multiple_of(every)) {
             return;
@@ -99,14 +104,14 @@ impl Plane {
         let line = &mut self.monitoring.line;
         line.clear();
         write_line(request, self.clock, identity.database, &identity.addr, line);
-        self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
+        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
     /// The same for a request of a memcached client.
     #[cold]
     pub(super) fn show_memcached(
         &mut self,
-        session: &Session,
+        (key, session): (Key<Session>, &Session),
         request: &keyway_memcache::Request,
         bytes: &[u8],
     ) {
@@ -118,15 +123,17 @@ impl Plane {
         let line = &mut self.monitoring.line;
         line.clear();
         write_memcached_line(request, bytes, (self.clock, &identity.addr), line);
-        self.monitoring.held = Some((identity.id, session.pool, line.as_slice().into()));
+        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
     /// Shows the request before this one: it has started.
     #[cold]
     pub(super) fn commit_shown(&mut self) {
-        let Some((_, pool, line)) = self.monitoring.held.take() else { return };
-        self.monitoring.started_len += line.len();
-        self.monitoring.started.push((pool, line));
+        let Monitoring { held, started, started_len, .. } = &mut self.monitoring;
+        for (_, pool, line) in held.drain(..) {
+            *started_len += line.len();
+            started.push((pool, line));
+        }
         if self.monitoring.started_len > STARTED_LEN_MAX {
             self.hand_on_shown();
         }
@@ -147,9 +154,8 @@ impl Plane {
 
     /// Does not show the request of this client now, as it has to wait.
     #[inline]
-    pub(super) fn retract_shown(&mut self, session: &Session) {
-        let is_its = |held: &mut (u64, u16, Arc<[u8]>)| held.0 == session.identity.id;
-        let _ = self.monitoring.held.take_if(is_its);
+    pub(super) fn retract_shown(&mut self, key: Key<Session>) {
+        self.monitoring.held.retain(|(shown, ..)| *shown != key);
     }
 }
 

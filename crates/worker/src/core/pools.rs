@@ -1,4 +1,4 @@
-use super::cluster::ClusterState;
+use super::cluster::{ClusterState, Readers};
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
@@ -18,6 +18,8 @@ pub(super) enum PoolState {
 pub(super) struct ShardedState {
     /// Who its servers are, where that is found out.
     pub(super) cluster: Option<ClusterState>,
+    /// Who is read instead of a primary; only where replicas are.
+    pub(super) readers: Option<Box<Readers>>,
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     pub(super) health_epoch: u64,
@@ -59,6 +61,7 @@ impl PoolState {
         };
         let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
+            readers: cluster.as_ref().and_then(ClusterState::readers),
             cluster,
             ring,
             health_epoch,
@@ -144,6 +147,7 @@ impl LinkSlot {
             client_id: None,
             unblock: None,
             role: None,
+            latency_micros: 0,
         }
     }
 }

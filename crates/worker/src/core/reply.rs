@@ -23,6 +23,7 @@ impl Core {
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = slot.link.state() == LinkState::Ready;
         slot.heard = plane.clock.now;
+        plane.note_latency(slot);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
@@ -38,6 +39,7 @@ impl Core {
                     Internal::Select
                         | Internal::Load
                         | Internal::Multi
+                        | Internal::Mode
                         | Internal::Push
                         | Internal::Unasked
                 )
@@ -49,6 +51,7 @@ impl Core {
                         | Internal::Look
                         | Internal::Return
                         | Internal::Cluster
+                        | Internal::Replication
                 )
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
@@ -69,7 +72,9 @@ impl Core {
                 Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
                     plane.hear_generation(pool, which, reply);
                 }
-                Owner::Internal(Internal::Cluster) => plane.hear_of_cluster((pool, backend), reply),
+                Owner::Internal(which @ (Internal::Cluster | Internal::Replication)) => {
+                    plane.hear_of_cluster(which, (pool, backend), reply);
+                }
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {

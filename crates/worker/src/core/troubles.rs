@@ -71,6 +71,9 @@ impl Plane {
                 BackendFault::Protocol if is_memcached => {
                     "the backend answered something that is not memcached's protocol"
                 }
+                BackendFault::Handshake if self.link_options(slot.pool).password.is_none() => {
+                    "the backend wants a password: write password, and user, in the pool's table"
+                }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",

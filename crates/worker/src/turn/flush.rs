@@ -147,7 +147,28 @@ impl<I: Io> Worker<I> {
             }
         }
         if let Some(reason) = self.core.after_flush(key) {
+            if reason == CloseReason::Limit {
+                self.log_overgrown(key);
+            }
             self.close_client(key, reason);
         }
+    }
+
+    #[cold]
+    fn log_overgrown(&self, key: Key<Session>) {
+        let Some(session) = self.core.session(key) else { return };
+        if !self.plan.notices.overgrown.is_due(self.core.clock().now) {
+            return;
+        }
+        let pool = &self.plan.pools[usize::from(session.pool)].name;
+        let client = &*session.identity.addr;
+        let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+        tracing::warn!(
+            pool,
+            client,
+            undelivered,
+            "client disconnected: it does not read, and more than session_output_len_hard waits \
+             for it; told at most once a minute, and counted in keyway_client_closed_connections_total"
+        );
     }
 }

@@ -55,13 +55,13 @@ pub(super) fn open(stored: &[u8]) -> (u32, &[u8]) {
     }
 }
 
-/// The number for compare-and-swap of what lies on a server: 64 bits of a hash
-/// of it. `parts` are put together.
+/// The number for compare-and-swap of what lies on a server: 60 bits of a hash
+/// of it, as there are clients that read a signed number. `parts` are put together.
 pub(super) fn number(parts: [&[u8]; 2]) -> u64 {
     let mut hash = Sha1::new();
     parts.iter().for_each(|part| hash.update(part));
     let hash: [u8; 20] = hash.finalize().into();
-    u64::from_be_bytes(*hash.first_chunk().expect("a hash has 20 bytes"))
+    u64::from_be_bytes(*hash.first_chunk().expect("a hash has 20 bytes")) >> 4
 }
 
 #[cfg(test)]
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn the_number_is_of_flags_and_value() {
-        // The first half of what redis.sha1hex says.
-        assert_eq!(number([b"", b"abc"]), 0xa999_3e36_4706_816a);
+        // The first 15 digits of what redis.sha1hex says.
+        assert_eq!(number([b"", b"abc"]), 0x0a99_93e3_6470_6816);
         assert_eq!(number([b"a", b"bc"]), number([b"", b"abc"]));
         let sealed = |flags, value| number([Prefix::of(flags, value).as_bytes(), value]);
         assert_ne!(sealed(1, b"v"), sealed(2, b"v"));

@@ -19,7 +19,8 @@ local function seal(flags, value)
 end
 
 local function number(raw)
-  return redis.sha1hex(raw):sub(1, 16)
+  -- what clients read as a signed number of 64 bits is to be none below zero
+  return '0' .. redis.sha1hex(raw):sub(1, 15)
 end
 
 -- unit is a word of SET or GETEX, or empty

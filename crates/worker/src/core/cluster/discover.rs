@@ -4,14 +4,19 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
+use crate::cluster::Learned;
 use keyway_base::{Fault, Time};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::{Asked, ClusterView, Discovery, Endpoint, SLOT_COUNT, ViewError};
+use keyway_topology::{
+    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, SLOT_COUNT,
+    ViewError,
+};
 use std::sync::Arc;
 
 /// What a server said when it was asked about its cluster.
 pub(super) struct Heard {
+    what: Internal,
     pool: u16,
     place: u16,
     reply: Vec<u8>,
@@ -37,6 +42,7 @@ impl Core {
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             self.ask_if_due(pool);
+            self.ask_lags_if_due(pool);
         }
     }
 
@@ -49,17 +55,27 @@ impl Core {
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        while let Some(pool) = self.plane.cluster.unanswered.pop() {
-            self.plane.note_unanswered(pool);
+        for (pool, place) in std::mem::take(&mut self.plane.cluster.unanswered) {
+            if self.plane.hears_groups(pool) {
+                self.miss_group(pool, place);
+            } else {
+                self.plane.note_unanswered(pool);
+            }
         }
-        while let Some(heard) = self.plane.cluster.heard.pop() {
+        for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
 
     fn hear(&mut self, heard: &Heard) {
+        if heard.what == Internal::Replication {
+            return self.hear_lags(heard);
+        }
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
+        if self.plane.hears_groups(heard.pool) {
+            return self.hear_group(heard.pool, heard.place, &heard.reply);
+        }
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Some(node) = state.map.node(usize::from(heard.place)) else {
             return self.plane.note_unanswered(heard.pool);
@@ -76,8 +92,8 @@ impl Core {
         });
         match view {
             Ok(view) => {
-                if let Some((map, left_out)) = shared.learn(&view, now) {
-                    tell_changes(name, &state.map, &map, left_out);
+                if let Some(learned) = shared.learn(&view, now) {
+                    tell_changes(name, &learned);
                 }
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
@@ -97,6 +113,39 @@ impl Core {
         }
     }
 
+    /// Notes how far the replicas of a primary are behind it.
+    fn hear_lags(&self, heard: &Heard) {
+        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
+        let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
+        for (place, node) in state.map.replicas_of(heard.place) {
+            let is_it = |replica: &&ConnectedReplica| {
+                replica.endpoint.as_ref() == Some(&node.endpoint) && replica.is_online
+            };
+            let replica = told.replicas.iter().find(is_it);
+            let millis = replica.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
+            state.shared.note_lag(place, millis);
+        }
+    }
+
+    /// Asks every primary how far its replicas are behind, where that matters.
+    fn ask_lags_if_due(&mut self, pool: u16) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let now = self.plane.clock.now;
+        if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
+            return;
+        }
+        let PoolState::Sharded(sharded) = &self.plane.pools[usize::from(pool)] else { return };
+        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
+        let links: Vec<LinkIndex> =
+            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
+        for index in links {
+            if !self.links[index].link.is_down(now) {
+                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
+            }
+        }
+    }
+
     fn ask_if_due(&mut self, pool: u16) {
         let plan = Arc::clone(&self.plane.plan);
         let PoolKind::Sharded { options, cluster: Some(shared), .. } =
@@ -109,9 +158,19 @@ impl Core {
         if !shared.try_claim(now, now + patience) {
             return;
         }
-        match self.someone_to_ask(pool) {
-            Some(index) => self.ask_about_cluster(index, shared.settings().discovery),
-            None => self.plane.note_unanswered(pool),
+        let is_asked = match shared.settings().discovery {
+            Discovery::Sentinel => self.ask_sentinels(pool),
+            Discovery::Roles => self.ask_roles(pool),
+            discovery => match self.someone_to_ask(pool) {
+                Some(index) => {
+                    self.ask_about_cluster(index, discovery);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !is_asked {
+            self.plane.note_unanswered(pool);
         }
     }
 
@@ -141,11 +200,16 @@ impl Core {
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
-        let words: [&[u8]; 2] = match discovery {
-            Discovery::Slots => [b"CLUSTER", b"SLOTS"],
-            Discovery::Shards => [b"CLUSTER", b"SHARDS"],
-            Discovery::Nodes => [b"CLUSTER", b"NODES"],
+        let word: &[u8] = match discovery {
+            Discovery::Shards => b"SHARDS",
+            Discovery::Nodes => b"NODES",
+            _ => b"SLOTS",
         };
+        self.ask_server(index, &[b"CLUSTER", word], Internal::Cluster);
+    }
+
+    /// Asks a server something for the worker itself.
+    pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         plane.mark_link_dirty(index, slot);
@@ -155,9 +219,9 @@ impl Core {
         let out = slot.link.request_buf();
         let start = out.len();
         reply::array(out, words.len());
-        words.into_iter().for_each(|word| reply::bulk(out, word));
+        words.iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(Internal::Cluster), 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
     }
 
     /// Clients that wait for a map get their errors once it is not to be expected.
@@ -185,36 +249,32 @@ impl Plane {
     /// A server has answered the question about its cluster; what it said is looked
     /// at when no link is borrowed.
     #[cold]
-    pub(in super::super) fn hear_of_cluster(&mut self, (pool, place): (u16, u16), reply: &[u8]) {
-        self.cluster.heard.push(Heard { pool, place, reply: reply.to_vec() });
+    pub(in super::super) fn hear_of_cluster(
+        &mut self,
+        what: Internal,
+        (pool, place): (u16, u16),
+        reply: &[u8],
+    ) {
+        self.cluster.heard.push(Heard { what, pool, place, reply: reply.to_vec() });
     }
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+    pub(in super::super) fn miss_of_cluster(&mut self, server: (u16, u16), fault: Fault) {
+        let (pool, place) = server;
         if let (Some(state), Fault::Backend { fault, .. }) = (self.cluster_state(pool), fault) {
             let backend = self.describe_backend(pool, place);
             state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
         }
-        self.cluster.unanswered.push(pool);
+        self.cluster.unanswered.push(server);
     }
 
     /// Appends the error for a request that no server of a pool is known for.
     #[cold]
     pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
         let name = &self.plan.pools[usize::from(pool)].name;
-        match self.cluster_state(pool) {
-            // As its servers say.
-            Some(state) if state.map.is_known() => {
-                reply::error(out, "CLUSTERDOWN Hash slot not served");
-            }
-            Some(state) => {
-                let why = state.shared.trouble();
-                let text = format!(
-                    "ERR no server of {name} tells who has which slot of its cluster: {why}"
-                );
-                reply::error(out, &text);
-            }
+        match self.unknown_server(pool, name) {
+            Some(text) => reply::error(out, &text),
             None => write_fault(Fault::Unrouted, name, out),
         }
     }
@@ -224,14 +284,24 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
-            let why = self.cluster_state(pool).map(|state| state.shared.trouble());
+            let state = self.cluster_state(pool);
+            let has_slots = state.is_some_and(ClusterState::has_slots);
+            let why = state.map(|state| state.shared.trouble());
             let pool = &self.plan.pools[usize::from(pool)].name;
-            tracing::warn!(
-                pool,
-                why,
-                "no server tells who has which slot of the cluster; asking those configured as well; \
-                 told at most once a minute"
-            );
+            if has_slots {
+                tracing::warn!(
+                    pool,
+                    why,
+                    "no server tells who has which slot of the cluster; asking those configured as \
+                     well; told at most once a minute"
+                );
+            } else {
+                tracing::warn!(
+                    pool,
+                    why,
+                    "nobody tells who is the primary; told at most once a minute"
+                );
+            }
         }
     }
 
@@ -261,27 +331,24 @@ fn read_view(
 ) -> Result<ClusterView, ViewError> {
     let asked = Asked::plainly(asked);
     match discovery {
-        Discovery::Slots => ClusterView::from_slots(reply, asked),
         Discovery::Shards => ClusterView::from_shards(reply, asked),
         Discovery::Nodes => ClusterView::from_nodes(reply, asked),
+        _ => ClusterView::from_slots(reply, asked),
     }
 }
 
 /// Says in the log which servers came and went, and whose slots are whose.
-fn tell_changes(
-    pool: &str,
-    before: &keyway_topology::ClusterMap,
-    map: &keyway_topology::ClusterMap,
-    left_out: usize,
-) {
-    if left_out > 0 {
+pub(super) fn tell_changes(pool: &str, learned: &Learned) {
+    let Learned { before, map, left_out } = learned;
+    if *left_out > 0 {
         tracing::error!(
             pool,
             left_out,
             "the cluster has more servers than nodes_max: requests to these fail; set it higher"
         );
     }
-    if !before.is_known() {
+    let has_slots = map.primaries().is_empty();
+    if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
@@ -295,10 +362,12 @@ fn tell_changes(
         let was = before.node(place).filter(|was| was.tenure == node.tenure);
         let backend = node.endpoint.to_string();
         if was.is_none() {
-            tracing::info!(pool, backend, "a server has joined the cluster");
+            tracing::info!(pool, backend, "a server was found");
         }
         let owned = if was.is_some() { before.owned_by(place) } else { 0 };
-        if (owned == 0) != (map.owned_by(place) == 0) {
+        if owned == 0 && map.owned_by(place) > 0 && !has_slots {
+            tracing::info!(pool, backend, "a server is the primary now");
+        } else if (owned == 0) != (map.owned_by(place) == 0) && has_slots {
             let slots = map.owned_by(place);
             tracing::info!(pool, backend, slots, "who has slots has changed");
         }
@@ -306,7 +375,7 @@ fn tell_changes(
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
         if !stays {
-            tracing::info!(pool, backend = %node.endpoint, "a server has left the cluster");
+            tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
 }

@@ -5,13 +5,18 @@
 //! | --- | --- |
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
+//! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `readers` | which server a read goes to |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
+mod groups;
+mod readers;
 mod redirect;
 mod split;
 
+pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
 use super::pools::PoolState;
@@ -24,7 +29,8 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
-use keyway_topology::{ClusterMap, Ring};
+use keyway_topology::{ClusterMap, ReadFrom, Ring};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
@@ -40,8 +46,14 @@ pub(super) struct State {
     pools: Vec<u16>,
     /// What servers said about theirs.
     heard: Vec<discover::Heard>,
-    /// Pools of which a question was not answered.
-    unanswered: Vec<u16>,
+    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    sentinels: BTreeMap<u16, u16>,
+    /// What servers were asked that have not answered, by the pool it is about.
+    questions: BTreeMap<u16, VecDeque<groups::Question>>,
+    /// What was told so far, by that pool.
+    told: BTreeMap<u16, groups::Told>,
+    /// Servers that have not answered a question, by pool and place.
+    unanswered: Vec<(u16, u16)>,
     /// Requests to be sent again, by when.
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
@@ -57,7 +69,7 @@ impl State {
             matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
         };
         let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
-        State { pools, ..State::default() }
+        State { pools, sentinels: groups::sentinels(plan), ..State::default() }
     }
 }
 
@@ -66,8 +78,17 @@ impl ClusterState {
         ClusterState { shared: Arc::clone(shared), map: shared.map() }
     }
 
+    /// Whether its keys have slots, which it takes together and no others.
+    pub(super) fn has_slots(&self) -> bool {
+        self.shared.settings().discovery.has_slots()
+    }
+
+    pub(super) fn readers(&self) -> Option<Box<Readers>> {
+        Readers::new(&self.shared, &self.map)
+    }
+
     pub(super) fn ring(&self) -> Ring {
-        Ring::of_slots(Arc::clone(self.map.owners()))
+        self.shared.ring(&self.map)
     }
 }
 
@@ -102,9 +123,10 @@ impl Core {
         let latest = cluster.shared.map();
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
+        state.readers = cluster.readers();
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
-        if before.owners() == map.owners() && before.is_known() == map.is_known() {
+        if map.places_keys_as(&before) {
             return;
         }
         self.hold_sessions_in_flight(pool);
@@ -120,6 +142,21 @@ impl Core {
         // Requests that wait for a link may go elsewhere now.
         for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
             release_all(sessions, plane, slot);
+        }
+        self.send_unsent_on(pool, &before, &map);
+    }
+
+    /// What was not sent yet to servers that serve no more goes to those that do.
+    fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        for index in 0..self.links.len() {
+            let slot = &mut self.links[index];
+            let place = usize::from(slot.backend);
+            let has_ended = before.is_serving(place) && !map.is_serving(place);
+            if slot.pool != pool || slot.is_private || !has_ended {
+                continue;
+            }
+            let unsent = slot.link.take_unsent();
+            self.send_again(index, unsent);
         }
     }
 
@@ -233,6 +270,32 @@ impl Plane {
         session.waits_for_link = true;
         self.cluster.waiting.push(key);
         true
+    }
+
+    /// Why a request to a pool whose servers are found out has none; `None` for a pool
+    /// whose servers are listed.
+    #[cold]
+    pub(super) fn unknown_server(&self, pool: u16, name: &str) -> Option<String> {
+        let state = self.cluster_state(pool)?;
+        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        Some(match (state.map.is_known(), state.has_slots()) {
+            (false, true) => format!(
+                "CLUSTERDOWN who has which slot of [pool.{name}] is not known: none of its servers \
+                 has told; {}",
+                state.shared.trouble()
+            ),
+            (false, false) => format!(
+                "ERR who is the primary in [pool.{name}] is not known: nobody has told; {}",
+                state.shared.trouble()
+            ),
+            (true, _) if reads_replicas_only => format!(
+                "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
+            ),
+            (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) => {
+                format!("ERR who is the primary of the key in [pool.{name}] is not known now")
+            }
+        })
     }
 
     /// Whether a lost or failed connection is that of a server that has left its

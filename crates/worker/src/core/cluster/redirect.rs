@@ -10,7 +10,7 @@ use super::super::pools::PoolState;
 use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::Time;
+use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
@@ -265,6 +265,22 @@ impl Core {
         session.stateful.get_or_insert_default().blocked_on.push(index);
         plane.plan.clients.set_blocked(session.identity.id, true);
         plane.enqueue_again(links, index, one, false);
+    }
+
+    /// Sends requests to the servers that have their keys now.
+    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        let of = (self.links[from].pool, self.links[from].backend);
+        for one in all {
+            match self.plane.place_of_request(of, &one.request) {
+                Some(place) => self.send_to(place, from, &one, false),
+                None => {
+                    let Core { sessions, links, plane } = self;
+                    let place = (links[from].pool, links[from].backend);
+                    let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+                    plane.fail(sessions, place, (&one.exchange, false), fault);
+                }
+            }
+        }
     }
 
     /// Tells whoever waits what the server has said.

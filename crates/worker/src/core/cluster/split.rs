@@ -5,6 +5,7 @@ use super::super::input::Step;
 use super::super::pools::PoolState;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
+use super::{ClusterState, Reader};
 use crate::PoolKind;
 use keyway_command::Split;
 use keyway_proxy::Owner;
@@ -82,7 +83,11 @@ impl Plane {
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
-        let step = match self.place_slots(&mut scratch, asked, usize::from(split.args_per_key)) {
+        let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
+        if is_placed && self.has_readers(asked.session.pool) {
+            is_placed = self.place_readers(&mut scratch, links, asked);
+        }
+        let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
             false => {
                 self.answer_unrouted(asked.session, asked.busy, asked.request);
@@ -100,12 +105,45 @@ impl Plane {
             return false;
         };
         let PoolState::Sharded(state) = &self.pools[pool] else { return false };
+        // Servers of no cluster take any keys together.
+        let has_slots = state.cluster.as_ref().is_some_and(ClusterState::has_slots);
         for index in (1..asked.request.args.len()).step_by(stride) {
             let hash = sharded.hash_key(&asked.request.args[index]);
             let Some(server) = state.ring.pick(hash, 0) else { return false };
-            scratch.add((hash as usize % SLOT_COUNT) as u16, server);
+            let slot = (hash as usize % SLOT_COUNT) as u16;
+            scratch.add(if has_slots { slot } else { server }, server);
         }
         true
+    }
+
+    /// Chooses who is read instead of the primaries. Returns whether each fragment has
+    /// somebody.
+    #[cold]
+    fn place_readers(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+    ) -> bool {
+        let reads = self.reads_replicas(asked);
+        let (pool, lane) = (asked.session.pool, asked.session.lane);
+        for fragment in &mut scratch.fragments {
+            let primary = fragment.server;
+            match reads.then(|| self.reader_of(links, pool, (primary, lane))) {
+                None | Some(Reader::Primary) => {}
+                Some(Reader::At(server)) => fragment.server = server,
+                Some(Reader::None) => return false,
+            }
+            let link = self.link_of(asked.session, fragment.server);
+            self.set_reading(links, link, fragment.server != primary);
+        }
+        true
+    }
+
+    /// Whether replicas of the session's pool are read.
+    fn has_readers(&self, pool: u16) -> bool {
+        matches!(&self.pools[usize::from(pool)],
+            PoolState::Sharded(state) if state.readers.is_some())
     }
 
     /// Sends each fragment to its server, if all of the links have room.

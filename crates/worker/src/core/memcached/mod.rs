@@ -238,7 +238,7 @@ impl Plane {
                 }
             }
         }
-        self.retract_shown(session);
+        self.retract_shown(key);
         session.paused = true;
         true
     }
@@ -350,14 +350,20 @@ impl Plane {
     #[cold]
     fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
         self.commit_shown();
+        self.holds_back_led_memcached(pool, call)
+    }
+
+    /// The same for a pool that others led it to.
+    #[cold]
+    fn holds_back_led_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
             if pool.pause.is_monitored() {
-                self.show_memcached(call.session, call.request, call.bytes);
+                self.show_memcached((call.key, call.session), call.request, call.bytes);
             }
             return false;
         };
-        self.held_back.push(call.key);
+        self.held_back.push((call.key, call.session.pool));
         call.session.is_held_back = true;
         call.session.waits_for_link = true;
         self.note_deadline(Some(until));

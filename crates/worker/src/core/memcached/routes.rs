@@ -2,7 +2,7 @@
 
 use super::{Call, Plane, Step};
 use crate::core::LinkSlot;
-use crate::core::routes::{Destination, Language, PARTS_MAX, course_of};
+use crate::core::routes::{Destination, Language, PARTS_MAX, Whose, above, course_of};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
@@ -53,6 +53,7 @@ impl Plane {
             }
             Destination::Over(over) => self.start_memcached_trip(plan, over, call),
             Destination::NoPrefix(at) => {
+                self.turn_back(plan);
                 let name = &plan.pools[usize::from(at)].name;
                 self.fail_routed(call, &format!(
                     "no route: the key begins with none of the prefixes of [pool.{name}], which has \
@@ -61,6 +62,7 @@ impl Plane {
                 Step::Started
             }
             Destination::Limited(at) => {
+                self.turn_back(plan);
                 let name = &plan.pools[usize::from(at)].name;
                 self.fail_routed(
                     call,
@@ -74,8 +76,8 @@ impl Plane {
         };
         match step {
             Step::Started => {
-                let language = call.language();
-                self.note_passed(plan, call.class(), (call.session.lane, language), call.bytes);
+                let whose = Whose::of(call.key, call.session, call.language());
+                self.note_passed(plan, call.class(), whose, call.bytes);
             }
             _ => self.turn_back(plan),
         }
@@ -88,7 +90,7 @@ impl Plane {
         pool: &PoolPlan,
         call: &mut Call<'_>,
     ) -> Step {
-        if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
+        if !pool.pause.is_unused() && self.holds_back_led_memcached(pool, call) {
             return Step::Wait;
         }
         self.dispatch_to(links, pool, call)
@@ -108,10 +110,10 @@ impl Plane {
         };
         let nature = nature_of(call.head());
         let whose = (call.key, &mut *call.session, &*call.busy);
-        if let Some(step) = self.may_travel(routes, whose, nature == Nature::Read) {
+        let count = call.request.keys.len();
+        if let Some(step) = self.may_travel(routes, whose, (nature == Nature::Read, count > 1)) {
             return step;
         }
-        let count = call.request.keys.len();
         let (parts, owners) = match &routes.pool {
             RoutedPool::Prefix(prefix) => {
                 let children = call.request.keys(call.bytes).filter_map(|key| prefix.pick(key));
@@ -125,14 +127,18 @@ impl Plane {
             _ => (vec![Part::new(course_of(routes, nature), Vec::new())], Vec::new()),
         };
         if parts.len() > PARTS_MAX {
+            self.turn_back(plan);
             self.deny_memcached(call, "too many keys: ask for fewer at a time");
             return Step::Started;
         }
         let place = call.reserve();
         call.session.barrier |= parts.len() > 1;
         let client = call.session.memcached.unwrap_or_default();
+        let (owner, level) = above(call.key, call.session);
         self.routes.add(Trip {
             session: call.key,
+            client: owner,
+            level,
             place: Some(place),
             lane: call.session.lane,
             pool: over,
@@ -148,6 +154,7 @@ impl Plane {
             parts,
             owners,
             relays: 0,
+            counted: 0,
             is_told: false,
         });
         Step::Started

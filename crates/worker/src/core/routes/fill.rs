@@ -3,7 +3,8 @@
 //! for that, so that what it sends next comes behind the fill.
 
 use super::super::{Core, Plane};
-use super::{Language, RouteTotals, routes_of};
+use super::relays::{Errand, Question};
+use super::{Language, RouteTotals, Whose, routes_of};
 use crate::Plan;
 use keyway_base::{Fault, Key};
 use keyway_command::Verb;
@@ -44,18 +45,16 @@ impl Core {
             found.into_iter().filter_map(|key| Some((key, question(trip, key)?))).collect();
         trip.parts[usize::from(part)].asking = questions.len() as u32;
         trip.relays += questions.len() as u32;
-        let lane = trip.lane;
-        let language = match Language::of_trip(trip) {
-            Language::Memcached { item_len_max, .. } => {
-                Language::Memcached { wire: Wire::Text, item_len_max }
-            }
-            redis => redis,
-        };
-        for (index, bytes) in &questions {
-            let errand = RelayFor::TimeLeft { trip: key, part, key: *index };
-            self.relay(errand, child, lane, language, bytes);
+        let mut whose = Whose::of_trip(trip);
+        if let Language::Memcached { wire, .. } = &mut whose.language {
+            *wire = Wire::Text;
         }
-        !questions.is_empty()
+        let is_any = !questions.is_empty();
+        for (index, bytes) in questions {
+            let relay = RelayFor::TimeLeft { trip: key, part, key: index };
+            self.send(whose.level, Question::Own(Errand { relay, whose, pool: child, bytes }));
+        }
+        is_any
     }
 
     /// A child has told how much time an item has left.
@@ -78,8 +77,9 @@ impl Core {
             && let Some(ttl) = time_to_live(trip, reply, fault, target.ttl_max)
             && let Some(bytes) = fill(trip, part, index, ttl)
         {
-            let (lane, language) = (trip.lane, Language::of_trip(trip));
-            self.relay(RelayFor::Fill(pool), target.first, lane, language, &bytes);
+            let (relay, whose) = (RelayFor::Fill(pool), Whose::of_trip(trip));
+            let errand = Errand { relay, whose, pool: target.first, bytes };
+            self.send(whose.level, Question::Own(errand));
         }
         if is_last {
             self.finish_part(key);

@@ -10,27 +10,29 @@
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `mod` | choosing; relays; what a turn does about trips |
+//! | `mod` | choosing; what a turn does about trips |
+//! | `relays` | who asks, in what order, and how many at once |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
 //! | `trip` | asking, and what replies lead to |
 //! | `fill` | what one child has is stored in the first |
 
 mod fill;
 mod redis;
+mod relays;
 mod trip;
 
 pub(super) use redis::{PARTS_MAX, course_of};
 
 use super::input::Step;
-use super::{Core, LinkSlot, Plane};
+use super::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
-use keyway_base::{Fault, Key, Slab, Time};
+use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::Wire;
-use keyway_proxy::course::{Part, Relay, RelayFor, RouteTotals, Speech, Trip};
-use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{Busy, Identity, Session};
+use keyway_proxy::course::{Part, RelayFor, RouteTotals, Speech, Trip};
+use keyway_proxy::{Busy, Session};
 use keyway_resp::Protocol;
 use keyway_topology::RoutedPool;
+use relays::{Errand, Queues};
 use std::collections::VecDeque;
 
 /// Bytes of requests that trips of one worker hold before clients wait. Larger lets
@@ -43,17 +45,14 @@ const TRIPS_MAX: usize = 32 << 10;
 /// Bytes of copies on their way to shadows before more are dropped.
 const SHADOWS_HELD_MAX: usize = 16 << 20;
 
-/// Relays at rest that are kept: as many as a busy turn needs.
-const RELAYS_KEPT_MAX: usize = 1024;
-
 /// What a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
     trips: Slab<Box<Trip>>,
     /// Bytes that trips hold.
     held: usize,
-    /// Trips that are to begin.
-    due: VecDeque<Key<Box<Trip>>>,
+    /// What is to be asked, once it may be.
+    queues: Queues,
     /// Relays that may have their reply.
     dirty: VecDeque<Key<Session>>,
     /// Relays at rest.
@@ -63,7 +62,7 @@ pub(crate) struct State {
     /// Clients that wait for trips to end.
     waiting: Vec<Key<Session>>,
     /// Copies that are to be sent.
-    copies: VecDeque<Copy>,
+    copies: VecDeque<Errand>,
     /// Copies of each pool on their way, by its position.
     shadows: Vec<u32>,
     shadows_held: usize,
@@ -73,15 +72,6 @@ pub(crate) struct State {
     copying: Vec<u16>,
     /// Positions of its keys.
     keys: Vec<u32>,
-}
-
-/// A request for a shadow.
-struct Copy {
-    pool: u16,
-    shadow: u16,
-    lane: u32,
-    language: Language,
-    bytes: Vec<u8>,
 }
 
 /// The parts of a request, and of each key its part and its place there; no places
@@ -106,6 +96,43 @@ impl Language {
     }
 }
 
+/// On whose behalf is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Whose {
+    /// The client.
+    pub(super) client: Key<Session>,
+    /// How many trips are above.
+    pub(super) level: u8,
+    /// Which of the connections to a server it takes.
+    pub(super) lane: u32,
+    pub(super) language: Language,
+}
+
+impl Whose {
+    /// Those of a session, which may be a relay itself.
+    pub(super) fn of(key: Key<Session>, session: &Session, language: Language) -> Whose {
+        let (client, level) = above(key, session);
+        Whose { client, level, lane: session.lane, language }
+    }
+
+    fn of_trip(trip: &Trip) -> Whose {
+        let language = Language::of_trip(trip);
+        Whose { client: trip.client, level: trip.level, lane: trip.lane, language }
+    }
+}
+
+/// Who stands for a client where its copies are sent: they keep their order among each
+/// other, and nobody waits for them.
+fn shadow_of(client: Key<Session>) -> Key<Session> {
+    // No slab hands out a key with this bit.
+    Key::from_bits(client.to_bits() | 1 << 63)
+}
+
+/// The client on whose behalf a session asks, and the trips above.
+pub(super) fn above(key: Key<Session>, session: &Session) -> (Key<Session>, u8) {
+    session.relay.map_or((key, 0), |relay| (relay.client, relay.level + 1))
+}
+
 /// Where a request goes.
 pub(super) enum Destination {
     /// To a store or servers, at once.
@@ -126,7 +153,12 @@ impl State {
 
     /// Whether [`Core::continue_routes`] has something to do.
     pub(crate) fn has_work(&self) -> bool {
-        !self.due.is_empty() || !self.dirty.is_empty() || !self.copies.is_empty()
+        !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
+    }
+
+    /// Trips and relays that are not over.
+    pub(super) fn trips(&self) -> usize {
+        self.trips.len() + self.relays
     }
 
     /// Whether another request may be held.
@@ -139,10 +171,17 @@ impl State {
     }
 
     /// Adds a trip, to begin at the end of the turn.
-    pub(super) fn add(&mut self, trip: Trip) {
-        self.held += trip.held();
+    pub(super) fn add(&mut self, mut trip: Trip) {
+        let level = trip.level;
+        self.count_held(&mut trip);
         let key = self.trips.insert(Box::new(trip));
-        self.due.push_back(key);
+        self.queues.add_due(level, key);
+    }
+
+    /// Counts what a trip holds now.
+    fn count_held(&mut self, trip: &mut Trip) {
+        let held = trip.held();
+        self.held = self.held + held - std::mem::replace(&mut trip.counted, held);
     }
 }
 
@@ -156,8 +195,8 @@ fn routes_of(plan: &Plan, pool: u16) -> Option<&RoutePlan> {
 
 impl Plane {
     /// Follows a request with these keys, one at least, from a pool on. Tokens are taken
-    /// on the way: what is not started then gives them back ([`Plane::turn_back`]), what
-    /// is goes through [`Plane::note_passed`].
+    /// on the way: what is not started then, or is not sent on, gives them back
+    /// ([`Plane::turn_back`]); what is started goes through [`Plane::note_passed`].
     pub(super) fn destination<'k>(
         &mut self,
         plan: &Plan,
@@ -205,7 +244,7 @@ impl Plane {
         Destination::Leaf(at)
     }
 
-    /// A request was not started, and will come again.
+    /// A request was not started, and will come again, or it was answered here.
     #[cold]
     pub(super) fn turn_back(&mut self, plan: &Plan) {
         for &pool in &self.routes.passed {
@@ -216,13 +255,7 @@ impl Plane {
     }
 
     /// A request was started: it is counted by every pool that led it, and copied.
-    pub(super) fn note_passed(
-        &mut self,
-        plan: &Plan,
-        class: u8,
-        whose: (u32, Language),
-        bytes: &[u8],
-    ) {
+    pub(super) fn note_passed(&mut self, plan: &Plan, class: u8, whose: Whose, bytes: &[u8]) {
         for &pool in &self.routes.passed {
             self.cells.pool(usize::from(pool)).class(usize::from(class)).requests.add(1);
         }
@@ -232,7 +265,7 @@ impl Plane {
     }
 
     #[cold]
-    fn copy_to_shadows(&mut self, plan: &Plan, (lane, language): (u32, Language), bytes: &[u8]) {
+    fn copy_to_shadows(&mut self, plan: &Plan, whose: Whose, bytes: &[u8]) {
         let state = &mut self.routes;
         state.shadows.resize(plan.pools.len(), 0);
         for &pool in &state.copying {
@@ -248,11 +281,10 @@ impl Plane {
             RouteTotals::note(&routes.totals.shadowed);
             *in_flight += 1;
             state.shadows_held += bytes.len();
-            state.copies.push_back(Copy {
-                pool,
-                shadow: shadow.shadow,
-                lane,
-                language,
+            state.copies.push_back(Errand {
+                relay: RelayFor::Shadow { pool, len: bytes.len() as u32 },
+                whose: Whose { client: shadow_of(whose.client), ..whose },
+                pool: shadow.shadow,
                 bytes: bytes.to_vec(),
             });
         }
@@ -263,14 +295,17 @@ impl Plane {
         &mut self,
         routes: &RoutePlan,
         (key, session, busy): (Key<Session>, &mut Session, &Busy),
-        is_read: bool,
+        (is_read, is_many): (bool, bool),
     ) -> Option<Step> {
-        // What a child fills in, or an old pool is asked for first, must not overtake
-        // what its client sent before, nor be overtaken.
-        let takes_steps = routes.has_fill || routes.has_warm_up;
-        if takes_steps && !is_read && !session.is_quiet(busy) {
-            session.barrier = true;
-            return Some(Step::Wait);
+        // What is looked up or filled in, or an old pool is asked for first, must not
+        // overtake what its client sent before, nor be overtaken.
+        let takes_steps = routes.looks_up || routes.has_warm_up;
+        if !is_read && (takes_steps || session.reads_many) {
+            if !session.is_quiet(busy) {
+                session.barrier = true;
+                return Some(Step::Wait);
+            }
+            session.reads_many = false;
         }
         // A relay is part of a trip that has its room.
         if session.relay.is_none() && !self.routes.has_room() {
@@ -278,6 +313,7 @@ impl Plane {
             session.waits_for_link = true;
             return Some(Step::Wait);
         }
+        session.reads_many |= is_read && is_many;
         session.barrier |= takes_steps && !is_read && routes.has_warm_up;
         None
     }
@@ -295,170 +331,9 @@ impl Core {
     pub(crate) fn has_clients(&self) -> bool {
         self.sessions.len() > self.plane.routes.relays
     }
-
-    /// Lets trips begin and go on, until all wait for servers.
-    #[cold]
-    pub(crate) fn continue_routes(&mut self) {
-        self.resume_relays();
-        while self.plane.routes.has_work() {
-            while let Some(trip) = self.plane.routes.due.pop_front() {
-                self.begin_trip(trip);
-            }
-            while let Some(copy) = self.plane.routes.copies.pop_front() {
-                let len = copy.bytes.len() as u32;
-                let errand = RelayFor::Shadow { pool: copy.pool, len };
-                self.relay(errand, copy.shadow, copy.lane, copy.language, &copy.bytes);
-            }
-            if let Some(key) = self.plane.routes.dirty.pop_front() {
-                self.finish_relay(key);
-            }
-        }
-        if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
-            for key in std::mem::take(&mut self.plane.routes.waiting) {
-                if let Some(session) = self.sessions.get_mut(key) {
-                    session.waits_for_link = false;
-                    self.plane.mark_session_resuming(key, session);
-                }
-            }
-        }
-    }
-
-    /// Relays that have room again go first: what a client sent later is behind them.
-    fn resume_relays(&mut self) {
-        if self.plane.routes.relays == 0 || self.plane.resumes.is_empty() {
-            return;
-        }
-        let (sessions, plane) = (&self.sessions, &mut self.plane);
-        let is_relay =
-            |key: &Key<Session>| sessions.get(*key).is_some_and(|session| session.relay.is_some());
-        let resumes = std::mem::take(&mut plane.resumes);
-        let (relays, clients): (Vec<_>, Vec<_>) = resumes.into_iter().partition(is_relay);
-        plane.resumes = relays;
-        self.resume_sessions(&mut Vec::new());
-        self.plane.resumes.extend(clients);
-    }
-
-    /// Sends a request to a pool, as a client of it would.
-    fn relay(&mut self, errand: RelayFor, pool: u16, lane: u32, language: Language, bytes: &[u8]) {
-        let mut session = self.plane.routes.free.pop().unwrap_or_else(|| {
-            let identity = Identity { addr: "keyway".into(), ..Identity::new(0, true, Time(0)) };
-            Session::new(0, 0, identity)
-        });
-        session.pool = pool;
-        session.lane = lane;
-        session.relay = Some(Relay { errand, fault: None });
-        match language {
-            Language::Redis(protocol) => {
-                session.identity.protocol = protocol;
-                session.memcached = None;
-            }
-            Language::Memcached { wire, item_len_max } => {
-                let client = MemcachedClient { wire: Some(wire), skip: 0, item_len_max };
-                session.memcached = Some(client);
-            }
-        }
-        self.plane.routes.relays += 1;
-        let key = self.sessions.insert(session);
-        let Core { sessions, links, plane } = self;
-        let Some(session) = sessions.get_mut(key) else { return };
-        let mut busy = plane.busy_pool.take();
-        plane.feed_relay(links, key, session, &mut busy, bytes);
-        session.busy = Some(busy);
-        plane.mark_session_dirty(key, session);
-        if session.paused {
-            // What its client sends next would find room on the link before it.
-            self.hold_client(key);
-        }
-    }
-
-    /// Has the client on whose behalf a session asks wait with its next request until its
-    /// others are answered.
-    #[cold]
-    fn hold_client(&mut self, mut key: Key<Session>) {
-        while let Some(session) = self.sessions.get_mut(key) {
-            match session.relay.map(|relay| relay.errand) {
-                None => {
-                    session.barrier = true;
-                    return;
-                }
-                Some(RelayFor::Ask { trip, .. }) => {
-                    let Some(trip) = self.plane.routes.trips.get(trip) else { return };
-                    key = trip.session;
-                }
-                Some(_) => return,
-            }
-        }
-    }
-
-    /// Hands a relay's reply over, if it has it.
-    fn finish_relay(&mut self, key: Key<Session>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.is_dirty = false;
-        let is_waiting = session.busy.as_ref().is_some_and(|busy| {
-            !busy.order.is_empty() || (!session.closing && !busy.unparsed().is_empty())
-        });
-        if is_waiting || session.unheard > 0 {
-            return;
-        }
-        let Some(mut session) = self.sessions.remove(key) else { return };
-        self.plane.routes.relays -= 1;
-        let mut busy = session.busy.take().unwrap_or_default();
-        if let Some(relay) = session.relay.take() {
-            self.on_relayed(&relay, busy.output.unsent());
-        }
-        let len = busy.output.len();
-        busy.output.advance(len);
-        if busy.is_empty() {
-            self.plane.busy_pool.give(busy);
-        }
-        self.keep_relay(session);
-    }
-
-    fn keep_relay(&mut self, session: Session) {
-        if self.plane.routes.free.len() < RELAYS_KEPT_MAX {
-            let fresh = Session::new(0, 0, session.identity);
-            self.plane.routes.free.push(fresh);
-        }
-    }
-
-    fn on_relayed(&mut self, relay: &Relay, reply: &[u8]) {
-        match relay.errand {
-            RelayFor::Ask { trip, part, station, expect } => {
-                self.on_asked(trip, (part, station), expect, reply, relay.fault);
-            }
-            RelayFor::TimeLeft { trip, part, key } => {
-                self.on_time_left(trip, part, key, reply, relay.fault);
-            }
-            RelayFor::Fill(pool) => self.plane.note_fill(pool, reply, relay.fault),
-            RelayFor::Shadow { pool, len } => {
-                let state = &mut self.plane.routes;
-                state.shadows_held = state.shadows_held.saturating_sub(len as usize);
-                if let Some(in_flight) = state.shadows.get_mut(usize::from(pool)) {
-                    *in_flight = in_flight.saturating_sub(1);
-                }
-            }
-            RelayFor::Nobody => {}
-        }
-    }
 }
 
 impl Plane {
-    /// Parses the one request of a relay.
-    fn feed_relay(
-        &mut self,
-        links: &mut Vec<LinkSlot>,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        bytes: &[u8],
-    ) {
-        let parsed = self.parse(links, key, session, busy, bytes);
-        if parsed < bytes.len() {
-            busy.keep_input(&bytes[parsed..]);
-            session.paused = true;
-        }
-    }
-
     /// The parts of a request whose keys go to these pools, one way each: with the place
     /// of each key.
     pub(super) fn parts_by(

@@ -2,7 +2,7 @@
 
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::{Destination, Language, Lots, Step};
+use super::{Destination, Language, Lots, Step, Whose, above};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -73,6 +73,7 @@ impl Plane {
             Destination::Over(over) => self.start_trip(plan, over, asked, keys),
             Destination::NoPrefix(at) => {
                 let name = &plan.pools[usize::from(at)].name;
+                self.turn_back(plan);
                 let text = format!(
                     "ERR no route: the key of this {} begins with none of the prefixes of \
                      [pool.{name}], which has no default",
@@ -83,6 +84,7 @@ impl Plane {
             }
             Destination::Limited(at) => {
                 let name = &plan.pools[usize::from(at)].name;
+                self.turn_back(plan);
                 let text = format!(
                     "ERR rate limited: more requests come to [pool.{name}] than its \
                      requests_per_second allows; try again later"
@@ -95,7 +97,7 @@ impl Plane {
             Step::Started => {
                 let class = request.command.class as u8;
                 let language = Language::Redis(asked.session.identity.protocol);
-                let whose = (asked.session.lane, language);
+                let whose = Whose::of(asked.key, asked.session, language);
                 self.note_passed(plan, class, whose, request.args.buf());
             }
             _ => self.turn_back(plan),
@@ -117,7 +119,7 @@ impl Plane {
         let nature = nature_of(request);
         let is_read = nature == Nature::Read;
         let whose = (asked.key, &mut *asked.session, &*asked.busy);
-        if let Some(step) = self.may_travel(routes, whose, is_read) {
+        if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
             return step;
         }
         let cut = match request.handling() {
@@ -131,10 +133,16 @@ impl Plane {
                 "CROSSSLOT keys of this {} begin with prefixes of different pools of [pool.{name}]",
                 name_of(asked).to_ascii_uppercase()
             );
+            self.turn_back(plan);
             self.deny_routed(asked, &text);
             return Step::Started;
         };
-        if parts.len() > PARTS_MAX {
+        // What is written to a gutter is made to expire key by key.
+        let is_capped = !is_read
+            && matches!(&routes.pool,
+            RoutedPool::Failover(pool) if pool.gutter.is_some());
+        if parts.len() > PARTS_MAX || (is_capped && keys.len() > PARTS_MAX) {
+            self.turn_back(plan);
             let text = format!("ERR too many keys: name {PARTS_MAX} at most to this pool");
             self.deny_routed(asked, &text);
             return Step::Started;
@@ -145,8 +153,11 @@ impl Plane {
         Self::end_skip(asked.session);
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
         asked.session.barrier |= parts.len() > 1;
+        let (client, level) = above(asked.key, asked.session);
         self.routes.add(Trip {
             session: asked.key,
+            client,
+            level,
             place,
             lane: asked.session.lane,
             pool: over,
@@ -163,6 +174,7 @@ impl Plane {
             parts,
             owners,
             relays: 0,
+            counted: 0,
             is_told: false,
         });
         Step::Started

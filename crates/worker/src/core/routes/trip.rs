@@ -2,7 +2,8 @@
 
 use super::super::{Core, Plane};
 use super::redis::{PARTS_MAX, course_of, note_step};
-use super::{Language, RouteTotals, routes_of};
+use super::relays::{Errand, Question};
+use super::{RouteTotals, Whose, routes_of};
 use crate::{Plan, RoutePlan};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Args, Request, Verb};
@@ -39,19 +40,25 @@ impl Core {
         stations.for_each(|station| self.ask(key, part, station));
     }
 
-    /// Asks a child about a part of a trip.
+    /// Asks a child about a part of a trip, or will when it may.
     fn ask(&mut self, key: Key<Box<Trip>>, part: u16, station: u8) {
+        let Some(trip) = self.plane.routes.trips.get_mut(key) else { return };
+        trip.relays += 1;
+        let level = trip.level;
+        self.send(level, Question::OfTrip { trip: key, part, station });
+    }
+
+    pub(super) fn ask_now(&mut self, key: Key<Box<Trip>>, part: u16, station: u8) {
         let plan = Arc::clone(&self.plane.plan);
         let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
         let Some(trip) = self.plane.routes.trips.get_mut(key) else { return };
         let child = trip.parts[usize::from(part)].course.child(station);
         let cap = cap_of(&plan, trip.pool, child);
-        trip.relays += 1;
-        let (lane, language) = (trip.lane, Language::of_trip(trip));
+        let whose = Whose::of_trip(trip);
         let said = say(trip, &trip.parts[usize::from(part)].keys, cap, now_unix);
         let relay = |core: &mut Core, expect, bytes: &[u8]| {
             let errand = RelayFor::Ask { trip: key, part, station, expect };
-            core.relay(errand, child, lane, language, bytes);
+            core.relay(errand, child, whose, bytes);
         };
         match said {
             Said::AsItCame => {
@@ -63,6 +70,7 @@ impl Core {
             }
             Said::Anew(bytes, expect) => relay(self, expect, &bytes),
             Said::Nothing => {
+                self.end_unasked(whose.level);
                 self.on_asked(key, (part, station), None, b"", Some(Fault::Denied));
             }
         }
@@ -94,9 +102,10 @@ impl Core {
             words.iter().for_each(|word| reply::bulk(&mut out, word));
             requests.push(out);
         }
-        let (lane, language) = (trip.lane, Language::of_trip(trip));
+        let whose = Whose::of_trip(trip);
         for bytes in requests {
-            self.relay(RelayFor::Nobody, gutter, lane, language, &bytes);
+            let relay = RelayFor::Nobody;
+            self.send(whose.level, Question::Own(Errand { relay, whose, pool: gutter, bytes }));
         }
     }
 
@@ -154,6 +163,7 @@ impl Core {
             Move::Wait => {}
         }
         if let Some(added) = added {
+            self.recount(key);
             note_step(routes);
             self.begin_part(key, added);
         }
@@ -172,8 +182,8 @@ impl Core {
             return;
         }
         if let Some(trip) = self.plane.routes.trips.get(key) {
-            let session = trip.session;
-            self.hold_client(session);
+            let client = trip.client;
+            self.hold_client(client);
         }
     }
 
@@ -186,6 +196,7 @@ impl Core {
         trip.parts.extend((0..count).map(|index| Part::new(course.clone(), vec![index as u32])));
         trip.owners = (0..count).map(|index| (index as u16, 0)).collect();
         trip.parts_left = count as u16;
+        self.recount(key);
         self.hold_client_of(key, routes);
         self.begin_trip(key);
     }
@@ -209,9 +220,19 @@ impl Core {
         let state = &mut self.plane.routes;
         let Some(trip) = state.trips.get(key) else { return };
         if trip.is_told && trip.relays == 0 {
-            state.held = state.held.saturating_sub(trip.held());
+            state.held -= trip.counted;
             state.trips.remove(key);
         }
+    }
+
+    /// What a trip holds has changed.
+    fn recount(&mut self, key: Key<Box<Trip>>) {
+        let state = &mut self.plane.routes;
+        let mut trips = std::mem::take(&mut state.trips);
+        if let Some(trip) = trips.get_mut(key) {
+            state.count_held(trip);
+        }
+        state.trips = trips;
     }
 }
 

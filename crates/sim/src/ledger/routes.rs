@@ -1,0 +1,134 @@
+//! What may be told of keys that are asked for through a pool that leads to others.
+
+use super::{Circumstances, Ledger};
+use crate::network::Nanos;
+use keyway_topology::{Pool, PoolKind, RoutedPool};
+
+/// Where requests to a pool that leads to others go.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    pool: RoutedPool,
+    /// Of all pools, to follow those that lead further.
+    pools: Vec<Pool>,
+}
+
+impl Reach {
+    /// That of a pool, if it leads to others.
+    pub fn of(pool: &Pool, pools: &[Pool]) -> Option<Reach> {
+        match &pool.kind {
+            PoolKind::Routed(routed) => Some(Reach { pool: routed.clone(), pools: pools.to_vec() }),
+            _ => None,
+        }
+    }
+
+    /// The pools with servers that may answer for a key.
+    fn leaves(&self, key: &[u8]) -> Vec<usize> {
+        let mut leaves = Vec::new();
+        self.follow(&self.pool, key, &mut leaves);
+        leaves
+    }
+
+    fn follow(&self, pool: &RoutedPool, key: &[u8], leaves: &mut Vec<usize>) {
+        let children = match pool {
+            RoutedPool::Prefix(prefix) => prefix.pick(key).into_iter().collect(),
+            RoutedPool::Shadow(shadow) => vec![shadow.main],
+            others => others.children(),
+        };
+        for child in children.into_iter().map(usize::from) {
+            match &self.pools[child].kind {
+                PoolKind::Routed(routed) => self.follow(routed, key, leaves),
+                _ => leaves.push(child),
+            }
+        }
+    }
+
+    /// Whether a request may be done by some children, and others tell that they did not.
+    fn asks_all(&self) -> bool {
+        matches!(self.pool, RoutedPool::Mirror(_) | RoutedPool::MissThen(_))
+    }
+}
+
+impl Ledger {
+    /// Which pools lead where.
+    pub fn know_reaches(&mut self, reaches: Vec<Option<Reach>>) {
+        self.reaches = reaches;
+    }
+
+    fn reach(&self, pool: usize) -> Option<&Reach> {
+        self.reaches.get(pool)?.as_ref()
+    }
+
+    /// A bit for each pool whose replies nobody is told.
+    pub(super) fn shadows(&self) -> u8 {
+        let shadow = |reach: &Reach| match &reach.pool {
+            RoutedPool::Shadow(shadow) => Some(1 << shadow.shadow),
+            _ => None,
+        };
+        self.reaches.iter().flatten().filter_map(shadow).fold(0, |all, one: u8| all | one)
+    }
+
+    /// Whether an error of this pool tells nothing of what some of its children did.
+    pub fn is_told_by_one_of_many(&self, pool: usize) -> bool {
+        self.reach(pool).is_some_and(Reach::asks_all)
+    }
+
+    /// Whether requests to this pool are led to others.
+    pub fn is_routed(&self, pool: usize) -> bool {
+        self.reach(pool).is_some()
+    }
+
+    /// What could excuse a difference: while any server that may have the key is in
+    /// trouble, everything.
+    pub(super) fn routed_circumstances(&self, pool: usize, key: &[u8]) -> Option<Circumstances> {
+        let leaves = self.reach(pool)?.leaves(key);
+        let mut all = Circumstances { epoch: 0, losses: 0, stragglers: 0 };
+        all.stragglers = self.stragglers.get(key).copied().unwrap_or(0);
+        for leaf in leaves {
+            all.losses += self.pools[leaf].as_ref().map_or(0, |known| known.losses);
+            let homes = self.own_homes(leaf, key);
+            let troubles = homes.iter().flat_map(|&server| &self.troubles[server]);
+            for &(from, until) in troubles {
+                if from <= self.now && self.now <= until {
+                    self.uncertain.set(self.uncertain.get() + 1);
+                    all.epoch = self.uncertain.get() << 32;
+                    return Some(all);
+                }
+                all.epoch += u64::from(until < self.now);
+            }
+        }
+        Some(all)
+    }
+
+    /// Whether a request for these keys may have failed between two moments: every pool
+    /// that was to answer has a server in trouble.
+    pub fn is_excused_for(&self, pool: usize, keys: &[Vec<u8>], from: Nanos, until: Nanos) -> bool {
+        let may_fail =
+            |leaf: usize, key: &[u8]| self.is_excused(&self.possible_homes(leaf, key), from, until);
+        let Some(reach) = self.reach(pool) else {
+            return keys.iter().any(|key| may_fail(pool, key));
+        };
+        let fails_everywhere =
+            |key: &Vec<u8>| reach.leaves(key).into_iter().all(|leaf| may_fail(leaf, key));
+        match &reach.pool {
+            // The keys of the server that failed go on by themselves, or each its own way.
+            RoutedPool::Failover(_) | RoutedPool::Prefix(_) => keys.iter().any(fails_everywhere),
+            _ => {
+                let Some(first) = keys.first() else { return false };
+                let mut leaves = reach.leaves(first).into_iter();
+                leaves.all(|leaf| keys.iter().any(|key| may_fail(leaf, key)))
+            }
+        }
+    }
+
+    /// The pools that hold the same of this one, once all is at rest.
+    pub fn mirrored(&self, pool: usize) -> Option<Vec<usize>> {
+        let reach = self.reach(pool)?;
+        match &reach.pool {
+            RoutedPool::Mirror(mirror) => {
+                let children = mirror.children.iter().map(|&child| usize::from(child));
+                Some(children.filter(|&child| self.pools[child].is_some()).collect())
+            }
+            _ => None,
+        }
+    }
+}

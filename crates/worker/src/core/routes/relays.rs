@@ -1,0 +1,393 @@
+//! Relays: in what order they ask, and how many of them at once.
+//!
+//! ```text
+//!  ask ──► later (a level is full) ──► behind (a stalled one) ──► relay ──► reply
+//!                                                                   │
+//!                                                stalled: its link is full, or paused
+//! ```
+//! One request may become many relays, and each of these, in a pool that leads on, many
+//! more. So relays are counted by *level*, which is how many trips are above, and what
+//! would be one too many waits. Relays wait for those of deeper levels alone, and the
+//! deepest for servers, so there is always one that goes on.
+//!
+//! What a relay could not put on its link yet must not be overtaken by what the same
+//! client asks of the same pool: that waits *behind* it.
+
+use super::super::{Core, LinkSlot, Plane};
+use super::{Language, Whose};
+use keyway_base::{Key, Time};
+use keyway_proxy::course::{Relay, RelayFor, Trip};
+use keyway_proxy::memcached::MemcachedClient;
+use keyway_proxy::{Busy, Identity, Session};
+use keyway_topology::DEPTH_MAX;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Relays of one level before others wait. Larger lets nested pools take more memory;
+/// smaller has requests wait that slow nobody.
+const RELAYS_MAX: u32 = 32 << 10;
+
+/// Bytes of requests that stalled relays of one level keep before others wait.
+const STALLED_MAX: usize = 64 << 20;
+
+/// Relays at rest that are kept: as many as a busy turn needs.
+const RELAYS_KEPT_MAX: usize = 1024;
+
+/// What a relay is to ask, in words of its own.
+pub(super) struct Errand {
+    pub(super) relay: RelayFor,
+    pub(super) whose: Whose,
+    /// The pool that is asked.
+    pub(super) pool: u16,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is to be asked.
+pub(super) enum Question {
+    /// A part of a trip, of a station: it has the words.
+    OfTrip {
+        trip: Key<Box<Trip>>,
+        part: u16,
+        station: u8,
+    },
+    Own(Errand),
+}
+
+#[derive(Default)]
+struct Level {
+    relays: u32,
+    /// Bytes that stalled relays keep.
+    stalled: usize,
+    /// Trips that are to begin.
+    due: VecDeque<Key<Box<Trip>>>,
+    /// What trips that have begun are to ask.
+    later: VecDeque<Question>,
+}
+
+impl Level {
+    fn has_room(&self) -> bool {
+        self.relays < RELAYS_MAX && self.stalled < STALLED_MAX
+    }
+
+    fn has_work(&self) -> bool {
+        let has_any = !self.due.is_empty() || !self.later.is_empty();
+        has_any && self.has_room()
+    }
+}
+
+/// A client, and a pool that is asked on its behalf.
+type Path = (u64, u16);
+
+/// What waits behind stalled relays.
+#[derive(Default)]
+struct Stall {
+    relays: u32,
+    behind: VecDeque<Question>,
+}
+
+/// What is to be asked, once it may be.
+#[derive(Default)]
+pub(super) struct Queues {
+    levels: [Level; DEPTH_MAX],
+    /// Trips that are due and questions for later, of all levels.
+    queued: usize,
+    stalls: BTreeMap<Path, Stall>,
+    /// Those that may be over.
+    freed: Vec<Path>,
+}
+
+impl Queues {
+    pub(super) fn have_work(&self) -> bool {
+        !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
+    }
+
+    pub(super) fn add_due(&mut self, level: u8, trip: Key<Box<Trip>>) {
+        self.queued += 1;
+        self.level(level).due.push_back(trip);
+    }
+
+    fn level(&mut self, level: u8) -> &mut Level {
+        // No pool leads over more than there are levels.
+        &mut self.levels[usize::from(level).min(DEPTH_MAX - 1)]
+    }
+
+    fn end_relay(&mut self, relay: &Relay) {
+        // Copies have bounds of their own.
+        if !matches!(relay.errand, RelayFor::Shadow { .. }) {
+            let level = self.level(relay.level);
+            level.relays = level.relays.saturating_sub(1);
+        }
+    }
+
+    fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
+        self.level(level).stalled += len as usize;
+        self.stalls.entry(path).or_default().relays += 1;
+    }
+
+    /// A relay's request is on its way, or it has ended.
+    fn on_freed(&mut self, path: Path, level: u8, len: u32) {
+        let level = self.level(level);
+        level.stalled = level.stalled.saturating_sub(len as usize);
+        let Some(stall) = self.stalls.get_mut(&path) else { return };
+        stall.relays -= 1;
+        if stall.relays == 0 {
+            self.freed.push(path);
+        }
+    }
+
+    /// What is to be asked next on a path on which nothing is stalled.
+    fn next_behind(&mut self, path: Path) -> Option<Question> {
+        let stall = self.stalls.get_mut(&path).filter(|stall| stall.relays == 0)?;
+        let next = stall.behind.pop_front();
+        if next.is_none() {
+            self.stalls.remove(&path);
+        }
+        next
+    }
+}
+
+impl Plane {
+    /// Notes that what a relay was to send is on its way, where that had to wait.
+    #[cold]
+    pub(in crate::core) fn note_unstalled(&mut self, session: &mut Session) {
+        let pool = session.pool;
+        let Some(relay) = &mut session.relay else { return };
+        if let Some(len) = relay.stalled.take() {
+            let path = (relay.client.to_bits(), pool);
+            self.routes.queues.on_freed(path, relay.level, len);
+        }
+    }
+
+    /// Parses the one request of a relay. Returns how many bytes have to wait.
+    fn feed_relay(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        bytes: &[u8],
+    ) -> usize {
+        let parsed = self.parse(links, key, session, busy, bytes);
+        if parsed < bytes.len() {
+            busy.keep_input(&bytes[parsed..]);
+            session.paused = true;
+        }
+        bytes.len() - parsed
+    }
+}
+
+impl Core {
+    /// Lets trips begin and go on, until all wait for servers.
+    #[cold]
+    pub(crate) fn continue_routes(&mut self) {
+        self.resume_relays();
+        while self.plane.routes.has_work() {
+            while let Some(path) = self.plane.routes.queues.freed.pop() {
+                while let Some(question) = self.plane.routes.queues.next_behind(path) {
+                    self.put(question);
+                }
+            }
+            (0..DEPTH_MAX as u8).for_each(|level| self.continue_level(level));
+            while let Some(copy) = self.plane.routes.copies.pop_front() {
+                self.put_in_order(Question::Own(copy));
+            }
+            if let Some(key) = self.plane.routes.dirty.pop_front() {
+                self.finish_relay(key);
+            }
+        }
+        if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
+            for key in std::mem::take(&mut self.plane.routes.waiting) {
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.waits_for_link = false;
+                    self.plane.mark_session_resuming(key, session);
+                }
+            }
+        }
+    }
+
+    /// Asks what had to wait until a level has room, then lets others begin.
+    fn continue_level(&mut self, at: u8) {
+        loop {
+            let level = self.plane.routes.queues.level(at);
+            if !level.has_room() {
+                return;
+            }
+            if let Some(question) = level.later.pop_front() {
+                level.relays += 1;
+                self.plane.routes.queues.queued -= 1;
+                if let Question::Own(errand) = &question {
+                    self.plane.routes.held -= errand.bytes.len();
+                }
+                self.put_in_order(question);
+            } else if let Some(trip) = level.due.pop_front() {
+                self.plane.routes.queues.queued -= 1;
+                self.begin_trip(trip);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Relays that have room again go first: what a client sent later is behind them.
+    fn resume_relays(&mut self) {
+        if self.plane.routes.relays == 0 || self.plane.resumes.is_empty() {
+            return;
+        }
+        let (sessions, plane) = (&self.sessions, &mut self.plane);
+        let is_relay =
+            |key: &Key<Session>| sessions.get(*key).is_some_and(|session| session.relay.is_some());
+        let resumes = std::mem::take(&mut plane.resumes);
+        let (relays, clients): (Vec<_>, Vec<_>) = resumes.into_iter().partition(is_relay);
+        plane.resumes = relays;
+        self.resume_sessions(&mut Vec::new());
+        self.plane.resumes.extend(clients);
+    }
+
+    /// Asks, or keeps the question until its level has room.
+    pub(super) fn send(&mut self, level: u8, question: Question) {
+        let state = &mut self.plane.routes;
+        let at = state.queues.level(level);
+        if at.later.is_empty() && at.has_room() {
+            at.relays += 1;
+            return self.put_in_order(question);
+        }
+        if let Question::Own(errand) = &question {
+            state.held += errand.bytes.len();
+        }
+        at.later.push_back(question);
+        state.queues.queued += 1;
+    }
+
+    /// Asks behind what its client has asked the same pool before.
+    fn put_in_order(&mut self, question: Question) {
+        let state = &mut self.plane.routes;
+        if state.queues.stalls.is_empty() {
+            return self.put(question);
+        }
+        let path = match &question {
+            Question::Own(errand) => Some((errand.whose.client.to_bits(), errand.pool)),
+            Question::OfTrip { trip, part, station } => state.trips.get(*trip).map(|trip| {
+                let course = &trip.parts[usize::from(*part)].course;
+                (trip.client.to_bits(), course.child(*station))
+            }),
+        };
+        match path.and_then(|path| state.queues.stalls.get_mut(&path)) {
+            Some(stall) => stall.behind.push_back(question),
+            None => self.put(question),
+        }
+    }
+
+    fn put(&mut self, question: Question) {
+        match question {
+            Question::OfTrip { trip, part, station } => self.ask_now(trip, part, station),
+            Question::Own(Errand { relay, whose, pool, bytes }) => {
+                self.relay(relay, pool, whose, &bytes);
+            }
+        }
+    }
+
+    /// Sends a request to a pool, as a client of it would.
+    pub(super) fn relay(&mut self, errand: RelayFor, pool: u16, whose: Whose, bytes: &[u8]) {
+        let mut session = self.plane.routes.free.pop().unwrap_or_else(|| {
+            let identity = Identity { addr: "keyway".into(), ..Identity::new(0, true, Time(0)) };
+            Session::new(0, 0, identity)
+        });
+        let Whose { client, level, lane, language } = whose;
+        session.pool = pool;
+        session.lane = lane;
+        session.relay = Some(Relay { errand, client, level, stalled: None, fault: None });
+        match language {
+            Language::Redis(protocol) => {
+                session.identity.protocol = protocol;
+                session.memcached = None;
+            }
+            Language::Memcached { wire, item_len_max } => {
+                let client = MemcachedClient { wire: Some(wire), skip: 0, item_len_max };
+                session.memcached = Some(client);
+            }
+        }
+        self.plane.routes.relays += 1;
+        let key = self.sessions.insert(session);
+        let Core { sessions, links, plane } = self;
+        let Some(session) = sessions.get_mut(key) else { return };
+        let mut busy = plane.busy_pool.take();
+        let left = plane.feed_relay(links, key, session, &mut busy, bytes);
+        session.busy = Some(busy);
+        plane.mark_session_dirty(key, session);
+        if left > 0 {
+            if let Some(relay) = &mut session.relay {
+                relay.stalled = Some(left as u32);
+            }
+            let path = (client.to_bits(), pool);
+            plane.routes.queues.on_stalled(path, level, left as u32);
+            // What its client sends next and needs no relay is not to be there before it.
+            self.hold_client(client);
+        }
+    }
+
+    /// Has a client wait with its next request until its others are answered.
+    #[cold]
+    pub(super) fn hold_client(&mut self, client: Key<Session>) {
+        if let Some(session) = self.sessions.get_mut(client) {
+            session.barrier = true;
+        }
+    }
+
+    /// A relay that was to ask has nothing to say.
+    pub(super) fn end_unasked(&mut self, level: u8) {
+        let level = self.plane.routes.queues.level(level);
+        level.relays = level.relays.saturating_sub(1);
+    }
+
+    /// Hands a relay's reply over, if it has it.
+    fn finish_relay(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.is_dirty = false;
+        let is_waiting = session.busy.as_ref().is_some_and(|busy| {
+            !busy.order.is_empty() || (!session.closing && !busy.unparsed().is_empty())
+        });
+        if is_waiting || session.unheard > 0 {
+            return;
+        }
+        let Some(mut session) = self.sessions.remove(key) else { return };
+        self.plane.note_unstalled(&mut session);
+        self.plane.routes.relays -= 1;
+        let mut busy = session.busy.take().unwrap_or_default();
+        if let Some(relay) = session.relay.take() {
+            self.plane.routes.queues.end_relay(&relay);
+            self.on_relayed(&relay, busy.output.unsent());
+        }
+        let len = busy.output.len();
+        busy.output.advance(len);
+        if busy.is_empty() {
+            self.plane.busy_pool.give(busy);
+        }
+        self.keep_relay(session);
+    }
+
+    fn keep_relay(&mut self, session: Session) {
+        if self.plane.routes.free.len() < RELAYS_KEPT_MAX {
+            let fresh = Session::new(0, 0, session.identity);
+            self.plane.routes.free.push(fresh);
+        }
+    }
+
+    fn on_relayed(&mut self, relay: &Relay, reply: &[u8]) {
+        match relay.errand {
+            RelayFor::Ask { trip, part, station, expect } => {
+                self.on_asked(trip, (part, station), expect, reply, relay.fault);
+            }
+            RelayFor::TimeLeft { trip, part, key } => {
+                self.on_time_left(trip, part, key, reply, relay.fault);
+            }
+            RelayFor::Fill(pool) => self.plane.note_fill(pool, reply, relay.fault),
+            RelayFor::Shadow { pool, len } => {
+                let state = &mut self.plane.routes;
+                state.shadows_held = state.shadows_held.saturating_sub(len as usize);
+                if let Some(in_flight) = state.shadows.get_mut(usize::from(pool)) {
+                    *in_flight = in_flight.saturating_sub(1);
+                }
+            }
+            RelayFor::Nobody => {}
+        }
+    }
+}
