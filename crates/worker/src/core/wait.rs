@@ -209,7 +209,7 @@ impl Plane {
 
     /// A number whose slot a server of a cluster has.
     fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
-        let state = self.cluster_state(pool)?;
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
         let mut tags = 0..TAGS_MAX;
         tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
     }
@@ -226,7 +226,8 @@ impl Plane {
 impl Plane {
     /// Who has the slot of what went before a WAIT.
     fn place_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
-        let (owners, mut place) = (self.cluster_state(pool)?.map.owners(), None);
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+        let (owners, mut place) = (state.map.owners(), None);
         self.each_command(sent, |request| {
             if request.command.verb == Verb::Spublish {
                 place = owners.of(key_slot(&request.args[1]));

@@ -313,7 +313,7 @@ impl Plane {
         call: &Call<'_>,
     ) -> bool {
         // A cluster takes the keys of one slot together and no others.
-        let by_slot = sharded.cluster.is_some();
+        let by_slot = sharded.cluster.as_ref().is_some_and(|it| it.discovery.has_slots());
         scratch.owners.clear();
         scratch.servers.clear();
         scratch.fragments.clear();
