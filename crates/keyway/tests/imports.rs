@@ -180,7 +180,9 @@ fn keys_are_where_overlord_has_them() {
     for nth in 2..listeners.len() {
         let mut client = keyway.memcached_client(nth);
         for number in 0..50 {
-            client.send(format!("set key:{number} 0 0 1\r\n{nth}\r\nget key:{number}\r\n").as_bytes());
+            client.send(
+                format!("set key:{number} 0 0 1\r\n{nth}\r\nget key:{number}\r\n").as_bytes(),
+            );
             assert_eq!(client.line(), "STORED");
             assert_eq!(client.line(), format!("VALUE key:{number} 0 1"));
             assert_eq!((client.line(), client.line()), (nth.to_string(), "END".to_owned()));
