@@ -48,7 +48,10 @@ fn announced(section: &Section, report: &mut Report<'_>) -> Vec<(String, u16)> {
     };
     let mut announced: Vec<(String, u16)> = Vec::new();
     for (at, server) in servers {
-        let text = server.to_string();
+        let text = match server {
+            Server { endpoint, weight: 1, name: None } => endpoint.to_string(),
+            _ => server.to_string(),
+        };
         let mut refuse = |what: &str, hint: String| {
             let what = format!("cluster_announce in [[listener]]: {} {what}", quoted(&text));
             report.consequence(*at, Problem::new(what, hint));

@@ -129,7 +129,8 @@ fn masked(reply: &[u8]) -> String {
     let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
     let mut lines: Vec<String> = text.split("\r\n").map(line).collect();
     for text in lines.iter_mut().filter(|line| line.contains('\n')) {
-        let mut sorted: Vec<String> = text.split('\n').map(line).collect();
+        let lines = text.replacen("txt:", "txt:\n", 1);
+        let mut sorted: Vec<String> = lines.split('\n').map(line).collect();
         sorted.sort_unstable();
         *text = sorted.join("\n");
     }

@@ -398,6 +398,11 @@ fn placement(cluster: &Cluster<'_>, text: &mut String, notes: &mut Vec<String>) 
     };
     if HashTag::parse(tag).is_some() && tag.is_ascii() {
         let _ = writeln!(text, "hash_tag = {}", string(tag));
+        notes.push(
+            "of keys with an empty hash tag the whole key counts, and of overlord's nothing: these \
+             are missing at first"
+                .into(),
+        );
         if cluster.text("hash_tag").is_empty() {
             notes.push("an empty hash_tag is \"{}\" to overlord, and is written out here".into());
         }

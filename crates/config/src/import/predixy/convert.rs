@@ -416,7 +416,7 @@ impl Converter<'_> {
                 let pool = self.pool;
                 self.refuse(pool, "Distribution is missing", "add \"Distribution modula\"");
             }
-            _ => text.push_str("hash = \"crc16_xmodem\"\ndistribution = \"modula\"\n"),
+            _ => text.push_str("hash = \"crc16_xmodem\"\ndistribution = \"modula-libmemcached\"\n"),
         }
         if random.is_none() && is_many {
             self.check_hash();
