@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, Value,
@@ -54,13 +54,9 @@ fn a_fail_over_by_sentinel_is_followed_and_what_a_client_reads_is_right() {
     wait_until("it is copied", SOON, || has(1) && has(2));
 
     servers.kill(0);
-    let began = Instant::now();
     let promoted = sentinels.wait_primary("mymaster", |address| address != servers.address(0));
-    let switched = Instant::now();
-    wait_until("writes go to the new primary", SOON, || set(&mut client, "after"));
-    let took = switched.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?} behind the sentinels");
-    assert!(began.elapsed() < SOON);
+    let within = Duration::from_secs(1);
+    wait_until("a second behind the sentinels", within, || set(&mut client, "after"));
     assert_eq!(client.command(&["GET", "before"]), Value::bulk("v"));
     let new = servers.server_at(promoted).expect("one of ours");
     assert_eq!(servers.client(new).command(&["GET", "after"]), Value::bulk("v"));
@@ -159,10 +155,14 @@ fn reads_go_to_replicas_in_turns_and_to_the_primary_behind_a_write() {
     }
     let pinned = counts(&keyway);
     assert_eq!(pinned[0] - before[0], 10.0, "{before:?} {pinned:?}");
-    std::thread::sleep(Duration::from_millis(500));
     // A replica that has just come is sent nothing for a second.
     let has = |server: usize| servers.client(server).command(&["GET", "k"]) == Value::bulk("v");
     wait_until("it is copied", SOON, || has(1) && has(2));
+    wait_until("the write was long ago", SOON, || {
+        client.command(&["GET", "k"]);
+        counts(&keyway)[1] > pinned[1]
+    });
+    let pinned = counts(&keyway);
     for _ in 0..40 {
         assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"));
         assert!(client.command(&["TTL", "k"]) == Value::Integer(-1));

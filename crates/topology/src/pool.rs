@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server};
+use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server, SlotOwners};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -307,8 +307,10 @@ impl ShardedPool {
     /// Servers that are found out, a Redis Cluster's by default: its servers are places, of which those that are taken are
     /// told by a [`ClusterMap`](crate::ClusterMap).
     pub fn of_cluster(cluster: ClusterPool) -> ShardedPool {
-        // Of one server nothing would be hashed.
-        let count = usize::from(cluster.nodes_max).max(cluster.seeds.len()).max(2);
+        // Seeds by other names than the servers' own take no room from these. Of one
+        // server nothing would be hashed.
+        let count = (usize::from(cluster.nodes_max) + cluster.seeds.len()).max(2);
+        let count = count.min(usize::from(SlotOwners::NONE));
         let place = |number: usize| Server {
             endpoint: Endpoint::Tcp { host: "cluster.invalid".to_owned(), port: 1 },
             name: Some(format!("place-{number}")),

@@ -74,13 +74,13 @@ pub struct Cluster {
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
     /// first of them came.
     waits_until: AtomicU64,
-    /// Why the latest question was not answered.
-    trouble: Mutex<String>,
     /// When servers are to be asked how far replicas are behind, in nanoseconds.
     next_lags: AtomicU64,
     /// How far each server is behind its primary, in milliseconds, by place; as far as
     /// can be when that is not known.
     lags: Box<[AtomicU64]>,
+    /// Why the latest question was not answered.
+    trouble: Mutex<String>,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -100,9 +100,9 @@ impl Cluster {
             asking_until: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
-            trouble: Mutex::new("none was asked yet".to_owned()),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
     }

@@ -475,15 +475,17 @@ impl Plane {
         out: &mut Vec<u8>,
     ) -> After {
         let plan = &self.plan;
+        let listener = &plan.listeners[session.listener as usize];
         let mut context = LocalContext {
             identity: &mut session.identity,
             clock: self.clock,
-            password: plan.listeners[session.listener as usize].password.as_deref(),
+            password: listener.password.as_deref(),
             databases: pool.databases,
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
             reply_len_max: plan.limits.session_output_len_hard as usize,
+            cluster: listener.cluster.as_deref(),
         };
         local::answer(request, &mut context, out)
     }

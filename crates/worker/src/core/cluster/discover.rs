@@ -98,6 +98,7 @@ impl Core {
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
                 shared.note_answered(now, refresh - earlier);
+                self.plane.trust_all(heard.pool);
             }
             Err(error) => {
                 shared.note_trouble(format!("what {from} says of it {error}"));
@@ -108,6 +109,7 @@ impl Core {
                         "what it says of its cluster {error}; told at most once a minute"
                     );
                 }
+                self.plane.distrust(heard.pool, heard.place);
                 self.plane.note_unanswered(heard.pool);
             }
         }
@@ -180,12 +182,16 @@ impl Core {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
-        let map = &state.cluster.as_ref()?.map;
-        // One that has left, as the others say, knows least of them.
+        let cluster = state.cluster.as_ref()?;
+        let map = &cluster.map;
+        // One that has left, as the others say, knows least of them. All that mislead may
+        // be right together.
+        let is_trusted = |place: u16| !cluster.misleading.contains(&place);
         let candidates: Vec<(LinkIndex, bool)> = map
             .nodes()
             .map(|(place, node)| {
-                (state.link(place, 0, Protocol::Resp2), node.absent_since.is_none())
+                let is_fit = node.absent_since.is_none() && is_trusted(place);
+                (state.link(place, 0, Protocol::Resp2), is_fit)
             })
             .collect();
         let count = candidates.len();
@@ -260,22 +266,40 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, server: (u16, u16), fault: Fault) {
-        let (pool, place) = server;
-        if let (Some(state), Fault::Backend { fault, .. }) = (self.cluster_state(pool), fault) {
+    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+        let about = self.cluster_state(self.asked_about(pool));
+        if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(pool, place);
             state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
         }
-        self.cluster.unanswered.push(server);
+        self.distrust(pool, place);
+        self.cluster.unanswered.push((pool, place));
     }
 
     /// Appends the error for a request that no server of a pool is known for.
     #[cold]
     pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
-        let name = &self.plan.pools[usize::from(pool)].name;
-        match self.unknown_server(pool, name) {
+        match self.unknown_server(pool) {
             Some(text) => reply::error(out, &text),
-            None => write_fault(Fault::Unrouted, name, out),
+            None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
+        }
+    }
+
+    /// Others are asked first from now on.
+    fn distrust(&mut self, pool: u16, place: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+            && !cluster.misleading.contains(&place)
+        {
+            cluster.misleading.push(place);
+        }
+    }
+
+    fn trust_all(&mut self, pool: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+        {
+            cluster.misleading.clear();
         }
     }
 

@@ -273,7 +273,7 @@ impl Plane {
     }
 
     /// The pool that servers are asked about: their own, or that of sentinels.
-    fn asked_about(&self, pool: u16) -> u16 {
+    pub(super) fn asked_about(&self, pool: u16) -> u16 {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 

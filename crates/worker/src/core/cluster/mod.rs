@@ -29,7 +29,7 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
-use keyway_topology::{ClusterMap, ReadFrom, Ring};
+use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -37,6 +37,9 @@ use std::sync::Arc;
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// Places whose servers said nothing of use since somebody last did: they may have
+    /// left the cluster and still be there.
+    misleading: Vec<u16>,
 }
 
 /// What this worker has to do with clusters.
@@ -75,7 +78,7 @@ impl State {
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map() }
+        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -148,11 +151,15 @@ impl Core {
 
     /// What was not sent yet to servers that serve no more goes to those that do.
     fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let has_slots = self.plane.has_slots(pool);
         for index in 0..self.links.len() {
             let slot = &mut self.links[index];
             let place = usize::from(slot.backend);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
-            if slot.pool != pool || slot.is_private || !has_ended {
+            // A server of a cluster sends on what it was sent, and what comes behind that
+            // must not overtake it.
+            let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
+            if slot.pool != pool || slot.is_private || !has_ended || may_be_overtaken {
                 continue;
             }
             let unsent = slot.link.take_unsent();
@@ -228,6 +235,21 @@ impl Plane {
         }
     }
 
+    /// Whether the keys of a pool have slots.
+    pub(super) fn has_slots(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
+    }
+
+    /// The slot of a key; `None` where there are none.
+    pub(super) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
+    }
+
     /// Whether requests go to a server: it is not out of use, and in a cluster it
     /// has slots.
     pub(super) fn is_server_used(&self, pool: u16, server: usize) -> bool {
@@ -275,19 +297,16 @@ impl Plane {
     /// Why a request to a pool whose servers are found out has none; `None` for a pool
     /// whose servers are listed.
     #[cold]
-    pub(super) fn unknown_server(&self, pool: u16, name: &str) -> Option<String> {
+    fn unknown_server(&self, pool: u16) -> Option<String> {
         let state = self.cluster_state(pool)?;
+        let name = &self.plan.pools[usize::from(pool)].name;
+        let why = state.shared.trouble();
         let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
         Some(match (state.map.is_known(), state.has_slots()) {
-            (false, true) => format!(
-                "CLUSTERDOWN who has which slot of [pool.{name}] is not known: none of its servers \
-                 has told; {}",
-                state.shared.trouble()
-            ),
-            (false, false) => format!(
-                "ERR who is the primary in [pool.{name}] is not known: nobody has told; {}",
-                state.shared.trouble()
-            ),
+            (false, true) => {
+                format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
+            }
+            (false, false) => format!("ERR nobody tells who is the primary in {name}: {why}"),
             (true, _) if reads_replicas_only => format!(
                 "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
             ),

@@ -7,6 +7,7 @@ use super::ClusterState;
 use crate::Cluster;
 use keyway_base::Time;
 use keyway_command::{Flags, Request};
+use keyway_proxy::Session;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
 use std::time::Duration;
 
@@ -161,6 +162,17 @@ impl Plane {
         }
     }
 
+    /// Notes that a session has sent what may write, by another way than other requests.
+    #[inline]
+    pub(in super::super) fn note_write(&self, session: &mut Session) {
+        if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
+            &self.pools[usize::from(session.pool)]
+            && let Some(pin) = readers.policy.pin_after_write
+        {
+            session.identity.reads_primary_until = self.clock.now + pin;
+        }
+    }
+
     /// Where a read goes that the server at `primary` would answer as well.
     pub(in super::super) fn reader_of(
         &mut self,
@@ -230,12 +242,15 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         if let Some(pin) = readers.policy.pin_after_write
             && command.flags.contains(Flags::WRITE)
         {
-            asked.session.reads_primary_until = now + pin;
+            asked.session.identity.reads_primary_until = now + pin;
         }
         return false;
     }
-    let is_for_primary = readers.policy.primary_commands.iter().any(|name| **name == *command.name);
-    now >= asked.session.reads_primary_until && !is_for_primary
+    // What is read under watch is to be what EXEC finds.
+    let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
+    let is_for_primary =
+        watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
+    now >= asked.session.identity.reads_primary_until && !is_for_primary
 }
 
 #[cfg(test)]

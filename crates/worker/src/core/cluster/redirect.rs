@@ -114,7 +114,9 @@ impl Core {
             return self.give_up(from, one);
         };
         links[index].link.is_blocking = true;
-        links[index].link.blocks_until = links[from].link.blocks_until;
+        // The server that takes it now counts the time anew.
+        let waited = plane.clock.now.since(one.exchange.started);
+        links[index].link.blocks_until = links[from].link.blocks_until.map(|until| until + waited);
         links[index].awaited_keys = std::mem::take(&mut links[from].awaited_keys);
         let stateful = session.stateful.get_or_insert_default();
         stateful.blocked_on.retain(|&link| link != from);
@@ -225,6 +227,22 @@ impl Core {
         }
     }
 
+    /// Sends requests to the servers that have their keys now.
+    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        for one in all {
+            let sent_to = (self.links[from].pool, self.links[from].backend);
+            match self.plane.place_of_request(sent_to, &one.request) {
+                Some(place) => self.send_to(place, from, &one, false),
+                None => {
+                    let Core { sessions, links, plane } = self;
+                    let place = (links[from].pool, links[from].backend);
+                    let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+                    plane.fail(sessions, place, (&one.exchange, false), fault);
+                }
+            }
+        }
+    }
+
     /// The same for what one session has sent on a link of its own: a command that
     /// waits does so on another if that is gone.
     pub(in super::super) fn retry_private(
@@ -265,22 +283,6 @@ impl Core {
         session.stateful.get_or_insert_default().blocked_on.push(index);
         plane.plan.clients.set_blocked(session.identity.id, true);
         plane.enqueue_again(links, index, one, false);
-    }
-
-    /// Sends requests to the servers that have their keys now.
-    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
-        let of = (self.links[from].pool, self.links[from].backend);
-        for one in all {
-            match self.plane.place_of_request(of, &one.request) {
-                Some(place) => self.send_to(place, from, &one, false),
-                None => {
-                    let Core { sessions, links, plane } = self;
-                    let place = (links[from].pool, links[from].backend);
-                    let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-                    plane.fail(sessions, place, (&one.exchange, false), fault);
-                }
-            }
-        }
     }
 
     /// Tells whoever waits what the server has said.
