@@ -121,7 +121,7 @@ pub struct Sim {
 struct SimFacts;
 
 impl Facts for SimFacts {
-    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
+    fn info(&self, _pool: u16, _is_cluster: bool, _sections: &[&str], out: &mut String) {
         out.push_str("# Server\r\n");
     }
     fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
