@@ -100,6 +100,11 @@ const fn cluster(row: Row) -> Row {
     Row { side: Side::ClusterProxy, ..row }
 }
 
+/// Nothing is asked of it.
+const fn shown(row: Row) -> Row {
+    Row { target: None, ..row }
+}
+
 const fn short(requests: u32, row: Row) -> Row {
     Row { driver: Driver::Short(requests), ..row }
 }
@@ -109,7 +114,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 38] = [
+pub const ROWS: [Row; 40] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -207,6 +212,14 @@ pub const ROWS: [Row; 38] = [
             1.0,
         ),
     ),
+    shown(store("store-eval-depth1", "EVAL of a GET, 50 clients, depth 1", Work::Script, 1, 1.0)),
+    shown(store(
+        "store-eval-depth16",
+        "EVAL of a GET, 50 clients, depth 16",
+        Work::Script,
+        16,
+        1.0,
+    )),
 ];
 
 /// Parts of a run that are no rows, but are chosen like rows.

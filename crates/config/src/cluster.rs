@@ -1,7 +1,8 @@
-//! Pools of kind `"cluster"`.
+//! Pools of kind `"cluster"` and `"replicated"`, whose servers are found out.
 
 use crate::error::{Problem, Report, quoted};
-use crate::reader::{Section, Value};
+use crate::model::{PoolConfig, PoolKindConfig, ShardedConfig};
+use crate::reader::{NamedPool, Section, Value};
 use keyway_command::lookup;
 use keyway_topology::{ClusterPool, Discovery, ReadFrom, ReadPolicy, Server, ShardedPool};
 use std::time::Duration;
@@ -30,14 +31,129 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
             Problem::new(what, "list a few: the others are found"),
         );
     }
-    ShardedPool::of_cluster(ClusterPool {
+    ShardedPool::of_cluster(found_out(section, seeds, discovery(section.text("discovery")), report))
+}
+
+/// A primary with replicas, or several. The sentinels have a pool of their own, called
+/// [`sentinel_pool`].
+pub(crate) fn replicated(
+    name: &str,
+    section: &Section,
+    seeds: &[Server],
+    report: &mut Report<'_>,
+) -> ShardedPool {
+    let has_sentinels = section.given("sentinels").is_some();
+    let primaries: Vec<String> = match section.value("primaries") {
+        Some(Value::Names(names)) => names.iter().map(|(_, name)| name.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let wrong = match (has_sentinels, section.given("servers"), section.given("primaries")) {
+        (true, Some(at), _) => Some((
+            at,
+            "has sentinels and servers",
+            "keep one of the two: sentinels tell the servers",
+        )),
+        (false, None, _) => Some((
+            section.at,
+            "has neither sentinels nor servers",
+            "add sentinels and primaries, or servers",
+        )),
+        (true, None, None) => Some((
+            section.at,
+            "has sentinels and no primaries",
+            "add primaries, as Sentinel calls them",
+        )),
+        (false, Some(_), Some(at)) => Some((
+            at,
+            "has primaries and no sentinels",
+            "remove primaries: servers that are listed are one primary's",
+        )),
+        _ => None,
+    };
+    if let Some((at, what, hint)) = wrong {
+        report.consequence(at, Problem::new(format!("{} {what}", section.header), hint));
+    } else if has_sentinels && primaries.is_empty() {
+        let what = format!("{} has sentinels and no primaries", section.header);
+        report.consequence(section.place("primaries"), Problem::new(what, "name one or more"));
+    }
+    if let Some(twice) =
+        primaries.iter().enumerate().find(|(at, name)| primaries[..*at].contains(name))
+    {
+        let what = format!("primaries in {}: {} is there twice", section.header, quoted(twice.1));
+        report.consequence(section.place("primaries"), Problem::new(what, "leave one of them"));
+    }
+    let discovery = if has_sentinels { Discovery::Sentinel } else { Discovery::Roles };
+    let mut found_out = found_out(section, seeds, discovery, report);
+    if !has_sentinels {
+        // Nobody else is found.
+        found_out.nodes_max = seeds.len() as u16;
+    }
+    found_out.sentinels = has_sentinels.then(|| sentinel_pool(name));
+    found_out.primaries = if has_sentinels { primaries } else { vec!["primary".to_owned()] };
+    let placed = crate::resolve::placed(section, Vec::new(), report);
+    let pool = ShardedPool::of_cluster(found_out);
+    let (hash, distribution, hash_tag) = (placed.hash, placed.distribution, placed.hash_tag);
+    ShardedPool { hash, distribution, hash_tag, ..pool }
+}
+
+/// The name of the pool of sentinels of a pool. No pool of a file can have it.
+pub(crate) fn sentinel_pool(name: &str) -> String {
+    format!("{name}/sentinels")
+}
+
+/// The pool of the sentinels of each pool that has some.
+pub(crate) fn sentinel_pools(named: &[NamedPool], pools: &[PoolConfig]) -> Vec<PoolConfig> {
+    let of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
+        let Some(("replicated", section)) = &named.section else { return None };
+        let PoolKindConfig::Sharded(asked_about) = &pool.kind else { return None };
+        let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
+        let data = &asked_about.pool;
+        let servers = servers.iter().map(|(_, server)| server.clone()).collect();
+        let password = match section.value("sentinel_password") {
+            Some(Value::Secret(password)) => Some(password.clone()),
+            _ => None,
+        };
+        let pool = ShardedPool {
+            is_sentinels: true,
+            password,
+            timeout: data.timeout.min(SENTINEL_TIMEOUT_MAX),
+            connect_timeout: data.connect_timeout,
+            reconnect_min: data.reconnect_min,
+            reconnect_max: data.reconnect_max.min(SENTINEL_TIMEOUT_MAX),
+            slower_than: Duration::MAX,
+            slow_log_len_max: 0,
+            ..ShardedPool::with_servers(servers)
+        };
+        let kind = PoolKindConfig::Sharded(ShardedConfig {
+            pool,
+            password_file: None,
+            clients_max: asked_about.clients_max,
+        });
+        Some(PoolConfig { name: sentinel_pool(&named.name), kind })
+    };
+    named.iter().zip(pools).filter_map(of_pool).collect()
+}
+
+/// A sentinel that is silent for longer is not waited for: another is asked.
+const SENTINEL_TIMEOUT_MAX: Duration = Duration::from_secs(1);
+
+fn found_out(
+    section: &Section,
+    seeds: &[Server],
+    discovery: Discovery,
+    report: &mut Report<'_>,
+) -> ClusterPool {
+    let nodes_max = section.number_u32("nodes_max") as u16;
+    ClusterPool {
         seeds: seeds.iter().map(|server| server.endpoint.clone()).collect(),
         nodes_max,
-        discovery: discovery(section.text("discovery")),
+        discovery,
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
         reads: reads(section, report),
-    })
+        primaries: Vec::new(),
+        sentinels: None,
+    }
 }
 
 /// What is read from replicas.
@@ -115,7 +231,7 @@ fn discovery(word: Option<&str>) -> Discovery {
 /// The word for it in the file.
 pub(crate) fn discovery_name(discovery: Discovery) -> &'static str {
     match discovery {
-        Discovery::Slots => "slots",
+        Discovery::Slots | Discovery::Sentinel | Discovery::Roles => "slots",
         Discovery::Shards => "shards",
         Discovery::Nodes => "nodes",
     }

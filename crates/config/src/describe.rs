@@ -12,8 +12,8 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, DEPTH_MAX, Ejection, Endpoint, HashTag, Password, Rejoin, ServerProtocol,
-    ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, Password, Rejoin,
+    ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -384,10 +384,14 @@ fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: 
 }
 
 fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
+    if matches!(&pool.kind, PoolKindConfig::Sharded(config) if config.pool.is_sentinels) {
+        // It is told with the pool that they are asked about.
+        return;
+    }
     out.header(&format!("[pool.{}]", key(&pool.name)));
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
-        PoolKindConfig::Sharded(config) => sharded(config, out),
+        PoolKindConfig::Sharded(config) => sharded(config, pools, out),
         PoolKindConfig::Routed(config) => routes::routed(config, pools, out),
     }
 }
@@ -424,16 +428,18 @@ fn quota_text(quota: &QuotaConfig) -> String {
     format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-fn sharded(config: &ShardedConfig, out: &mut Out) {
+fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     let pool = &config.pool;
     let table = match (pool.protocol, &pool.cluster) {
-        (_, Some(_)) => &schema::CLUSTER,
+        (_, Some(found)) if found.discovery.has_slots() => &schema::CLUSTER,
+        (_, Some(_)) => &schema::REPLICATED,
         (ServerProtocol::Redis, None) => &schema::SHARDED,
         _ => &schema::MEMCACHED,
     };
     out.entry(table, "kind", &string(pool.kind()));
     match &pool.cluster {
-        Some(found) => cluster(found, out),
+        Some(found) if found.discovery.has_slots() => cluster(found, out),
+        Some(found) => replicated(pool, found, pools, out),
         None => placed(pool, table, out),
     }
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
@@ -485,8 +491,39 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
     let table = &schema::CLUSTER;
     servers(table, pool.seeds.iter().map(ToString::to_string), out);
     out.entry(table, "discovery", &string(discovery_name(pool.discovery)));
+    found_out(pool, table, out);
+}
+
+/// How a primary and its replicas are found.
+fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+    let table = &schema::REPLICATED;
+    let list = |names: &[String]| {
+        let names: Vec<String> = names.iter().map(|name| string(name)).collect();
+        format!("[{}]", names.join(", "))
+    };
+    let sentinels = pools.iter().find(|pool| Some(&pool.name) == found.sentinels.as_ref());
+    if let Some(PoolConfig { kind: PoolKindConfig::Sharded(asked), .. }) = sentinels {
+        let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
+        out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
+        out.entry(table, "primaries", &list(&found.primaries));
+        if asked.pool.password.is_some() {
+            out.entry(table, "sentinel_password", MASK);
+        }
+    } else {
+        servers(table, found.seeds.iter().map(ToString::to_string), out);
+    }
+    out.entry(table, "hash", &string(pool.hash.name()));
+    out.entry(table, "distribution", &string(pool.distribution.name()));
+    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
+    out.entry(table, "hash_tag", &string(&hash_tag));
+    found_out(found, table, out);
+}
+
+fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
-    out.entry(table, "nodes_max", &pool.nodes_max.to_string());
+    if pool.discovery != Discovery::Roles {
+        out.entry(table, "nodes_max", &pool.nodes_max.to_string());
+    }
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
     let reads = &pool.reads;
     out.entry(table, "read_from", &string(&read_from_name(&reads.from)));
@@ -573,8 +610,8 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (12 * 2),
-                link_bytes: 71 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (12 * 2) + 2 * (20 + 2) + 2 * 2,
+                link_bytes: 119 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,

@@ -75,6 +75,7 @@ fn value_text(key: &Key) -> String {
         Kind::PoolName => "name of a pool".to_owned(),
         Kind::PoolNames => "list of names of pools".to_owned(),
         Kind::Commands => "list of commands".to_owned(),
+        Kind::Names => "list of names".to_owned(),
         Kind::ReadFrom => "text".to_owned(),
         Kind::Mode => "octal digits as text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),

@@ -299,6 +299,7 @@ fn read_value(
         Kind::Pools => read_pools(value, report),
         Kind::Servers => read_servers(value, header, report),
         Kind::PoolNames => read_names(value, "write the names of pools: [\"NAME\", \"NAME\"]"),
+        Kind::Names => read_names(value, "write names: [\"NAME\", \"NAME\"]"),
         Kind::Commands => read_names(value, "write the names of commands: [\"get\", \"mget\"]"),
         Kind::Workers if value.get_ref().is_table() => {
             return read_workers_table(key, value, header, report);

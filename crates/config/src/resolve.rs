@@ -38,14 +38,15 @@ pub(crate) fn resolve(
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
-            Some((kind @ ("sharded" | "memcached" | "cluster"), section)) => {
-                let mut sharded = sharded(kind, section, &limits, read_file, report);
+            Some((kind @ ("sharded" | "memcached" | "cluster" | "replicated"), section)) => {
+                let of_kind = (*kind, pool.name.as_str());
+                let mut sharded = sharded(of_kind, section, &limits, read_file, report);
                 match *kind {
                     "memcached" => {
                         of_memcached(section, &mut sharded.pool, report);
                         sharded.pool.warm_up = warm_up(section, named, report);
                     }
-                    "cluster" => slow_log(section, &mut sharded.pool),
+                    "cluster" | "replicated" => slow_log(section, &mut sharded.pool),
                     _ => of_redis(section, &mut sharded.pool),
                 }
                 PoolKindConfig::Sharded(sharded)
@@ -60,7 +61,8 @@ pub(crate) fn resolve(
             None => PoolKindConfig::Store(STORE_PLACEHOLDER),
         },
     });
-    let pools: Vec<PoolConfig> = pools.collect();
+    let mut pools: Vec<PoolConfig> = pools.collect();
+    pools.extend(cluster::sentinel_pools(named, &pools));
     let listeners: Vec<ListenerConfig> =
         sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
     routes::check(named, report);
@@ -222,7 +224,7 @@ fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
 }
 
 fn sharded(
-    kind: &str,
+    (kind, name): (&str, &str),
     section: &Section,
     limits: &Limits,
     read_file: Option<ReadFile<'_>>,
@@ -233,7 +235,7 @@ fn sharded(
     let (password, password_file) = password(section, read_file, report);
     let ejection = match kind {
         // Who is of a cluster is for the cluster to say.
-        "cluster" => None,
+        "cluster" | "replicated" => None,
         _ => section.section("ejection").map(ejection),
     };
     if let (Some(_), Some(at), [_]) = (ejection, section.given("ejection"), servers.as_slice()) {
@@ -243,6 +245,7 @@ fn sharded(
     }
     let placed = match kind {
         "cluster" => cluster::resolve(section, &servers, report),
+        "replicated" => cluster::replicated(name, section, &servers, report),
         _ => placed(section, servers, report),
     };
     let pool = ShardedPool {
@@ -269,7 +272,11 @@ fn sharded(
 }
 
 /// A pool of servers that are placed here.
-fn placed(section: &Section, servers: Vec<Server>, report: &mut Report<'_>) -> ShardedPool {
+pub(crate) fn placed(
+    section: &Section,
+    servers: Vec<Server>,
+    report: &mut Report<'_>,
+) -> ShardedPool {
     let (hash, distribution) = placement::resolve(section, &servers, report);
     let hash_tag = match section.value("hash_tag") {
         Some(Value::HashTag(tag)) => *tag,
@@ -463,7 +470,7 @@ fn listener(
     });
     let (mut password, password_file) = password(section, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
-    if let Some(("sharded" | "memcached" | "cluster", pool)) = pool_section
+    if let Some(("sharded" | "memcached" | "cluster" | "replicated", pool)) = pool_section
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
     {
         let own = section.given("password").or(section.given("password_file"));
@@ -521,7 +528,7 @@ fn listener_protocol(
         )),
         // Where both are spoken that is what is wrong.
         Some((kind, pool))
-            if !matches!(*kind, "sharded" | "cluster")
+            if !matches!(*kind, "sharded" | "cluster" | "replicated")
                 && speaks_memcached
                 && spoken.redis
                 && !spoken.memcached =>
@@ -617,7 +624,7 @@ fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>
 /// where it went out from, for ever.
 fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
     let sharded = named.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded" | "memcached" | "cluster", section)) => Some(section),
+        Some(("sharded" | "memcached" | "cluster" | "replicated", section)) => Some(section),
         _ => None,
     });
     for pool in sharded {

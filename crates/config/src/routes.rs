@@ -72,7 +72,7 @@ pub(crate) fn speaks(name: &str, pools: &[NamedPool]) -> Speaks {
             continue;
         }
         match &pools[index].section {
-            Some(("sharded" | "cluster", _)) => speaks.redis = true,
+            Some(("sharded" | "cluster" | "replicated", _)) => speaks.redis = true,
             Some(("memcached", _)) => speaks.memcached = true,
             Some((kind, section)) if KINDS.contains(kind) => {
                 let named = named_in(section);

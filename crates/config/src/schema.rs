@@ -9,7 +9,7 @@ mod routes;
 
 use routes::POOL_KINDS;
 
-pub(crate) use cluster::CLUSTER;
+pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
@@ -716,7 +716,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 19] = [
+pub(crate) static TABLES: [&Table; 20] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -726,6 +726,7 @@ pub(crate) static TABLES: [&Table; 19] = [
     &QUOTAS,
     &SHARDED,
     &CLUSTER,
+    &REPLICATED,
     &MEMCACHED,
     &EJECTION,
     &RECONNECT,
@@ -739,10 +740,11 @@ pub(crate) static TABLES: [&Table; 19] = [
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 10] = [
+pub(crate) static POOLS: [(&str, &Table); 11] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
+    ("replicated", &REPLICATED),
     ("memcached", &MEMCACHED),
     ("prefix", &PREFIX),
     ("failover", &FAILOVER),

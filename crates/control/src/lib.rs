@@ -1,5 +1,5 @@
 //! The control plane. For now its admin listener: metrics, health, readiness,
-//! the list of backends and the end of a quarantine over HTTP.
+//! the list of backends, the end of a quarantine and of a script over HTTP.
 //!
 //! The only crate with an async runtime, on a thread of its own. It never
 //! reaches into the data plane: everything it knows and may do is behind
@@ -16,4 +16,4 @@ mod routes;
 
 pub use admin::{Admin, AdminError, AdminHandle, AdminLimits};
 pub use backends::{BackendStatus, PoolStatus};
-pub use routes::AdminState;
+pub use routes::{AdminState, ScriptKill};

@@ -31,18 +31,37 @@ pub trait AdminState: Send + Sync {
     /// # Errors
     /// When there is no such pool or backend: a text with the names there are.
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String>;
+
+    /// Ends the script or function that runs on the store of a pool, if it has
+    /// written nothing.
+    ///
+    /// # Errors
+    /// When there is no such pool, or it is no store: a text that says so.
+    fn kill_script(&self, pool: &str) -> Result<ScriptKill, String>;
+}
+
+/// What became of the wish to end a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptKill {
+    /// None runs.
+    NoneRuns,
+    /// It has written: its time will end it.
+    HasWritten,
+    /// It ends.
+    Ends,
 }
 
 const GET: &str = "GET";
 const POST: &str = "POST";
 
 /// Every resource: method, path, and what it is for.
-const ROUTES: [(&str, &str, &str); 5] = [
+const ROUTES: [(&str, &str, &str); 6] = [
     (GET, "/metrics", "all metrics in the Prometheus text format"),
     (GET, "/healthz", "200 while serving, 503 while draining"),
     (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
     (GET, "/backends", "every backend and its state, as JSON; ?format=text for a table"),
     (POST, "/backends/restore", "?pool=NAME&backend=NAME: end an ejection or quarantine"),
+    (POST, "/scripts/kill", "?pool=NAME: end the script or function that runs on a store"),
 ];
 
 /// Longest body of a request, in bytes. No resource takes one; a small one is
@@ -98,6 +117,7 @@ fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply 
         "/healthz" => healthz(state),
         "/readyz" => readyz(state),
         "/backends" => backends(state, target),
+        "/scripts/kill" => kill_script(state, target.query),
         _ => restore(state, target.query),
     }
 }
@@ -164,7 +184,7 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
 }
 
 fn restore(state: &dyn AdminState, query: &str) -> Reply {
-    let (pool, backend) = match restore_parameters(query) {
+    let [pool, backend] = match parameters(query, ["pool", "backend"]) {
         Ok(names) => names,
         Err(wrong) => {
             let usage = "write POST /backends/restore?pool=NAME&backend=NAME";
@@ -180,38 +200,63 @@ fn restore(state: &dyn AdminState, query: &str) -> Reply {
     }
 }
 
-/// The pool and the backend named in a query, percent-decoded.
-fn restore_parameters(query: &str) -> Result<(String, String), String> {
-    let (mut pool, mut backend) = (None, None);
+fn kill_script(state: &dyn AdminState, query: &str) -> Reply {
+    let pool = match parameters(query, ["pool"]) {
+        Ok([pool]) => pool,
+        Err(wrong) => {
+            let text = format!("{wrong}; write POST /scripts/kill?pool=NAME\n");
+            return reply(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    match state.kill_script(&pool) {
+        Ok(ScriptKill::Ends) => reply(StatusCode::OK, format!("the script of pool {pool} ends\n")),
+        Ok(ScriptKill::NoneRuns) => reply(StatusCode::OK, format!("pool {pool} runs no script\n")),
+        Ok(ScriptKill::HasWritten) => {
+            let text = format!(
+                "the script of pool {pool} has written: it ends by itself or by script_time_max\n"
+            );
+            reply(StatusCode::CONFLICT, text)
+        }
+        Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
+    }
+}
+
+/// The parameters of a query that are asked for, each of them given once and not
+/// empty, percent-decoded.
+fn parameters<const N: usize>(query: &str, names: [&str; N]) -> Result<[String; N], String> {
+    let mut values = [const { String::new() }; N];
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let place = match &*name {
-            "pool" => &mut pool,
-            "backend" => &mut backend,
-            _ => return Err(format!("there is no parameter `{name}`")),
+        let Some(place) = names.iter().position(|known| *known == name) else {
+            return Err(format!("there is no parameter `{name}`"));
         };
-        if place.replace(value.into_owned()).is_some() {
+        if !values[place].is_empty() {
             return Err(format!("`{name}` is given twice"));
         }
+        values[place] = value.into_owned();
     }
-    let present = |value: Option<String>, name: &str| {
-        value.filter(|value| !value.is_empty()).ok_or(format!("`{name}` is missing"))
-    };
-    Ok((present(pool, "pool")?, present(backend, "backend")?))
+    match values.iter().position(String::is_empty) {
+        Some(missing) => Err(format!("`{}` is missing", names[missing])),
+        None => Ok(values),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(pool: &str, backend: &str) -> Result<(String, String), String> {
-        Ok((pool.into(), backend.into()))
+    fn names(pool: &str, backend: &str) -> Result<[String; 2], String> {
+        Ok([pool.into(), backend.into()])
+    }
+
+    fn both(query: &str) -> Result<[String; 2], String> {
+        parameters(query, ["pool", "backend"])
     }
 
     #[test]
     fn names_in_a_query_may_hold_any_character() {
-        assert_eq!(restore_parameters("pool=a&backend=b"), names("a", "b"));
+        assert_eq!(both("pool=a&backend=b"), names("a", "b"));
         assert_eq!(
-            restore_parameters("backend=10.0.0.1%3A6379%3A1+alpha&pool=%C3%A9%26"),
+            both("backend=10.0.0.1%3A6379%3A1+alpha&pool=%C3%A9%26"),
             names("é&", "10.0.0.1:6379:1 alpha")
         );
     }
@@ -225,7 +270,7 @@ mod tests {
             ("pool=a&backend=b&pool=c", "`pool` is given twice"),
             ("pool=a&backend=b&force=1", "there is no parameter `force`"),
         ] {
-            assert_eq!(restore_parameters(query), Err(wrong.into()), "{query}");
+            assert_eq!(both(query), Err(wrong.into()), "{query}");
         }
     }
 }

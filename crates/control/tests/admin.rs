@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use keyway_control::{
-    Admin, AdminError, AdminHandle, AdminLimits, AdminState, BackendStatus, PoolStatus,
+    Admin, AdminError, AdminHandle, AdminLimits, AdminState, BackendStatus, PoolStatus, ScriptKill,
 };
 use keyway_metrics::{Layout, PoolLayout, Registry};
 
@@ -64,6 +64,15 @@ impl AdminState for State {
             return Err(format!("no backend {backend} in pool {pool}; there is: alpha:6379 é"));
         }
         Ok(self.restored.fetch_add(1, Relaxed) == 0)
+    }
+
+    fn kill_script(&self, pool: &str) -> Result<ScriptKill, String> {
+        match pool {
+            "idle" => Ok(ScriptKill::NoneRuns),
+            "reads" => Ok(ScriptKill::Ends),
+            "writes" => Ok(ScriptKill::HasWritten),
+            _ => Err("no embedded store of that name".into()),
+        }
     }
 }
 
@@ -171,6 +180,24 @@ fn restoring_says_whether_there_was_anything_to_restore() {
 }
 
 #[test]
+fn killing_a_script_says_what_became_of_it() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let post = |query: &str| ask(admin.local_addr(), "POST", &format!("/scripts/kill{query}"));
+    for (query, status, word) in [
+        ("?pool=reads", 200, "ends"),
+        ("?pool=idle", 200, "runs no script"),
+        ("?pool=writes", 409, "has written"),
+        ("?pool=else", 404, "no embedded store"),
+        ("", 400, "`pool` is missing"),
+        ("?pool=reads&force=1", 400, "no parameter `force`"),
+    ] {
+        let (answered, _, body) = post(query);
+        assert!(answered == status && body.contains(word), "{query}: {answered} {body}");
+    }
+    assert_eq!(ask(admin.local_addr(), "GET", "/scripts/kill?pool=reads").0, 405);
+}
+
+#[test]
 fn backends_are_listed_as_json_or_as_text() {
     let (admin, _) = start(AdminLimits::default(), State::default());
     let get = |target: &str| ask(admin.local_addr(), "GET", target);
@@ -199,7 +226,7 @@ fn other_paths_list_what_there_is() {
     for target in ["/", "/metric", "/metrics/", "/../etc/passwd", "/%00"] {
         let (status, _, body) = ask(admin.local_addr(), "GET", target);
         assert_eq!(status, 404, "{target}");
-        for path in ["/metrics", "/healthz", "/readyz", "/backends/restore"] {
+        for path in ["/metrics", "/healthz", "/readyz", "/backends/restore", "/scripts/kill"] {
             assert!(body.contains(path), "{body}");
         }
     }

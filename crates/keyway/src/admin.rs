@@ -1,8 +1,9 @@
 //! What the admin listener asks of the process.
 
 use crate::serve::wall_clock;
-use keyway_control::{AdminState, BackendStatus, PoolStatus};
+use keyway_control::{AdminState, BackendStatus, PoolStatus, ScriptKill};
 use keyway_metrics::Registry;
+use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind};
 use parking_lot::Mutex;
@@ -113,6 +114,10 @@ impl AdminState for Process {
             .filter_map(|(index, pool)| {
                 let totals = self.registry.backend_totals(index);
                 let kind = &self.plan.pools[index].kind;
+                // Without sentinels what is known goes on being served.
+                if matches!(kind, PoolKind::Sharded { pool, .. } if pool.is_sentinels) {
+                    return None;
+                }
                 let ids = topology.backend_ids(index).zip(totals).enumerate();
                 let there = ids.filter(|(server, _)| kind.has_server(*server));
                 let mut backends = there.map(|(_, backend)| backend).peekable();
@@ -142,6 +147,27 @@ impl AdminState for Process {
                     .collect(),
             })
             .collect()
+    }
+
+    fn kill_script(&self, pool: &str) -> Result<ScriptKill, String> {
+        let topology = &self.plan.topology;
+        let is_store = |index: usize| matches!(self.plan.pools[index].kind, PoolKind::Store(_));
+        let Some(index) = topology.pool_index(pool).filter(|index| is_store(*index)) else {
+            let pools = topology.pools().iter().enumerate();
+            let stores = pools.filter(|(index, _)| is_store(*index));
+            let names: Vec<_> = stores.map(|(_, pool)| pool.name.as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(format!("no embedded store {pool:?}; there are: {names}"));
+        };
+        let killed = self.plan.pools[index].scripts.kill_any();
+        if killed == Kill::Killed {
+            tracing::info!(pool, "a script ends on an operator's word");
+        }
+        Ok(match killed {
+            Kill::Killed => ScriptKill::Ends,
+            Kill::Unkillable => ScriptKill::HasWritten,
+            Kill::NotBusy | Kill::OtherKind => ScriptKill::NoneRuns,
+        })
     }
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {

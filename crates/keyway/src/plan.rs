@@ -10,7 +10,7 @@ use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
-use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store};
+use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{Epoch, HealthBoard, Topology};
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
@@ -105,7 +105,15 @@ pub fn plan(
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
             let scripts = Arc::clone(&pool.scripts);
-            registry.watch_store(index, move || figures(&store, &scripts));
+            // What is told while a script runs that all of it would wait for.
+            let last = Mutex::new(store.stats());
+            registry.watch_store(index, move || {
+                let mut last = last.lock();
+                if let Some(stats) = store.stats_beside_script() {
+                    *last = stats;
+                }
+                figures(&last, &scripts)
+            });
         }
         if let PoolKind::Routed(routes) = &pool.kind {
             let totals = Arc::clone(&routes.totals);
@@ -266,8 +274,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(store: &Store, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
-    let stats = store.stats();
+fn figures(stats: &StoreStats, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
     let databases = stats.databases.iter().enumerate();
     keyway_metrics::StoreFigures {
         databases: databases

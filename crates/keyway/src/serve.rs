@@ -185,7 +185,10 @@ fn announce(
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
                 let servers = match &sharded.pool.cluster {
-                    Some(cluster) => counted(cluster.seeds.len(), "server to ask for others"),
+                    Some(found) if found.sentinels.is_some() => {
+                        format!("{} that sentinels know", counted(found.primaries.len(), "name"))
+                    }
+                    Some(found) => counted(found.seeds.len(), "known server"),
                     None => counted(sharded.pool.servers.len(), "server"),
                 };
                 format!("{} over {servers}", sharded.pool.kind())

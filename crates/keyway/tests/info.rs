@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_until,
+    watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -273,6 +274,60 @@ fn errors_are_counted_by_their_first_word_as_on_a_bare_server() {
     let mut client = keyway.client(0);
     ["MULTI", "HSET s a b", "EXEC"].iter().for_each(|line| drop(client.words(line)));
     assert_eq!(errors_of(&mut client), ["errorstat_WRONGTYPE:count=2"]);
+}
+
+#[test]
+fn errors_within_scripts_and_those_that_nobody_hears_are_counted_as_on_a_bare_server() {
+    let _watch = watchdog(Duration::from_secs(60), "errorstats of scripts");
+    let bare = RedisServer::start();
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let scripts = [
+        "redis.pcall('hset', 's', 'a', 'b') return 1",
+        "return redis.pcall('hset', 's', 'a', 'b')",
+        "return redis.call('hset', 's', 'a', 'b')",
+        "for n = 1, 3 do redis.pcall('incr', 's') end return redis.call('lpush', 's', 1)",
+        "return {redis.pcall('incr', 's'), 2}",
+        "redis.pcall('nosuch') return 1",
+        "redis.pcall('get') return 1",
+        "redis.pcall('subscribe', 'a') return 1",
+        "return redis.call('nosuch')",
+        "return redis.error_reply('MINE is my own')",
+        "local e = redis.pcall('incr', 's') error(e)",
+        "local e = redis.pcall('incr', 's') return redis.error_reply(e.err)",
+        "error({err = 'MINE again'})",
+        "error('text')",
+        "syntax error",
+    ];
+    let mut told = Vec::new();
+    for mut client in [bare.client(), keyway.client(0)] {
+        client.words("SET s a");
+        let mut counts = Vec::new();
+        for script in scripts {
+            client.words("CONFIG RESETSTAT");
+            client.command(&["EVAL", script, "0"]);
+            counts.push((script, errors_of(&mut client)));
+        }
+        client.words("CONFIG RESETSTAT");
+        client.pipeline(&["MULTI"]);
+        client.command(&["EVAL", scripts[2], "0"]);
+        client.command(&["EVAL", scripts[8], "0"]);
+        client.pipeline(&["EXEC"]);
+        counts.push(("EXEC", errors_of(&mut client)));
+        client.words("CONFIG RESETSTAT");
+        let lines =
+            ["CLIENT REPLY OFF", "HSET s a b", "NOSUCH a", "GET", "CLIENT NOSUCH", "PING a b c"];
+        lines.iter().for_each(|line| client.send(&encode_words(line)));
+        client.send(&encode(&["EVAL", scripts[0], "0"]));
+        client.send(&encode(&["EVAL", scripts[2], "0"]));
+        client.send(&encode_words("CLIENT REPLY ON"));
+        assert_eq!(client.reply(), Value::simple("OK"));
+        counts.push(("CLIENT REPLY OFF", errors_of(&mut client)));
+        told.push(counts);
+    }
+    for (bare, ours) in told[0].iter().zip(&told[1]) {
+        assert_eq!(ours, bare);
+    }
+    assert_eq!(told[0][0].1, ["errorstat_WRONGTYPE:count=1"]);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_for,
-    wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, http_get,
+    http_post, wait_for, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -143,6 +143,64 @@ fn a_busy_function_is_shown_and_killed_as_by_redis() {
 }
 
 #[test]
+fn the_admin_listener_tells_its_figures_and_ends_a_script_that_runs_for_long() {
+    let _watch = watchdog(Duration::from_secs(180), "the admin listener beside a script");
+    let keyway = store("100s");
+    let kill = |query: &str| http_post(keyway.admin(), &format!("/scripts/kill{query}"));
+    let none = kill("?pool=main");
+    assert_eq!((none.status, &*none.body), (200, "pool main runs no script\n"));
+    assert_eq!(kill("").status, 400);
+    let unknown = kill("?pool=other");
+    assert_eq!(unknown.status, 404);
+    assert_eq!(unknown.body, "no embedded store \"other\"; there are: main\n");
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET held 1"), Value::simple("OK"));
+    let before = metric(&keyway, "keyway_store_memory_bytes{");
+    for (script, status) in [(READS, 200), (WRITES, 409)] {
+        let mut busy = begin(keyway.client(0), &["EVAL", script, "1", "held"]);
+        wait_until("it holds the key", BOUND, || {
+            let mut client = keyway.client(0);
+            client.set_reply_within(Duration::from_millis(300));
+            client.send(&encode(&["GET", "held"]));
+            matches!(client.try_reply(), Ok(Value::Error(_)))
+        });
+        // Would it wait for the script, this would never come.
+        let during = metric(&keyway, "keyway_store_memory_bytes{");
+        assert!(during >= before, "{during} after {before}");
+        assert_eq!(metric(&keyway, "keyway_store_items{"), 1);
+        let reply = kill("?pool=main");
+        assert_eq!(reply.status, status, "{}", reply.body);
+        if status == 200 {
+            let text = busy.reply().error_text();
+            assert!(text.contains("Script killed by user"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_admin_listener_ends_a_script_of_the_only_worker() {
+    let _watch = watchdog(Duration::from_secs(60), "a script of the only worker");
+    let pool = Pool::store("main").with("script_time_max", "\"100s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
+    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    wait_until("it runs and is ended", BOUND, || {
+        let reply = http_post(keyway.admin(), "/scripts/kill?pool=main");
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        reply.body.ends_with("ends\n")
+    });
+    assert!(busy.reply().error_text().contains("Script killed by user"));
+    assert_eq!(keyway.client(0).words("GET held"), Value::Nil);
+}
+
+/// The first value of a metric.
+fn metric(keyway: &Keyway, name: &str) -> u64 {
+    let text = http_get(keyway.admin(), "/metrics").body;
+    let line = text.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
+#[test]
 fn what_has_written_is_not_killed_and_ends_by_its_time() {
     let _watch = watchdog(Duration::from_secs(180), "a busy script that wrote");
     let words = ["EVAL", WRITES, "1", "held"];
@@ -184,7 +242,10 @@ fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
     let mut first = keyway.client(0);
     let blocked = || first.words("INFO clients").text().contains("blocked_clients:1");
     wait_until("it waits", BOUND, blocked);
-    let mut busy = begin(keyway.client(0), &["EVAL", READS, "1", "held"]);
+    let tells =
+        "redis.call('get', KEYS[1]) redis.log(redis.LOG_NOTICE, 'it runs') while true do end";
+    let mut busy = begin(keyway.client(0), &["EVAL", tells, "1", "held"]);
+    wait_until("it holds the key", BOUND, || keyway.process().log().contains("it runs"));
     // Clients of its worker are not answered.
     let is_answered = |client: &mut Client, line: &str| {
         client.set_reply_within(Duration::from_secs(2));

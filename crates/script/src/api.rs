@@ -1,6 +1,6 @@
 //! The library `redis` but for its commands.
 
-use crate::call::{TOO_LONG, add_word};
+use crate::call::{Failure, TOO_LONG, add_word};
 use crate::registry::digest_of;
 use crate::sandbox::{Raised, State};
 use keyway_command::{Args, Refusal, Request};
@@ -17,7 +17,7 @@ const LOG_LEN_MAX: usize = 1024;
 
 /// A message of Redis for a wrong call.
 fn wrong(text: &str) -> mlua::Error {
-    Raised::table(format!("ERR {text}").into_bytes())
+    Raised::table(Failure::of_script(text))
 }
 
 fn one_field(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Value> {

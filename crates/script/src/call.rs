@@ -41,12 +41,21 @@ pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u
 /// Bytes of a scratch that are kept.
 const KEPT_MAX: usize = 64 << 10;
 
-/// Runs a command; its reply, or an error's text without the dash.
+/// An error that a command was answered with.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// Without the dash.
+    pub(crate) text: Vec<u8>,
+    /// The host has counted it.
+    pub(crate) is_counted: bool,
+}
+
+/// Runs a command; its reply, or its error.
 pub(crate) fn call(
     state: &State,
     lua: &Lua,
     args: &Variadic<Value>,
-) -> mlua::Result<Result<Value, Vec<u8>>> {
+) -> mlua::Result<Result<Value, Failure>> {
     let mut scratch = state.scratch.take();
     let result = call_with(state, lua, args, &mut scratch);
     if scratch.buf.capacity() > KEPT_MAX {
@@ -59,8 +68,25 @@ pub(crate) fn call(
     result
 }
 
-fn refused(text: &str) -> mlua::Result<Result<Value, Vec<u8>>> {
-    Ok(Err(format!("ERR {text}").into_bytes()))
+fn refused(text: &str) -> mlua::Result<Result<Value, Failure>> {
+    Ok(Err(Failure::of_script(text)))
+}
+
+impl Failure {
+    /// One that is the script's own doing.
+    pub(crate) fn of_script(text: &str) -> Self {
+        Self { text: format!("ERR {text}").into_bytes(), is_counted: false }
+    }
+}
+
+/// Refuses a command, which counts as one that was answered with an error.
+fn refused_counted(state: &State, text: &str) -> mlua::Result<Result<Value, Failure>> {
+    let mut failure = Failure::of_script(text);
+    if let Some(host) = state.host() {
+        host.count_error(&failure.text);
+        failure.is_counted = true;
+    }
+    Ok(Err(failure))
 }
 
 fn call_with(
@@ -68,7 +94,7 @@ fn call_with(
     lua: &Lua,
     args: &Variadic<Value>,
     scratch: &mut Scratch,
-) -> mlua::Result<Result<Value, Vec<u8>>> {
+) -> mlua::Result<Result<Value, Failure>> {
     state.check_end(lua)?;
     let Scratch { buf, ranges, reply } = scratch;
     buf.clear();
@@ -91,12 +117,15 @@ fn call_with(
     let request = match Request::resolve(Args::new(buf, ranges)) {
         Ok(request) => request,
         Err(Refusal::Arity(_)) => {
-            return refused("Wrong number of args calling Redis command from script");
+            return refused_counted(
+                state,
+                "Wrong number of args calling Redis command from script",
+            );
         }
-        Err(_) => return refused("Unknown Redis command called from script"),
+        Err(_) => return refused_counted(state, "Unknown Redis command called from script"),
     };
     if let Err(text) = admit(state, &request) {
-        return refused(&text);
+        return refused_counted(state, &text);
     }
     let Some(run) = state.run() else {
         return refused("redis.call/pcall can only be called inside a script invocation");
@@ -121,8 +150,11 @@ fn call_with(
     }
     state.check_end(lua)?;
     match reply.first() {
-        Some(b'-') => Ok(Err(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec())),
-        _ => Ok(Ok(value_of(lua, reply)?)),
+        Some(b'-') => {
+            let text = reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec();
+            Ok(Err(Failure { text, is_counted: true }))
+        }
+        _ => Ok(Ok(state.make(lua, reply.len(), || value_of(lua, reply))?)),
     }
 }
 
@@ -144,12 +176,24 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// The field, Redis's name for it, that says that an error was counted already.
+const IS_COUNTED: &str = "ignore_error_stats_update";
+
 /// The table that an error becomes.
-pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
+pub(crate) fn error_table(lua: &Lua, failure: &Failure) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    table.raw_set("err", lua.create_string(text)?)?;
-    table.raw_set("ignore_error_stats_update", true)?;
+    table.raw_set("err", lua.create_string(&failure.text)?)?;
+    if failure.is_counted {
+        table.raw_set(IS_COUNTED, true)?;
+    }
     Ok(table)
+}
+
+/// Whether what a script returned or raised is an error that was counted when a
+/// command was answered with it.
+pub(crate) fn is_counted(value: &Value) -> bool {
+    let Value::Table(table) = value else { return false };
+    matches!(table.raw_get::<Value>(IS_COUNTED), Ok(Value::Boolean(true)))
 }
 
 /// `redis.call`.
@@ -160,7 +204,7 @@ pub(crate) fn call_or_raise(
 ) -> mlua::Result<Value> {
     match call(state, lua, args)? {
         Ok(value) => Ok(value),
-        Err(text) => Err(Raised::table(text)),
+        Err(failure) => Err(Raised::table(failure)),
     }
 }
 
@@ -172,7 +216,7 @@ pub(crate) fn call_or_tell(
 ) -> mlua::Result<Value> {
     match call(state, lua, args)? {
         Ok(value) => Ok(value),
-        Err(text) => Ok(Value::Table(error_table(lua, &text)?)),
+        Err(failure) => Ok(Value::Table(error_table(lua, &failure)?)),
     }
 }
 

@@ -1,4 +1,5 @@
 use crate::answer::{Answer, Unanswerable};
+use crate::call::is_counted;
 use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
 use crate::functions::Registered;
@@ -385,22 +386,34 @@ impl Engine {
             self.write_end(end, &state, run, out);
             return state.finish();
         }
+        let lua = machine.lua.clone();
+        let mut error = None;
         match ran {
             Ok((true, value)) => {
                 let is_late = || state.is_late();
                 let len_max = start + len_max;
                 let (is_late, count) = (&is_late, 0);
                 let mut answer = Answer { client, script, out, len_max, is_late, count };
-                if let Err(fault) = answer.write(&value) {
+                // It makes the names of fields that it looks for.
+                let written = state.make(&lua, 0, || Ok(answer.write(&value)));
+                if let Err(fault) = written.unwrap_or(Err(Unanswerable::Long)) {
                     out.truncate(start);
                     match unanswerable(fault) {
                         Some(text) => reply::error(out, text),
                         None => self.write_end(End::Time, &state, run, out),
                     }
+                } else if out.get(start) == Some(&b'-') {
+                    error = Some(value);
                 }
             }
-            Ok((false, error)) => write_error(&error, &run.name, out),
+            Ok((false, raised)) => {
+                write_error(&raised, &run.name, out);
+                error = Some(raised);
+            }
             Err(error) => reply::error(out, &broken(error)),
+        }
+        if error.is_some_and(|error| is_counted(&error)) {
+            state.host().inspect(|host| host.note_counted());
         }
         state.finish();
     }
@@ -522,11 +535,14 @@ impl Machine {
     }
 
     fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for (index, word) in words.iter().enumerate() {
-            table.raw_seti(index + 1, self.lua.create_string(word)?)?;
-        }
-        Ok(table)
+        let len = words.iter().map(|word| word.len() + size_of::<Value>()).sum();
+        self.state.make(&self.lua, len, || {
+            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+            for (index, word) in words.iter().enumerate() {
+                table.raw_seti(index + 1, self.lua.create_string(word)?)?;
+            }
+            Ok(table)
+        })
     }
 
     fn call(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {
@@ -535,8 +551,7 @@ impl Machine {
     }
 
     fn run(&self, function: &Function, words: &Words<'_>) -> mlua::Result<(bool, Value)> {
-        self.prelude.all.raw_set("KEYS", self.list(words.keys)?)?;
-        self.prelude.all.raw_set("ARGV", self.list(words.args)?)?;
-        self.prelude.run.call(function)
+        let (keys, args) = (self.list(words.keys)?, self.list(words.args)?);
+        self.prelude.run.call((function, &self.prelude.all, keys, args))
     }
 }

@@ -1,5 +1,6 @@
 //! `redis.register_function`: what a library offers, while it is loaded.
 
+use crate::call::Failure;
 use crate::flags::{ScriptFlags, set_flag};
 use crate::libraries::{FunctionInfo, is_name};
 use crate::sandbox::{Raised, State};
@@ -17,7 +18,7 @@ pub(crate) struct Registered {
 }
 
 fn wrong(text: &str) -> mlua::Error {
-    Raised::table(format!("ERR {text}").into_bytes())
+    Raised::table(Failure::of_script(text))
 }
 
 /// The function `redis.register_function`.

@@ -4,7 +4,7 @@ use keyway_resp::Protocol;
 /// What a script reaches of the world.
 pub trait Host {
     /// Executes a command that a script may send; appends its reply, in
-    /// `protocol`, to `out`. `has_written` when the script has sent a command
+    /// `protocol`, to `out`, and counts it if it is an error. `has_written` when the script has sent a command
     /// that writes before: it is then not refused for want of memory.
     fn execute(
         &self,
@@ -24,6 +24,14 @@ pub trait Host {
     /// Notes that the script has run for so long that others are not to wait for
     /// it any more. Called once.
     fn note_busy(&self) {}
+
+    /// Counts an error that a command is refused with before it is executed; its
+    /// text has no dash.
+    fn count_error(&self, _text: &[u8]) {}
+
+    /// Notes that the script's own reply, if it is an error, is one that was counted
+    /// when a command was answered so.
+    fn note_counted(&self) {}
 
     /// Writes a line of `redis.log` at a level from 0 (debug) to 3 (warning).
     fn log(&self, level: u8, text: &str);

@@ -265,8 +265,10 @@ local on_error = host.on_error
 return {
   host = host,
   globals = globals,
-  run = function(f)
+  -- A library has no keys.
+  run = function(f, all, keys, args)
     depth = 0
+    if all then all.KEYS, all.ARGV = keys, args end
     return xpcall_(f, on_error)
   end,
   call = function(f, keys, args)

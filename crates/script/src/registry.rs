@@ -250,6 +250,12 @@ impl Registry {
         killed.unwrap_or(Kill::NotBusy)
     }
 
+    /// Ends what runs now, be it a script or a function.
+    pub fn kill_any(&self) -> Kill {
+        let running = self.running.lock();
+        running.iter().map(|run| run.kill(run.is_function())).max().unwrap_or(Kill::NotBusy)
+    }
+
     /// Ends what runs on behalf of these clients, unless it has written; the ids
     /// ascend.
     pub fn kill_of_clients(&self, ids: &[u64]) {

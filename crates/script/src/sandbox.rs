@@ -1,6 +1,6 @@
 //! The Lua state of a worker, and the functions of the host in it.
 
-use crate::call::{Scratch, call_or_raise, call_or_tell, error_table};
+use crate::call::{Failure, Scratch, call_or_raise, call_or_tell, error_table};
 use crate::ends::{End, Run};
 use crate::functions::{Registered, register};
 use crate::host::Host;
@@ -21,6 +21,10 @@ use std::time::Duration;
 /// slow every script down.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
+/// Most bytes that strings and tables are made of without the bound on memory.
+const MADE_FREELY_MAX: usize = 4 << 10;
+/// Bytes that what is made of one takes at most: a table for a reply of five.
+const MADE_PER_BYTE: usize = 64;
 /// The name of the prelude's chunk, which no message is to show.
 const PRELUDE: &str = "=keyway";
 
@@ -112,6 +116,26 @@ impl State {
         self.memory_max
     }
 
+    /// Has `work` make strings and tables, and nothing else, out of `len` bytes. While
+    /// there is a bound on memory, Lua is guarded each time by a function made for it,
+    /// which takes longer than the string: for what is short the bound is lifted, and
+    /// whatever Lua takes next meets it again.
+    pub(crate) fn make<R>(
+        &self,
+        lua: &Lua,
+        len: usize,
+        work: impl FnOnce() -> mlua::Result<R>,
+    ) -> mlua::Result<R> {
+        let fits = lua.used_memory() + MADE_PER_BYTE * len < self.memory_max;
+        if len > MADE_FREELY_MAX || !fits {
+            return work();
+        }
+        lua.set_memory_limit(0)?;
+        let made = work();
+        lua.set_memory_limit(self.memory_max)?;
+        made
+    }
+
     pub(crate) fn finish(&self) {
         *self.host.borrow_mut() = None;
         *self.run.borrow_mut() = None;
@@ -177,7 +201,7 @@ pub(crate) enum Raised {
     /// A message.
     Text(String),
     /// What `redis.call` raises.
-    Table(Vec<u8>),
+    Table(Failure),
     /// The script is at its end.
     End,
 }
@@ -186,7 +210,7 @@ impl std::fmt::Display for Raised {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(text) => formatter.write_str(text),
-            Self::Table(text) => formatter.write_str(&String::from_utf8_lossy(text)),
+            Self::Table(failure) => formatter.write_str(&String::from_utf8_lossy(&failure.text)),
             Self::End => formatter.write_str("the script was ended"),
         }
     }
@@ -196,8 +220,8 @@ impl std::error::Error for Raised {}
 
 impl Raised {
     /// The error of `redis.call`.
-    pub(crate) fn table(text: Vec<u8>) -> mlua::Error {
-        mlua::Error::external(Self::Table(text))
+    pub(crate) fn table(failure: Failure) -> mlua::Error {
+        mlua::Error::external(Self::Table(failure))
     }
 
     /// An error with the place of the function that called the host, as Lua's
@@ -265,7 +289,7 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     match error {
         Value::Error(error) => match error.downcast_ref::<Raised>() {
             Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
-            Some(Raised::Table(text)) => Ok(Value::Table(error_table(lua, text)?)),
+            Some(Raised::Table(failure)) => Ok(Value::Table(error_table(lua, failure)?)),
             Some(Raised::End) => Err(state.end_now(lua, End::Time)),
             None if matches!(*error, mlua::Error::MemoryError(_)) => {
                 Err(state.end_now(lua, End::Memory))

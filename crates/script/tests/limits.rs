@@ -236,3 +236,36 @@ fn what_the_host_keeps_of_a_script_ends_it_at_its_memory() {
     assert!(reply.contains("more than script_memory_max (64 MiB)"), "{reply}");
     assert_eq!(host.0.get(), 65 << 20);
 }
+
+#[test]
+fn short_replies_that_a_script_keeps_end_it_at_its_memory() {
+    const LEN: usize = 3500;
+    /// Each reply is another one.
+    struct Tells(Cell<usize>);
+    impl Host for Tells {
+        fn execute(&self, _: &Request<'_>, _: Protocol, _: bool, out: &mut Vec<u8>) {
+            self.0.set(self.0.get() + 1);
+            let text = format!("${LEN}\r\n{:01$}\r\n", self.0.get(), LEN);
+            out.extend_from_slice(text.as_bytes());
+        }
+
+        fn log(&self, _: u8, _: &str) {}
+    }
+    let (time_max, memory_max) = (Duration::from_secs(1 << 30), 8 << 20);
+    let limits = ScriptLimits { time_max, memory_max, ..ScriptLimits::default() };
+    let mut engine = Engine::new(Arc::new(Registry::new(limits, clock)));
+    for kept in
+        ["kept[#kept + 1] = redis.call('get', 'k')", "kept = {kept, redis.call('get', 'k')}"]
+    {
+        let text = format!("local kept = {{}} while true do {kept} end");
+        let script = engine.load(text.as_bytes(), false).unwrap();
+        let run = Arc::new(Run::new(false, "name".to_owned(), Vec::new(), Time(0)));
+        let host = Rc::new(Tells(Cell::new(0)));
+        let (words, mut out) = (Words { keys: &[], args: &[b"an argument"] }, Vec::new());
+        engine.run(&script, &words, (host.clone(), run), false, Protocol::Resp2, &mut out);
+        let reply = String::from_utf8_lossy(&out);
+        assert!(reply.contains("more than script_memory_max (8 MiB)"), "{reply}");
+        let kept_len = host.0.get() * LEN;
+        assert!(kept_len < memory_max && kept_len > memory_max / 2, "{kept_len} bytes were kept");
+    }
+}

@@ -3,7 +3,9 @@
 
 mod cached;
 mod channels;
+mod entries;
 mod habits;
+mod reads;
 mod stateful;
 mod verdict;
 
@@ -17,7 +19,9 @@ use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
 use cached::{Cache, Cached};
 use channels::{Hearing, Told};
-pub use habits::{Habits, Mix};
+use entries::Reading;
+pub use entries::id_of;
+pub use habits::{Habits, Mix, Staleness};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 
@@ -46,6 +50,8 @@ struct Expected {
     circumstances: Vec<Circumstances>,
     /// It asked not to be answered.
     is_silent: bool,
+    /// A replica may answer it.
+    may_be_stale: bool,
     /// Where it ends among all bytes of its connection.
     end: u64,
 }
@@ -88,10 +94,13 @@ pub struct Client {
     database: usize,
     /// What is asked now is not to be answered.
     is_silent: bool,
+    /// It has written something on this connection.
+    has_written: bool,
     /// What the proxy calls this connection.
     id: Option<i64>,
     /// The shared counter it is about to raise.
     attempt: Option<Attempt>,
+    reading: Reading,
     hearing: Hearing,
     cache: Cache,
     /// A command of the transaction whose replies come in was refused.
@@ -136,8 +145,10 @@ impl Client {
             databases: Vec::new(),
             database: 0,
             is_silent: false,
+            has_written: false,
             id: None,
             attempt: None,
+            reading: Reading::default(),
             hearing: Hearing::default(),
             cache: Cache::default(),
             is_refused: false,
@@ -264,6 +275,7 @@ impl Client {
         self.database = 0;
         self.last_progress = network.now;
         self.written = 0;
+        self.has_written = false;
         self.output.clear();
         self.input.clear();
         let is_unsure = std::mem::take(&mut self.is_unsure);
@@ -276,6 +288,7 @@ impl Client {
         self.ask_auth(network.now);
         self.forget_hearing();
         self.attempt = None;
+        self.reading.groups.clear();
         if self.habits.stateful {
             self.ask_id(network.now);
         }
@@ -343,7 +356,9 @@ impl Client {
             self.front_since = now;
             self.front_asked_at = now;
         }
-        let expected = Expected { ask, asked_at: now, database, circumstances, is_silent, end };
+        let may_be_stale = self.may_be_stale(&ask);
+        let expected =
+            Expected { ask, asked_at: now, database, circumstances, is_silent, may_be_stale, end };
         self.expected.push_back(expected);
     }
 

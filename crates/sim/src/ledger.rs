@@ -2,7 +2,9 @@
 //! server executed, where a key belongs, when a fault may excuse an error.
 
 mod channels;
+mod clusters;
 mod copies;
+mod entries;
 mod routes;
 mod stateful;
 
@@ -14,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use channels::{ChannelKind, Subscription};
+pub use clusters::Refused;
 pub use copies::Copy;
+pub use entries::{EntryId, StreamAtRest, StreamRead};
 pub use routes::Reach;
 
 /// A pool of servers, as the oracles know it.
@@ -101,6 +105,7 @@ pub struct Ledger {
     /// By client: from when on it was blocked for sure and to be unblocked,
     /// and when that was known.
     must_end: BTreeMap<i64, (Nanos, Nanos)>,
+    streams: entries::Streams,
     messages: channels::Messages,
     copies: copies::Copies,
     copies_executed: u64,
@@ -112,6 +117,8 @@ pub struct Ledger {
     pub invalidations: u64,
     /// Elements that reached their clients.
     pub deliveries: u64,
+    /// Entries of streams that reached clients that may have waited for them.
+    pub entries: u64,
     /// The first violation.
     pub violation: Option<String>,
     /// Replies checked.
@@ -120,6 +127,10 @@ pub struct Ledger {
     pub excused: u64,
     /// Items that were brought from one server to another.
     pub moves: u64,
+    /// By the number of the write: when it was asked for.
+    asked_at: Vec<Nanos>,
+    /// What is known of the cluster, if the pool is one.
+    cluster: Option<clusters::ClusterBook>,
     /// By pool: where it leads.
     reaches: Vec<Option<Reach>>,
     /// Counts what nothing can be said of.
@@ -161,6 +172,7 @@ impl Ledger {
             departures: Vec::new(),
             unblocks: BTreeMap::new(),
             must_end: BTreeMap::new(),
+            streams: entries::Streams::default(),
             messages: channels::Messages::default(),
             copies: copies::Copies::new(),
             copies_executed: 0,
@@ -168,10 +180,13 @@ impl Ledger {
             commits: 0,
             invalidations: 0,
             deliveries: 0,
+            entries: 0,
             violation: None,
             replies: 0,
             excused: 0,
             moves: 0,
+            asked_at: Vec::new(),
+            cluster: None,
             reaches: Vec::new(),
             uncertain: Cell::new(0),
             old_pools: Vec::new(),
@@ -188,6 +203,7 @@ impl Ledger {
     pub fn new_write(&mut self) -> u64 {
         self.executed.push(0);
         self.denied.push(false);
+        self.asked_at.push(self.now);
         self.executed.len() as u64 - 1
     }
 
@@ -214,6 +230,7 @@ impl Ledger {
         if is_straggler {
             self.on_straggler(key);
         }
+        self.check_order(pool, write, key, is_straggler);
     }
 
     /// A server changed a key for a connection that the worker had given up.
@@ -335,8 +352,9 @@ impl Ledger {
 
     /// What could excuse a difference, as of now.
     pub fn circumstances(&self, pool: usize, key: &[u8]) -> Circumstances {
-        if let Some(routed) = self.routed_circumstances(pool, key) {
-            return routed;
+        let led = self.routed_circumstances(pool, key);
+        if let Some(all) = led.or_else(|| self.cluster_circumstances(key)) {
+            return all;
         }
         let Some(known) = &self.pools[pool] else {
             return Circumstances { epoch: 0, losses: 0, stragglers: 0 };
@@ -351,8 +369,11 @@ impl Ledger {
     }
 
     /// The server a key belongs to, while none is ejected; counted over all
-    /// pools. `None` for the embedded store.
+    /// pools. Its slot in a cluster, and `None` for the embedded store.
     pub fn home(&self, pool: usize, key: &[u8]) -> Option<usize> {
+        if self.is_cluster() {
+            return Some(usize::from(crate::cluster::slot_of(key)));
+        }
         let known = self.pools[pool].as_ref()?;
         let place = known.ring.pick(known.pool.hash_key(key), 0)?;
         Some(known.first_server + usize::from(place))
@@ -378,6 +399,7 @@ impl Ledger {
     fn own_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {
         match &self.pools[pool] {
             None => Vec::new(),
+            Some(_) if self.is_cluster() => self.servers_of(pool),
             Some(known) if known.is_static => self.home(pool, key).into_iter().collect(),
             Some(known) => {
                 (known.first_server..known.first_server + known.pool.servers.len()).collect()
@@ -387,6 +409,9 @@ impl Ledger {
 
     /// Every server of a pool.
     pub fn servers_of(&self, pool: usize) -> Vec<usize> {
+        if self.is_cluster() {
+            return (0..self.troubles.len()).collect();
+        }
         self.pools[pool].as_ref().map_or(Vec::new(), |known| {
             (known.first_server..known.first_server + known.pool.servers.len()).collect()
         })

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod cluster;
 pub mod counting;
 mod io;
 mod ledger;
@@ -31,7 +32,7 @@ mod world;
 
 pub use client::{Habits, Mix};
 pub use io::SimIo;
-pub use many::{Summary, run_many};
+pub use many::{Summary, run_many, run_many_of};
 pub use random::Random;
 pub use run::{Report, Sim, Violation, run_seed};
 pub use scenario::{Options, Scenario};

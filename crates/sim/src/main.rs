@@ -1,21 +1,23 @@
 //! The simulator from the command line: `keyway-sim --seeds 500 --from 0`.
 #![forbid(unsafe_code)]
 
-use keyway_sim::{Options, run_many, run_seed};
+use keyway_sim::{Options, run_many_of, run_seed};
 use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
+                  [--clusters]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
-  --memcached    with --story: pools of memcached
-  --warm-up      with --story: one that is warmed up from another
-  --routes       with --story: pools of memcached behind one that leads to them";
+  --memcached    pools of memcached
+  --warm-up      one that is warmed up from another
+  --routes       pools of memcached behind one that leads to them
+  --clusters     a cluster";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
-    let (mut memcached, mut warm_up, mut routes) = (false, false, false);
+    let mut options = Options::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse().ok());
@@ -29,14 +31,15 @@ fn main() -> ExitCode {
                 None => return usage(),
             },
             "--story" => story = true,
-            "--memcached" => memcached = true,
-            "--warm-up" => (memcached, warm_up) = (true, true),
-            "--routes" => (memcached, routes) = (true, true),
+            "--memcached" => options.memcached = true,
+            "--warm-up" => (options.memcached, options.warm_up) = (true, true),
+            "--routes" => (options.memcached, options.routes) = (true, true),
+            "--clusters" => options.clusters = true,
             _ => return usage(),
         }
     }
     if story {
-        let options = Options { story: true, memcached, warm_up, routes, ..Options::default() };
+        options.story = true;
         let found = (from..from + seeds).find_map(|seed| run_seed(seed, &options).err());
         return match found {
             None => ExitCode::SUCCESS,
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let summary = run_many(from, seeds);
+    let summary = run_many_of(from, seeds, &options);
     println!("{summary}");
     for violation in &summary.violations {
         println!("{violation}");

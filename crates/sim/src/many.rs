@@ -18,17 +18,19 @@ pub struct Summary {
 }
 
 /// Violations kept for the report.
-const KEPT_MAX: usize = 5;
+const KEPT_MAX: usize = 12;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
-        let Report { commits, deliveries, messages, invalidations, .. } = self.total;
+        let Report { redirected, refused, .. } = self.total;
+        let Report { commits, deliveries, entries, messages, invalidations, .. } = self.total;
         write!(
             f,
             "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \
-             one of {faults} faults explains, {commits} transactions, {deliveries} elements \
-             delivered, {messages} messages told, {invalidations} invalidations, {turns} turns, {:.0} s of virtual time",
+             one of {faults} faults explains, {commits} transactions, {deliveries} elements and \
+             {entries} entries of streams delivered, {messages} messages told, {invalidations} invalidations, \
+             {redirected} redirects, {refused} refusals, {turns} turns, {:.0} s of virtual time",
             self.seeds,
             self.violation_count,
             virtual_time.as_secs_f64()
@@ -51,6 +53,11 @@ impl fmt::Display for Violation {
 
 /// Runs `seeds` seeds from `from` on, on every core.
 pub fn run_many(from: u64, seeds: u64) -> Summary {
+    run_many_of(from, seeds, &Options::default())
+}
+
+/// The same for other scenarios.
+pub fn run_many_of(from: u64, seeds: u64, options: &Options) -> Summary {
     let next = AtomicU64::new(from);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let parts: Vec<Summary> = std::thread::scope(|scope| {
@@ -61,7 +68,7 @@ pub fn run_many(from: u64, seeds: u64) -> Summary {
                 if seed >= from + seeds {
                     return part;
                 }
-                part.add(run_caught(seed));
+                part.add(run_caught(seed, options));
             }
         };
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
@@ -77,8 +84,8 @@ pub fn run_many(from: u64, seeds: u64) -> Summary {
 }
 
 /// Runs a seed; a panic of the code under test is a violation too.
-fn run_caught(seed: u64) -> Result<Report, Violation> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_seed(seed, &Options::default())));
+fn run_caught(seed: u64, options: &Options) -> Result<Report, Violation> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_seed(seed, options)));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -118,8 +125,14 @@ impl Report {
         self.virtual_time = self.virtual_time.saturating_add(other.virtual_time);
         self.commits += other.commits;
         self.deliveries += other.deliveries;
+        self.entries += other.entries;
         self.messages += other.messages;
         self.invalidations += other.invalidations;
+        self.moves += other.moves;
+        self.mirrored += other.mirrored;
+        self.led_on += other.led_on;
+        self.redirected += other.redirected;
+        self.refused += other.refused;
         self.digest ^= other.digest;
     }
 }

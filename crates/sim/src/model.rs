@@ -78,6 +78,19 @@ impl KeyModel {
         ledger.circumstances(pool, &self.name) == self.since
     }
 
+    /// Checks what was read from a copy, which may be behind.
+    ///
+    /// # Errors
+    /// How it contradicts what is known.
+    pub fn check_copy(&self, read: Option<&[u8]>) -> Result<(), String> {
+        let Some(bytes) = read else { return Ok(()) };
+        let write = value::check(&self.name, bytes)?;
+        match self.writes.contains(&write) {
+            true => Ok(()),
+            false => Err(format!("{} holds write {write}, never asked for", clip(&self.name))),
+        }
+    }
+
     /// Checks what was read.
     ///
     /// # Errors

@@ -170,6 +170,8 @@ pub enum Occurrence {
     Server(usize),
     /// A fault of the scenario begins.
     Fault(usize),
+    /// A step of the cluster is due.
+    Cluster(usize),
 }
 
 struct Scheduled {
@@ -247,7 +249,7 @@ pub struct Network {
 }
 
 /// Lines of the story kept for a report.
-const STORY_LEN: usize = 400;
+const STORY_LEN: usize = 4000;
 
 impl Network {
     /// An empty network for this many parties.
@@ -355,7 +357,7 @@ impl Network {
                 }
                 // Overtaken by an earlier wake.
                 Occurrence::Client(_) | Occurrence::Server(_) => {}
-                Occurrence::Fault(_) => return Some(what),
+                Occurrence::Fault(_) | Occurrence::Cluster(_) => return Some(what),
             }
         }
         None

@@ -1,5 +1,6 @@
 //! One run: workers take turns while virtual time passes, and a verdict.
 
+mod clusters;
 mod farewell;
 mod stores;
 
@@ -50,6 +51,8 @@ pub struct Report {
     pub commits: u64,
     /// Elements of lists that reached a client.
     pub deliveries: u64,
+    /// Entries of streams that clients read.
+    pub entries: u64,
     /// Messages that clients were told.
     pub messages: u64,
     /// Values that clients cached and were told to forget.
@@ -60,6 +63,10 @@ pub struct Report {
     pub mirrored: u64,
     /// Requests that went on to another pool because one had failed or missed.
     pub led_on: u64,
+    /// Requests that servers of a cluster sent elsewhere.
+    pub redirected: u64,
+    /// Requests that none of them could take.
+    pub refused: u64,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -121,7 +128,7 @@ pub struct Sim {
 struct SimFacts;
 
 impl Facts for SimFacts {
-    fn info(&self, _pool: u16, _is_cluster: bool, _sections: &[&str], out: &mut String) {
+    fn info(&self, _pool: u16, _poses: bool, _sections: &[&str], out: &mut String) {
         out.push_str("# Server\r\n");
     }
     fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
@@ -169,7 +176,8 @@ impl Sim {
             seats.push(Seat { worker, mailer, asleep_until: None, spins: 0, turns: 0 });
         }
         let calm_from = scenario.faults.iter().map(|fault| fault.at + fault.lasts).max();
-        let calm_from = calm_from.unwrap_or(0) + scenario.recovery();
+        let ends_at = scenario.cluster.as_ref().map(|plan| plan.ends_at);
+        let calm_from = calm_from.max(ends_at).unwrap_or(0) + scenario.recovery();
         Self {
             scenario,
             world,
@@ -196,6 +204,7 @@ impl Sim {
         }
         self.run_until(|sim, now| sim.is_quiet(now))?;
         self.check_health()?;
+        self.check_cluster()?;
         self.run_last_clients()?;
         self.check_rest()?;
         self.check_told()?;
@@ -222,11 +231,14 @@ impl Sim {
             virtual_time: Duration::from_nanos(world.network.now),
             commits: world.ledger.commits,
             deliveries: world.ledger.deliveries,
+            entries: world.ledger.entries,
             moves: world.ledger.moves,
             mirrored: self.mirrored,
             led_on: self.led_on(),
             messages: world.ledger.messages_told(),
             invalidations: world.ledger.invalidations,
+            redirected: world.ledger.refused().0,
+            refused: world.ledger.refused().1,
             digest: world.network.digest,
         }
     }
@@ -388,13 +400,15 @@ impl Sim {
                     + 2
                     + self.scenario.probes_max()
                     + self.scenario.clients.len() * 4
-                    + self.scenario.unasked_max(),
+                    + self.scenario.unasked_max()
+                    + self.scenario.redirected_max() * limits.link_in_flight_max as usize,
             ),
             (
                 "unsent bytes on a link",
                 figures.link_output_max,
                 // A transaction may have half of it.
-                limits.link_output_len_max as usize * 3 / 2 + request,
+                (limits.link_output_len_max as usize * 3 / 2 + request)
+                    * (1 + self.scenario.redirected_max()),
             ),
             ("bytes of a reply", figures.link_input_max, request + read),
         ];
@@ -481,7 +495,7 @@ impl Sim {
         let until = self.now() + REST;
         self.run_until(|_, now| now >= until)?;
         // A look at a server's marker takes a few turns.
-        let looked_at = self.scenario.servers_looked_at();
+        let looked_at = self.scenario.servers_looked_at() + self.cluster_questions() as u64;
         let allowed = (RESTING_TURNS_PER_SECOND + 8 * looked_at) * REST / SECOND;
         for (index, before) in before.into_iter().enumerate() {
             let turns = self.seats[index].turns - before;
@@ -733,7 +747,7 @@ fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
 
 fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut Random) -> World {
     let pools = scenario.topology.pools();
-    let servers_count = scenario.topology.backend_count();
+    let servers_count = scenario.server_count();
     let habits = scenario.clients.iter().chain(&scenario.last_clients);
     let clients: Vec<_> = habits
         .enumerate()
@@ -759,7 +773,7 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
     let mut servers = Vec::new();
     for (pool_index, pool) in plan.pools.iter().enumerate() {
         let PoolKind::Sharded { pool, addresses, .. } = &pool.kind else { continue };
-        for address in addresses {
+        for address in addresses.iter().filter(|_| scenario.cluster.is_none()) {
             let index = servers.len();
             network.names.insert(address.to_string(), index);
             network.attempts_max[index] = scenario.attempts_max(pool);
@@ -775,11 +789,13 @@ fn build_world(scenario: &Scenario, plan: &Plan, options: &Options, random: &mut
             servers.push(server);
         }
     }
+    let parts = (&mut network, &mut servers, &mut ledger);
+    let cluster = clusters::build(scenario, plan, parts, random);
     for (index, &at) in scenario.starts.iter().enumerate() {
         network.wake_client(index, at);
     }
     for (index, fault) in scenario.faults.iter().enumerate() {
         network.schedule(fault.at, Occurrence::Fault(index));
     }
-    World { network, clients, servers, ledger, faults: scenario.faults.clone() }
+    World { network, clients, servers, ledger, faults: scenario.faults.clone(), cluster }
 }

@@ -1,8 +1,10 @@
 //! From a seed to everything that is decided by chance before time starts.
 
+mod clusters;
 mod routes;
 
-use crate::client::{Habits, Mix};
+use crate::client::{Habits, Mix, Staleness};
+use crate::cluster::ClusterPlan;
 use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
 use crate::random::Random;
 use crate::server::Defect;
@@ -27,6 +29,8 @@ pub struct Options {
     pub warm_up: bool,
     /// Pools of memcached, behind one that leads to them.
     pub routes: bool,
+    /// The pool is a cluster.
+    pub clusters: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -70,6 +74,8 @@ pub struct Scenario {
     pub exhaustions: Vec<(Nanos, Nanos)>,
     /// Longest value that clients write.
     pub value_len_max: usize,
+    /// What happens to the cluster, if the pool is one.
+    pub cluster: Option<ClusterPlan>,
 }
 
 /// The likelier ones more than once.
@@ -105,10 +111,17 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm = options.is_defective() || random.percent(if options.routes { 40 } else { 15 });
+        let calm_percent = if options.routes || options.clusters { 40 } else { 15 };
+        let calm = options.is_defective() || random.percent(calm_percent);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
+        let mut cluster = None;
         let mut pools = match options.routes {
+            _ if options.clusters => {
+                let (pool, plan) = clusters::cluster(&mut random, calm, options);
+                cluster = Some(plan);
+                vec![pool]
+            }
             true => routes::routed(&mut random, calm, options),
             false => pools(&mut random, calm, options),
         };
@@ -145,8 +158,10 @@ impl Scenario {
             handovers: Vec::new(),
             exhaustions: Vec::new(),
             value_len_max: 0,
+            cluster,
         };
         scenario.add_clients(&mut random, options);
+        scenario.restrain_clients();
         if !calm {
             scenario.add_faults(&mut random, options);
         }
@@ -213,6 +228,8 @@ impl Scenario {
             channels: false,
             greets: false,
             tracks: false,
+            lists: true,
+            staleness: Staleness::Never,
             transaction_len_max: 0,
         };
         Self {
@@ -240,6 +257,7 @@ impl Scenario {
             handovers: Vec::new(),
             exhaustions: Vec::new(),
             value_len_max: 4096,
+            cluster: None,
         }
     }
 
@@ -346,21 +364,24 @@ impl Scenario {
             channels: random.percent(40),
             greets,
             tracks: greets && (is_store || self.knows_hello[pool]) && random.percent(60),
+            lists: true,
+            staleness: Staleness::Never,
             transaction_len_max: self.limits.link_output_len_max as usize / 2,
         }
     }
 
     fn add_faults(&mut self, random: &mut Random, options: &Options) {
-        let backends = self.topology.backend_count();
+        let backends = self.server_count();
         if backends == 0 {
             return;
         }
         for _ in 0..random.between(1, 12) {
             let server = random.index(backends);
             let kind = random.pick(&FAULTS);
-            let id = keyway_topology::BackendId(server as u32);
-            let Some(backend) = self.topology.backend(id) else { continue };
-            let PoolKind::Sharded(pool) = &backend.pool.kind else { continue };
+            let Some(pool) = self.pool_of(server) else { continue };
+            if self.cluster.is_some() && kind == FaultKind::Restart {
+                continue;
+            }
             let at = START + random.below(FAULTS_WITHIN);
             let longest = if random.percent(10) { 15 * SECOND } else { 2 * SECOND };
             let lasts = match kind {
@@ -443,7 +464,8 @@ impl Scenario {
             PoolKind::Store | PoolKind::Routed(_) => 0,
             PoolKind::Sharded(pool) => aftermath(pool),
         };
-        self.topology.pools().iter().map(longest).max().unwrap_or(0)
+        let longest = self.topology.pools().iter().map(longest).max().unwrap_or(0);
+        longest + self.cluster_recovery()
     }
 }
 

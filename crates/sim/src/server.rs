@@ -2,6 +2,7 @@
 //! misbehave.
 
 mod channels;
+mod cluster;
 mod memcached;
 mod stateful;
 mod tracking;
@@ -115,6 +116,10 @@ struct ServerConn {
     is_resp3: bool,
     heard: Heard,
     tracking: Tracking,
+    /// `ASKING` was said.
+    is_asking: bool,
+    /// `READONLY` was said.
+    reads_copies: bool,
 }
 
 /// One server.
@@ -145,6 +150,8 @@ pub struct Server {
     knows_hello: bool,
     /// The connection whose request is executed.
     serving: usize,
+    /// What it is in a cluster.
+    node: Option<Box<cluster::Node>>,
     random: Random,
 }
 
@@ -162,6 +169,7 @@ impl Server {
             memcached: None,
             knows_hello,
             serving: 0,
+            node: None,
             index,
             pool,
             base_database,
@@ -239,11 +247,14 @@ impl Server {
                 is_resp3: false,
                 heard: Heard::default(),
                 tracking: Tracking::default(),
+                is_asking: false,
+                reads_copies: false,
             });
         }
         if network.now < self.mood.stalled_until {
             return network.wake_server(self.index, self.mood.stalled_until);
         }
+        self.apply_copies(network.now, network);
         for position in 0..self.conns.len() {
             self.read(position, network);
         }
@@ -449,6 +460,9 @@ impl Server {
         if self.answer_channels(position, &name, args, (now, is_straggler), ledger, reply)
             || self.answer_tracking(position, args, ledger, reply)
         {
+            return;
+        }
+        if self.answer_cluster(position, &name, args, (now, is_straggler), ledger, reply) {
             return;
         }
         if self.answer_stateful(position, &name, args, is_straggler, ledger, reply) {
@@ -689,7 +703,8 @@ impl Server {
         let (before, after) = (before.map_or(0, |bytes| number(&bytes)), number(bytes));
         // A key that moves between servers is not guarded by watching one.
         let is_static = ledger.pools[self.pool].as_ref().is_some_and(|known| known.is_static);
-        if is_static && after != before + 1 {
+        let is_known = is_static && !ledger.was_disputed(key);
+        if is_known && after != before + 1 {
             ledger.fail(|| format!("lost update: {} goes from {before} to {after}", clip(key)));
         }
     }
@@ -701,7 +716,10 @@ impl Server {
         if meant != database {
             ledger.fail(|| format!("{} was used in database {database}", clip(key)));
         }
-        let Some(known) = &ledger.pools[self.pool] else { return };
+        // Servers of a cluster look themselves whether they have the slot.
+        let Some(known) = ledger.pools[self.pool].as_ref().filter(|_| self.node.is_none()) else {
+            return;
+        };
         if known.is_static && ledger.home(self.pool, key) != Some(self.index) {
             ledger.fail(|| format!("{} was sent to server {}", clip(key), self.index));
         }

@@ -1,4 +1,5 @@
 use crate::client::Client;
+use crate::cluster::{ClusterSim, Scene};
 use crate::ledger::Ledger;
 use crate::network::{ConnectMode, Nanos, Network, Occurrence};
 use crate::server::Server;
@@ -65,6 +66,8 @@ pub struct World {
     pub ledger: Ledger,
     /// What goes wrong; each entry occurs twice, at its beginning and its end.
     pub faults: Vec<Fault>,
+    /// The cluster that the servers make, if they do.
+    pub cluster: Option<Box<ClusterSim>>,
 }
 
 impl World {
@@ -78,8 +81,12 @@ impl World {
                 }
                 Occurrence::Server(index) => {
                     self.servers[index].step(&mut self.network, &mut self.ledger);
+                    self.with_cluster(|cluster, scene| cluster.replicate(index, scene));
                 }
                 Occurrence::Fault(index) => self.on_fault(index),
+                Occurrence::Cluster(step) => {
+                    self.with_cluster(|cluster, scene| cluster.on_step(step, scene));
+                }
                 _ => {}
             }
             if self.ledger.violation.is_some() {
@@ -88,8 +95,17 @@ impl World {
         }
     }
 
+    fn with_cluster(&mut self, act: impl FnOnce(&mut ClusterSim, &mut Scene)) {
+        let World { network, servers, ledger, cluster: Some(cluster), .. } = self else { return };
+        act(cluster, &mut Scene { network, servers, ledger });
+    }
+
     fn on_fault(&mut self, index: usize) {
         let Fault { at, lasts, server, kind, aftermath } = self.faults[index];
+        // Who is not there can do nothing wrong.
+        if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_alive(server)) {
+            return;
+        }
         let begins = self.network.now < at + lasts;
         let what = if begins { "begins" } else { "ends" };
         self.network.tell(|| format!("server {server}: {kind:?} {what}"));

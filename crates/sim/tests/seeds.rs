@@ -17,6 +17,7 @@ fn no_seed_breaks_a_law() {
     assert!(summary.total.excused > 10 * summary.seeds);
     assert!(summary.total.commits > 5 * summary.seeds);
     assert!(summary.total.deliveries > summary.seeds);
+    assert!(summary.total.entries > summary.seeds);
     assert!(summary.total.messages > 5 * summary.seeds);
     assert!(summary.total.invalidations > 3 * summary.seeds);
 }

@@ -9,7 +9,8 @@
 
 use crate::lock::{Guard, Lock};
 use crate::scripted::ScriptHold;
-use crate::store::Store;
+use crate::store::{Store, StoreStats};
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -37,6 +38,10 @@ impl Busy {
         }
     }
 }
+
+/// How often who cannot wait gives the processor away before it gives up: some
+/// milliseconds, or as long as others run on it.
+const WAITS_MAX: u32 = 10_000;
 
 const NOBODY: u8 = 0;
 const SCRIPT: u8 = 1;
@@ -107,6 +112,25 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// The figures of [`Store::stats`], for who cannot wait for the end of a script:
+    /// none if one holds a shard that is needed, and is busy or goes on for some
+    /// milliseconds.
+    pub fn stats_beside_script(&self) -> Option<StoreStats> {
+        let waits = Cell::new(0);
+        self.stats_with(|lock| {
+            loop {
+                if let Some(guard) = lock.lock_unless_held() {
+                    return Some(guard);
+                }
+                if waits.get() == WAITS_MAX || self.busy().is_some() {
+                    return None;
+                }
+                waits.set(waits.get() + 1);
+                std::thread::yield_now();
+            }
+        })
     }
 
     pub(crate) fn note_idle(&self) {

@@ -478,6 +478,17 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Books a change of the bytes of an item that is where it was: the tables are
+    /// as they were.
+    #[inline]
+    fn charge_in_place(&mut self, change: i64) {
+        if change != 0 {
+            let (store, place) = (self.store, self.database);
+            store.quotas.book(place, self.shard.space(place), change, 0);
+            store.charge(self.shard, change);
+        }
+    }
+
     /// Books a change of the item's bytes, and what the tables grew by.
     #[inline]
     fn charge(&mut self, change: i64) {

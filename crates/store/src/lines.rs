@@ -22,7 +22,10 @@ pub(crate) struct Lines<T> {
     segments: Node<NonNull<T>>,
     len: usize,
     /// Room for entries in the segments there are.
-    capacity: usize,
+    capacity: u32,
+    /// Bytes that the directory of segments takes: asked for with every write to a
+    /// table, worked out when it changes.
+    directory_len: u32,
 }
 
 // SAFETY: the segments are owned like a vector's memory.
@@ -31,7 +34,7 @@ unsafe impl<T: Send> Send for Lines<T> {}
 impl<T: Copy> Lines<T> {
     pub(crate) const fn new() -> Self {
         const { assert!(size_of::<T>() == LINE_LEN && align_of::<T>() <= LINE_LEN) };
-        Self { segments: nodes::empty(), len: 0, capacity: 0 }
+        Self { segments: nodes::empty(), len: 0, capacity: 0, directory_len: 0 }
     }
 
     #[inline]
@@ -42,7 +45,7 @@ impl<T: Copy> Lines<T> {
     /// Bytes it takes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.capacity * LINE_LEN + nodes::bytes(&self.segments)
+        self.capacity as usize * LINE_LEN + self.directory_len as usize
     }
 
     #[inline]
@@ -74,7 +77,7 @@ impl<T: Copy> Lines<T> {
     }
 
     pub(crate) fn push(&mut self, memory: Memory<'_>, value: T) {
-        if self.len == self.capacity {
+        if self.len == self.capacity as usize {
             self.grow(memory);
         }
         self.len += 1;
@@ -87,13 +90,18 @@ impl<T: Copy> Lines<T> {
     fn grow(&mut self, memory: Memory<'_>) {
         if self.capacity == 0 {
             self.set_first(memory, 1);
-        } else if self.capacity < SEGMENT_LEN {
-            self.set_first(memory, self.capacity * 2);
+        } else if self.capacity < SEGMENT_LEN as u32 {
+            self.set_first(memory, self.capacity as usize * 2);
         } else {
             let segment = memory.heap.slot(memory.arena, SEGMENT_LEN * LINE_LEN);
             self.segments.push(segment.cast());
-            self.capacity += SEGMENT_LEN;
+            self.capacity += SEGMENT_LEN as u32;
+            self.note_directory();
         }
+    }
+
+    fn note_directory(&mut self) {
+        self.directory_len = nodes::bytes(&self.segments) as u32;
     }
 
     /// Gives the only segment there may be room for `capacity` entries.
@@ -108,19 +116,21 @@ impl<T: Copy> Lines<T> {
             }
         }
         self.segments.push(new);
-        self.capacity = capacity;
+        self.capacity = capacity as u32;
+        self.note_directory();
     }
 
     pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<T> {
         let value = *self.get(self.len.checked_sub(1)?);
         self.len -= 1;
-        if self.capacity > SEGMENT_LEN && self.len <= self.capacity - SEGMENT_LEN {
+        let capacity = self.capacity as usize;
+        if capacity > SEGMENT_LEN && self.len <= capacity - SEGMENT_LEN {
             if let Some(segment) = self.segments.pop() {
                 // SAFETY: no entry is left in the segment.
                 unsafe { memory.heap.free_slot(segment.cast()) };
             }
-            self.capacity -= SEGMENT_LEN;
-        } else if self.capacity <= SEGMENT_LEN && self.len <= self.capacity / 4 {
+            self.capacity -= SEGMENT_LEN as u32;
+        } else if capacity <= SEGMENT_LEN && self.len <= capacity / 4 {
             match self.len {
                 0 => self.clear(memory),
                 len => self.set_first(memory, len.next_power_of_two()),
@@ -132,6 +142,9 @@ impl<T: Copy> Lines<T> {
     /// Moves a segment from a sparse page to another; whether it did.
     pub(crate) fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
         let has_moved = segment == 0 && nodes::relocate(&mut self.segments);
+        if has_moved {
+            self.note_directory();
+        }
         let Some(segment) = self.segments.get_mut(segment) else { return has_moved };
         // SAFETY: segments are live slots of the heap, known from here alone.
         unsafe {
@@ -154,7 +167,7 @@ impl<T: Copy> Lines<T> {
             // SAFETY: the segment is not used again.
             unsafe { memory.heap.free_slot(segment.cast()) };
         }
-        (self.len, self.capacity) = (0, 0);
+        (self.len, self.capacity, self.directory_len) = (0, 0, 0);
     }
 }
 
@@ -180,6 +193,7 @@ mod tests {
                 assert_eq!(lines.pop(memory), model.pop());
             }
             assert_eq!(lines.len(), model.len());
+            assert_eq!(lines.directory_len as usize, nodes::bytes(&lines.segments));
             if let Some(index) = model.len().checked_sub(1).map(|last| state as usize % (last + 1))
             {
                 lines.get_mut(index)[1] = step;

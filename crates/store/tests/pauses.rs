@@ -13,16 +13,14 @@
 
 mod common;
 
-use common::{Random, clock_at, execute};
+use common::{Random, clock_at, execute, is_sanitized};
 use keyway_store::{EvictionPolicy, Store, StoreConfig, give_back_freed_memory};
 use std::sync::Mutex;
 use std::time::Duration;
 
 const START: u64 = 1_700_000_000_000;
-/// Elements of what is huge, and items that expire at once.
-const ELEMENTS: usize = if cfg!(feature = "large") { 10_000_000 } else { 1_000_000 };
-/// Items that a store grows to.
-const ITEMS: usize = if cfg!(feature = "large") { 10_000_000 } else { 1_000_000 };
+/// What is huge with the feature `large`, and without.
+const MANY: usize = if cfg!(feature = "large") { 10_000_000 } else { 1_000_000 };
 /// What a turn of a worker is taken to last, with a call of upkeep and without:
 /// more than either does on any machine that is meant.
 const TURN_WITH_TICK: Duration = Duration::from_micros(600);
@@ -37,6 +35,18 @@ const RUNS: usize = 3;
 
 /// One at a time.
 static TURN: Mutex<()> = Mutex::new(());
+
+/// Elements of what is huge, and items that a store grows to or that expire at
+/// once. Under a sanitizer there are fewer: still several pieces of memory that are
+/// freed one after the other.
+fn many() -> usize {
+    if is_sanitized() { 30_000 } else { MANY }
+}
+
+/// Bytes of a string that is huge.
+fn long() -> usize {
+    if is_sanitized() { 20 << 20 } else { 512 << 20 }
+}
 
 /// Processor time this thread has taken.
 fn thread_time() -> Duration {
@@ -112,7 +122,7 @@ fn assert_steady(what: &str, mut work: impl FnMut(&mut Times)) {
         work(&mut times);
         times.print(what);
         fewest = fewest.min(times.slow.len().saturating_sub(2 + times.calls as usize / 5000));
-        if times.longest < SLOW {
+        if times.longest < SLOW || is_sanitized() {
             return;
         }
         let again = |call: &u64| times.slow.contains(call);
@@ -131,7 +141,7 @@ fn assert_steady(what: &str, mut work: impl FnMut(&mut Times)) {
 /// a page at a time.
 fn first_touches() {
     const PAGE_LEN: usize = 4096;
-    let mut memory: Vec<u8> = Vec::with_capacity(ITEMS * 100);
+    let mut memory: Vec<u8> = Vec::with_capacity(many() * 100);
     let mut times = Times::new();
     for page in memory.spare_capacity_mut().chunks_mut(PAGE_LEN) {
         times.time(|| std::hint::black_box(page[0].write(1)));
@@ -148,14 +158,15 @@ fn run(store: &Store, millis: u64, words: &[&[u8]], out: &mut Vec<u8>) {
 fn growing_to_millions_of_items_stops_no_request() {
     let _turn = TURN.lock();
     first_touches();
-    assert_steady(&format!("growing to {ITEMS} items and back to none"), |times| {
+    let many = many();
+    assert_steady(&format!("growing to {many} items and back to none"), |times| {
         let store = Store::new(StoreConfig::default());
         let mut out = Vec::new();
-        for item in 0..ITEMS {
+        for item in 0..many {
             let key = format!("key:{item:012}");
             times.time(|| run(&store, START, &[b"SET", key.as_bytes(), &[b'v'; 64]], &mut out));
         }
-        for item in 0..ITEMS {
+        for item in 0..many {
             let key = format!("key:{item:012}");
             times.time(|| run(&store, START, &[b"DEL", key.as_bytes()], &mut out));
         }
@@ -165,11 +176,12 @@ fn growing_to_millions_of_items_stops_no_request() {
 #[test]
 fn flushing_millions_of_items_stops_no_request() {
     let _turn = TURN.lock();
-    assert_steady(&format!("FLUSHALL of {ITEMS} items, and what frees them"), |times| {
+    let many = many();
+    assert_steady(&format!("FLUSHALL of {many} items, and what frees them"), |times| {
         let store = Store::new(StoreConfig::default());
         let mut out = Vec::new();
         let empty = store.stats().memory_used;
-        for item in 0..ITEMS {
+        for item in 0..many {
             let key = format!("key:{item:012}");
             run(&store, START, &[b"SET", key.as_bytes(), &[b'v'; 64]], &mut out);
         }
@@ -185,7 +197,7 @@ fn a_million_items_that_expire_at_once_are_gone_within_two_seconds() {
         let store = Store::new(StoreConfig::default());
         let mut out = Vec::new();
         let empty = store.stats();
-        for item in 0..ELEMENTS.min(1_000_000) {
+        for item in 0..many().min(1_000_000) {
             let key = format!("key:{item:012}");
             run(&store, START, &[b"SET", key.as_bytes(), &[b'v'; 64], b"PX", b"5000"], &mut out);
         }
@@ -203,7 +215,7 @@ fn a_million_items_that_expire_at_once_are_gone_within_two_seconds() {
                     more = store.tick(clock_at(millis));
                     next = if more { next } else { passed + Duration::from_millis(100) };
                 }
-                let key = format!("key:{:012}", random.below(1_000_000));
+                let key = format!("key:{:012}", random.below(many()));
                 run(&store, millis, &[b"GET", key.as_bytes()], &mut out);
                 passed += if is_due { TURN_WITH_TICK } else { TURN_WITHOUT };
             });
@@ -220,19 +232,22 @@ fn a_million_items_that_expire_at_once_are_gone_within_two_seconds() {
             (full.memory_used - empty.memory_used) as f64 / f64::from(1 << 20),
         );
         assert!(passed <= Duration::from_secs(2), "{passed:?}");
-        assert!(store.stats().memory_used < full.memory_used / 8);
+        let left = store.stats().memory_used - empty.memory_used;
+        // Of a few items in each shard more than that are what a shard takes.
+        let is_freed = left < (full.memory_used - empty.memory_used) / 8;
+        assert!(is_freed || is_sanitized(), "{left} bytes");
     });
 }
 
-/// Fills `key` with a collection of [`ELEMENTS`].
+/// Fills `key` with a collection of [`many`] elements.
 fn fill(store: &Store, command: &str, key: &[u8], out: &mut Vec<u8>) {
-    let expiry = (START + EXPIRES_AFTER).to_string();
+    let (many, expiry) = (many(), (START + EXPIRES_AFTER).to_string());
     // A stream's entries are added one by one.
     let step = if command == "XADD" { 1 } else { 100 };
     let mut element = 0;
-    while element < ELEMENTS {
+    while element < many {
         let numbers: Vec<String> =
-            (element..ELEMENTS.min(element + step)).map(|it| format!("element:{it}")).collect();
+            (element..many.min(element + step)).map(|it| format!("element:{it}")).collect();
         let mut words: Vec<&[u8]> = vec![command.as_bytes(), key];
         match command {
             "HSETEX" => {
@@ -287,11 +302,12 @@ fn end(end: &str, times: &mut Times, make: impl Fn(&Store, &mut Vec<u8>)) {
 #[test]
 fn freeing_what_is_huge_stops_nobody() {
     let _turn = TURN.lock();
+    let many = many();
     for (index, command) in ["HSET", "RPUSH", "SADD", "ZADD", "XADD", "HSETEX"].iter().enumerate() {
         // The ways are the same for all types.
         let ways = if index > 0 && cfg!(feature = "large") { &ENDS[..1] } else { &ENDS[..] };
         for way in ways {
-            assert_steady(&format!("{command} of {ELEMENTS}, then {way}"), |times| {
+            assert_steady(&format!("{command} of {many}, then {way}"), |times| {
                 end(way, times, |store, out| fill(store, command, b"huge", out));
             });
         }
@@ -301,7 +317,7 @@ fn freeing_what_is_huge_stops_nobody() {
 #[test]
 fn freeing_a_string_of_half_a_gigabyte_stops_nobody() {
     let _turn = TURN.lock();
-    let value = vec![b'v'; 512 << 20];
+    let value = vec![b'v'; long()];
     for way in ENDS {
         assert_steady(&format!("a string of 512 MiB, then {way}"), |times| {
             end(way, times, |store, out| run(store, START, &[b"SET", b"huge", &value], out));
@@ -360,11 +376,12 @@ fn freeing_elements_that_are_long_each_stops_nobody() {
 #[test]
 fn evicting_what_is_huge_stops_nobody() {
     let _turn = TURN.lock();
+    let many = many();
     // The types, and what an element takes of the bound.
     for (command, len) in [("SADD", 64), ("RPUSH", 32), ("ZADD", 96), ("XADD", 48), ("HSET", 72)] {
-        assert_steady(&format!("{command} of {ELEMENTS}, then evicted by small writes"), |times| {
+        assert_steady(&format!("{command} of {many}, then evicted by small writes"), |times| {
             let store = Store::new(StoreConfig {
-                memory_max: len * ELEMENTS as u64,
+                memory_max: len * many as u64,
                 policy: EvictionPolicy::AllKeysRandom,
                 ..StoreConfig::default()
             });
@@ -378,12 +395,12 @@ fn evicting_what_is_huge_stops_nobody() {
             // Those after it is evicted free its elements.
             let mut after = 0;
             for item in 0.. {
-                assert!(item < 2 * ELEMENTS, "it is evicted");
+                assert!(item < 2 * many, "it is evicted");
                 let key = format!("key:{item:012}");
                 times
                     .time(|| run(&store, START, &[b"SET", key.as_bytes(), &[b'v'; 512]], &mut out));
                 after += usize::from(is_gone(&mut out));
-                if after > ELEMENTS / 50 {
+                if after > many / 50 {
                     break;
                 }
             }
@@ -394,14 +411,16 @@ fn evicting_what_is_huge_stops_nobody() {
 #[test]
 fn fields_that_expire_at_once_stop_nobody() {
     let _turn = TURN.lock();
-    let what = format!("requests and upkeep while {ELEMENTS} fields have expired");
+    let many = many();
+    let what = format!("requests and upkeep while {many} fields have expired");
     assert_steady(&what, |times| {
         let store = Store::new(StoreConfig::default());
         let mut out = Vec::new();
+        let empty = store.stats().memory_used;
         fill(&store, "HSETEX", b"huge", &mut out);
         let full = store.stats().memory_used;
         run(&store, START, &[b"HSET", b"huge", b"stays", b"value"], &mut out);
-        for field in 0..ELEMENTS / 100 {
+        for field in 0..many / 100 {
             let field = format!("other:{field}");
             run(&store, START, &[b"HSET", b"huge", field.as_bytes(), b"value"], &mut out);
         }
@@ -426,7 +445,7 @@ fn fields_that_expire_at_once_stop_nobody() {
         whole.time(|| run(&store, now, &[b"HGETALL", b"huge"], &mut out));
         whole.print("HGETALL, which looks at all that are left");
         let mut ticks = 0;
-        while store.stats().memory_used > full / 8 {
+        while store.stats().memory_used > empty + (full - empty) / 8 {
             ticks += 1;
             assert!(ticks < 200_000, "memory is freed");
             _ = times.time(|| store.tick(clock_at(now + 1000 + 100 * ticks)));

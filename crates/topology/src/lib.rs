@@ -28,8 +28,8 @@ mod server;
 mod view_error;
 
 pub use cluster::{
-    Applied, Asked, ClusterMap, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole,
-    PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
+    Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, Move, MovingSlot, NodeHealth,
+    NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
 };
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};

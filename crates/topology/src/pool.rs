@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server};
+use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server, SlotOwners};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +114,24 @@ pub enum Discovery {
     Shards,
     /// `CLUSTER NODES`: it has the epochs by which an old view is known.
     Nodes,
+    /// Sentinels, which are in a pool of their own.
+    Sentinel,
+    /// `INFO replication`, of every server listed: one of them is the primary.
+    Roles,
+}
+
+impl ClusterPool {
+    /// The word for it in configuration files.
+    pub fn kind(&self) -> &'static str {
+        if self.discovery.has_slots() { "cluster" } else { "replicated" }
+    }
+}
+
+impl Discovery {
+    /// Whether it is of a Redis Cluster, whose keys have slots.
+    pub fn has_slots(self) -> bool {
+        matches!(self, Discovery::Slots | Discovery::Shards | Discovery::Nodes)
+    }
 }
 
 /// Which servers of a primary's data are read.
@@ -147,8 +165,8 @@ pub struct ReadPolicy {
     pub primary_commands: Vec<Box<str>>,
 }
 
-/// What makes a pool of servers a Redis Cluster: who its servers are is found out
-/// while it runs.
+/// What makes a pool of servers a Redis Cluster, or primaries with their replicas: who
+/// its servers are is found out while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterPool {
     /// Servers to ask first, and again when no other answers.
@@ -163,6 +181,11 @@ pub struct ClusterPool {
     pub redirections_max: u8,
     /// What is read from replicas.
     pub reads: ReadPolicy,
+    /// Names of the primaries that keys are placed on, as Sentinel calls them; none in a
+    /// cluster.
+    pub primaries: Vec<String>,
+    /// The pool of the sentinels.
+    pub sentinels: Option<String>,
 }
 
 /// A pool that spreads keys over servers by hash.
@@ -219,9 +242,11 @@ pub struct ShardedPool {
     pub link_output_len_max: u32,
     /// Where missing items come from.
     pub warm_up: Option<WarmUp>,
-    /// It is a Redis Cluster. Its servers, hash and tag are as
+    /// Its servers are found out. They, and in a cluster hash and tag, are as
     /// [`ShardedPool::of_cluster`] makes them.
     pub cluster: Option<Box<ClusterPool>>,
+    /// Its servers are sentinels, asked by Keyway alone.
+    pub is_sentinels: bool,
 }
 
 impl ShardedPool {
@@ -229,9 +254,21 @@ impl ShardedPool {
     pub fn kind(&self) -> &'static str {
         match self.protocol.is_memcached() {
             true => "memcached",
-            false if self.cluster.is_some() => "cluster",
-            false => "sharded",
+            false if self.is_sentinels => "sentinels",
+            false => self.cluster.as_ref().map_or("sharded", |cluster| cluster.kind()),
         }
+    }
+
+    /// The ring over the primaries of a pool that is no cluster, by their names.
+    pub fn ring_of_primaries(&self) -> Option<Ring> {
+        let primaries = &self.cluster.as_ref()?.primaries;
+        let named = |name: &String| {
+            let endpoint = Endpoint::Tcp { host: name.clone(), port: 1 };
+            Server { endpoint, name: Some(name.clone()), weight: 1 }
+        };
+        let servers: Vec<Server> = primaries.iter().map(named).collect();
+        let is_replicated = !servers.is_empty();
+        is_replicated.then(|| Ring::build(self.distribution, self.hash, &servers, |_| true))
     }
 
     /// A pool with every setting at its default: twemproxy's placement
@@ -263,14 +300,17 @@ impl ShardedPool {
             link_output_len_max: limits.link_output_len_max,
             warm_up: None,
             cluster: None,
+            is_sentinels: false,
         }
     }
 
-    /// A Redis Cluster: its servers are places, of which those that are taken are
+    /// Servers that are found out, a Redis Cluster's by default: its servers are places, of which those that are taken are
     /// told by a [`ClusterMap`](crate::ClusterMap).
     pub fn of_cluster(cluster: ClusterPool) -> ShardedPool {
-        // Of one server nothing would be hashed.
-        let count = usize::from(cluster.nodes_max).max(cluster.seeds.len()).max(2);
+        // Seeds by other names than the servers' own take no room from these. Of one
+        // server nothing would be hashed.
+        let count = (usize::from(cluster.nodes_max) + cluster.seeds.len()).max(2);
+        let count = count.min(usize::from(SlotOwners::NONE));
         let place = |number: usize| Server {
             endpoint: Endpoint::Tcp { host: "cluster.invalid".to_owned(), port: 1 },
             name: Some(format!("place-{number}")),

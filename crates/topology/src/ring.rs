@@ -42,6 +42,8 @@ enum Kind {
     Random(Vec<u16>),
     /// Of a cluster, whose slots are what the hash is cut to.
     Slots(Arc<SlotOwners>),
+    /// Of primaries that are found out: the ring over their names, and where each is.
+    Primaries(Arc<Ring>, Arc<[u16]>),
 }
 
 impl Ring {
@@ -91,6 +93,12 @@ impl Ring {
         Ring { kind: Kind::Slots(owners) }
     }
 
+    /// A ring of names, each of which stands for the server at this place, if it has
+    /// one (else [`SlotOwners::NONE`]).
+    pub fn of_primaries(names: Arc<Ring>, places: Arc<[u16]>) -> Ring {
+        Ring { kind: Kind::Primaries(names, places) }
+    }
+
     /// The index of the server for a key of this `hash`; `None` when no server
     /// is live. `random` is a fresh number of uniform distribution, used by
     /// [`Distribution::Random`] alone.
@@ -108,6 +116,10 @@ impl Ring {
             Kind::Random(members) => {
                 let chosen = (u64::from(random) * members.len() as u64) >> 32;
                 Some(members[chosen as usize])
+            }
+            Kind::Primaries(names, places) => {
+                let place = places.get(usize::from(names.pick(hash, random)?)).copied();
+                place.filter(|&place| place != SlotOwners::NONE)
             }
             Kind::Slots(owners) => owners.of((hash as usize % SLOT_COUNT) as u16),
         }

@@ -116,12 +116,18 @@ pub enum Work {
     Mset(u32),
     /// ZADD of a new member to one sorted set, members in no order.
     SortedLoad,
+    /// EVAL of a script that gets a random key.
+    Script,
 }
+
+/// The script of [`Work::Script`].
+const SCRIPT: &[u8] = b"return redis.call('get', KEYS[1])";
 
 impl Work {
     /// Whether a server of this dialect can do it.
     pub fn fits(self, dialect: Dialect) -> bool {
-        dialect == Dialect::Redis || !matches!(self, Work::SortedLoad | Work::Mset(_))
+        dialect == Dialect::Redis
+            || !matches!(self, Work::SortedLoad | Work::Script | Work::Mset(_))
     }
 }
 
@@ -170,6 +176,9 @@ impl Requests {
                     let keys: Vec<String> = (0..keys).map(|_| dataset.key(key())).collect();
                     let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &value[..]]);
                     push_command(&[&b"MSET"[..]].into_iter().chain(pairs).collect::<Vec<_>>(), out);
+                }
+                Work::Script => {
+                    push_command(&[b"EVAL", SCRIPT, b"1", dataset.key(key()).as_bytes()], out);
                 }
                 Work::SortedLoad => push_member(&mut random, out),
             }
@@ -338,6 +347,10 @@ mod tests {
         assert_eq!(batch(&text, 0, 1).0, b"set t:000000000004 0 0 3\r\nabc\r\n");
         assert!(!hashes.fits(Dialect::Memcached) && TINY.fits(Dialect::Memcached));
         assert!(!Work::SortedLoad.fits(Dialect::Memcached));
+        let scripts = Requests::random(Work::Script, TINY, REDIS, 1);
+        let (bytes, count) = batch(&scripts, 0, 1);
+        assert!(count == 1 && bytes.starts_with(b"*4\r\n$4\r\nEVAL\r\n"));
+        assert!(!Work::Script.fits(Dialect::Memcached));
     }
 
     #[test]

@@ -1,7 +1,19 @@
-use super::memcached::as_sharded;
+use super::memcached::{as_sharded, is_same};
 use super::{Absent, Choices, Key, Kind, POOL_KINDS, Table, hours, key, ms};
 use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
+
+/// The key of that name of a cluster: it means the same here.
+const fn as_cluster(name: &str) -> Key {
+    let mut index = 0;
+    while index < CLUSTER.keys.len() {
+        if is_same(CLUSTER.keys[index].name.as_bytes(), name.as_bytes()) {
+            return CLUSTER.keys[index];
+        }
+        index += 1;
+    }
+    panic!("no such key")
+}
 
 const fn seeds() -> Key {
     key(
@@ -74,6 +86,70 @@ pub(crate) static CLUSTER: Table = Table {
             Is("[]"),
             "Commands that primaries answer though they only read, such as `[\"ttl\", \"xread\"]`.",
         ),
+        as_sharded("timeout"),
+        as_sharded("connect_timeout"),
+        as_sharded("server_connections"),
+        as_sharded("preconnect"),
+        as_sharded("password"),
+        as_sharded("password_file"),
+        as_sharded("client_password"),
+        as_sharded("allow_flush"),
+        as_sharded("slowlog_log_slower_than"),
+        as_sharded("slowlog_max_len"),
+        as_sharded("reconnect"),
+        as_sharded("clients_max"),
+        as_sharded("queue_len_max"),
+    ],
+};
+
+pub(crate) static REPLICATED: Table = Table {
+    header: "[pool.NAME] of kind \"replicated\"",
+    doc: "A primary and its replicas, or several such primaries over which keys are spread by hash. Who is the primary is asked of Sentinel, or, of servers that are listed, of themselves.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"replicated\"`."),
+        key(
+            "sentinels",
+            Servers,
+            Unset("`servers` are listed"),
+            "Sentinels, `\"HOST:PORT\"` each. They are asked twice a second, one after the other; what one says that is older than what another has said counts for nothing.",
+        )
+        .known_elsewhere_as(&["sentinel"]),
+        key(
+            "primaries",
+            Kind::Names,
+            Unset("`servers` are listed"),
+            "What Sentinel calls the primaries: `[\"mymaster\"]`. Of several each key is one's, by `hash` and `distribution` over these names.",
+        )
+        .known_elsewhere_as(&["masters", "master_name", "service_name"]),
+        key(
+            "sentinel_password",
+            Kind::Secret,
+            Unset("none is sent"),
+            "What is sent to sentinels with AUTH.",
+        ),
+        key(
+            "servers",
+            Servers,
+            Unset("they are found through `sentinels`"),
+            "One primary and its replicas, `\"HOST:PORT\"` each, without Sentinel: every one is asked twice a second which it is. Of several that say they are primaries the one with most replicas counts.",
+        )
+        .known_elsewhere_as(&["nodes", "hosts", "backends"]),
+        as_sharded("hash"),
+        as_sharded("distribution"),
+        as_sharded("hash_tag"),
+        key(
+            "refresh",
+            Kind::Duration { min: ms(100), max: hours(1) },
+            Is("\"500ms\""),
+            "How often that is asked.",
+        ),
+        as_cluster("nodes_max"),
+        as_cluster("redirections_max"),
+        as_cluster("read_from"),
+        as_cluster("pin_after_write"),
+        as_cluster("replica_lag_max"),
+        as_cluster("read_weights"),
+        as_cluster("read_from_primary"),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     PoolNames,
     /// The names of commands.
     Commands,
+    /// Names that others have given.
+    Names,
     /// Which servers are read: one of some words, or `"zone:NAME"`.
     ReadFrom,
     /// Permission bits of a unix socket: `"0660"`.

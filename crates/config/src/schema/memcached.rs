@@ -15,7 +15,7 @@ pub(super) const fn as_sharded(name: &str) -> Key {
     panic!("no such key")
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) const fn is_same(one: &[u8], other: &[u8]) -> bool {
     let mut index = 0;
     while index < one.len() && index < other.len() && one[index] == other[index] {
         index += 1;

@@ -9,6 +9,7 @@ pub(super) const POOL_KINDS: Choices = Choices {
         "store",
         "sharded",
         "cluster",
+        "replicated",
         "memcached",
         "prefix",
         "failover",
@@ -17,7 +18,7 @@ pub(super) const POOL_KINDS: Choices = Choices {
         "miss-then",
         "rate-limited",
     ],
-    later: &["slots", "replicated"],
+    later: &["slots"],
 };
 
 const fn span(min: Duration, days: u64) -> Kind {

@@ -1,7 +1,7 @@
 //! When a link has something to do without a byte having come, and what it
 //! gives up then.
 
-use super::{Exchange, Internal, Link, LinkOptions, LinkState, Owner, TRANSFER_LEN};
+use super::{Exchange, Internal, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_LEN};
 use keyway_base::{BackendFault, Key, Time};
 use std::time::Duration;
 
@@ -158,8 +158,20 @@ impl Link {
     /// each to `taken`. The worker's own stay.
     pub fn take_back(&mut self, mut taken: impl FnMut(&Exchange)) {
         if self.state != LinkState::Ready {
-            self.take_back_first(self.fifo.len(), &mut taken);
+            self.take_back_first(self.fifo.len(), &mut |exchange, _| taken(exchange));
         }
+    }
+
+    /// The same for a link that follows redirections: what it has not sent is to go to
+    /// another server.
+    pub fn take_unsent(&mut self) -> Vec<Redirected> {
+        let mut all = Vec::new();
+        if self.state != LinkState::Ready {
+            self.take_back_first(self.fifo.len(), &mut |exchange, request| {
+                all.push(Redirected::unsent(exchange, request));
+            });
+        }
+        all
     }
 
     /// Removes the expired requests from the front of the unsent output. The
@@ -173,10 +185,10 @@ impl Link {
     ) {
         let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
         let count = self.fifo.iter().take_while(is_expired).count();
-        self.take_back_first(count, expired);
+        self.take_back_first(count, &mut |exchange, _| expired(exchange));
     }
 
-    fn take_back_first(&mut self, count: usize, taken: &mut impl FnMut(&Exchange)) {
+    fn take_back_first(&mut self, count: usize, taken: &mut impl FnMut(&Exchange, &[u8])) {
         if count == 0 {
             return;
         }
@@ -188,7 +200,7 @@ impl Link {
                 kept.push(exchange);
                 kept_bytes.extend_from_slice(&unsent[position..end]);
             } else {
-                taken(&exchange);
+                taken(&exchange, &unsent[position..end]);
             }
             position = end;
         }

@@ -39,6 +39,8 @@ pub struct Identity {
     pub live: Arc<ClientLive>,
     /// When it connected.
     pub connected: Time,
+    /// Until when it reads from primaries, since it has written.
+    pub reads_primary_until: Time,
 }
 
 impl Identity {
@@ -55,6 +57,7 @@ impl Identity {
             no_touch: false,
             live: Arc::default(),
             connected: now,
+            reads_primary_until: Time(0),
         }
     }
 }

@@ -97,8 +97,6 @@ pub struct Session {
     pub is_resuming: bool,
     /// It has no client: it brings one request to another pool.
     pub relay: Option<Relay>,
-    /// Until when it reads from primaries, since it has written.
-    pub reads_primary_until: Time,
     /// Which of several connections to a server its requests take.
     pub lane: u32,
     /// It is a client of memcached.
@@ -138,7 +136,6 @@ impl Session {
             held_since: None,
             is_resuming: false,
             relay: None,
-            reads_primary_until: Time(0),
             lane: 0,
             memcached: None,
             subscriptions: None,

@@ -25,8 +25,9 @@ pub struct Stateful {
 /// Keys watched on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Position of the server in its pool.
-    pub server: u16,
+    /// What its keys have in common: the position of their server in its pool; in a
+    /// cluster their slot.
+    pub home: u16,
     /// Which servers were in use then, by the number of their ring.
     pub ring: u64,
     /// The link that watches; `None` after its connection was lost, which

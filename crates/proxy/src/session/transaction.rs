@@ -202,8 +202,8 @@ impl Transaction {
         self.is_refused
     }
 
-    /// The server its keys are on, once a key has come.
-    pub fn server(&self) -> Option<u16> {
+    /// What its keys have in common, once a key has come: their server, or slot.
+    pub fn home(&self) -> Option<u16> {
         self.place.map(|(server, _)| server)
     }
 
@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn a_transaction_stays_on_the_server_of_its_first_key() {
         let (mut transaction, _) = open(0);
-        assert_eq!(transaction.server(), None);
+        assert_eq!(transaction.home(), None);
         assert!(transaction.settle_on(3, 1) && transaction.settle_on(3, 2));
         assert!(!transaction.settle_on(4, 1));
-        assert_eq!(transaction.server(), Some(3));
+        assert_eq!(transaction.home(), Some(3));
         assert!(transaction.is_outdated(2) && !transaction.is_outdated(1));
     }
 

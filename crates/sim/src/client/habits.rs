@@ -17,6 +17,17 @@ pub enum Mix {
     Memcached,
 }
 
+/// Which reads may be of what a replica has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staleness {
+    /// None.
+    Never,
+    /// Those before the first write of a connection.
+    UntilWrite,
+    /// All.
+    Always,
+}
+
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct Habits {
@@ -72,6 +83,10 @@ pub struct Habits {
     pub greets: bool,
     /// Whether it caches values and is told when they change.
     pub tracks: bool,
+    /// Whether it pushes to lists and waits for elements.
+    pub lists: bool,
+    /// What replicas may answer.
+    pub staleness: Staleness,
     /// Bytes of commands that one transaction may hold.
     pub transaction_len_max: usize,
 }

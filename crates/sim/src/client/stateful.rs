@@ -1,6 +1,7 @@
 //! Transactions, watched counters that several clients raise, and lists that
 //! they wait for.
 
+use super::entries::Wait;
 use super::verdict::fate_of;
 use super::*;
 use crate::network::MILLI;
@@ -47,6 +48,10 @@ pub(super) enum What {
         patience: Nanos,
         crosses: bool,
     },
+    /// An entry is added to a stream.
+    Add,
+    MakeGroup,
+    Entries(Wait),
     Length,
     Id,
     Unblock {
@@ -69,26 +74,28 @@ struct Draft {
     /// The server of its keys so far.
     home: Option<usize>,
     len: usize,
+    had_written: bool,
 }
 
 impl Ask {
     /// What RESP2 has where RESP3 says that there is nothing.
     pub(super) fn null(&self) -> Value {
         match self {
-            Ask::Begun(Begun { what: What::Exec { .. } | What::Pop { .. }, .. }) => {
-                Value::Array(None)
-            }
+            Ask::Begun(Begun {
+                what: What::Exec { .. } | What::Pop { .. } | What::Entries(_),
+                ..
+            }) => Value::Array(None),
             _ => Value::Bulk(None),
         }
     }
 }
 
 impl Client {
-    fn begin(&mut self, now: Nanos, what: What, names: Vec<Vec<u8>>) {
+    pub(super) fn begin(&mut self, now: Nanos, what: What, names: Vec<Vec<u8>>) {
         self.expect(now, Ask::Begun(Begun { what, names }), Vec::new());
     }
 
-    fn shared(&self, kind: char, number: usize) -> Vec<u8> {
+    pub(super) fn shared(&self, kind: char, number: usize) -> Vec<u8> {
         let owner = format!("shared{}", self.habits.pool);
         key_name(kind, self.database as u32, &owner, number, kind == 'l')
     }
@@ -101,9 +108,14 @@ impl Client {
 
     /// One of the requests of this file.
     pub(super) fn ask_stateful(&mut self, now: Nanos, ledger: &mut Ledger) {
+        // Of a store, so that what seeds say of servers stays.
+        if self.habits.is_store && self.random.percent(25) {
+            return self.ask_entries(now);
+        }
         match self.random.below(100) {
             0..30 if self.attempt.is_none() => self.ask_attempt(now),
             30..55 if self.attempt.is_none() => self.ask_transaction(now, ledger),
+            _ if !self.habits.lists => self.ask_get(now, ledger),
             0..75 => self.ask_push(now, ledger),
             75..90 => self.ask_pop(now, ledger),
             90..94 => {
@@ -151,13 +163,14 @@ impl Client {
     }
 
     fn begin_draft(&mut self, now: Nanos, ledger: &mut Ledger, watched: &[u8]) -> Draft {
+        let had_written = self.has_written;
         write_request(&mut self.output, &[b"MULTI"]);
         self.begin(now, What::Multi, Vec::new());
         let home = match watched.is_empty() {
             true => None,
             false => ledger.home(self.habits.pool, watched),
         };
-        Draft { group: ledger.new_group(), parts: Vec::new(), home, len: 0 }
+        Draft { group: ledger.new_group(), parts: Vec::new(), home, len: 0, had_written }
     }
 
     /// A write to a key of its own beside the shared counter.
@@ -185,7 +198,8 @@ impl Client {
         names: &[Vec<u8>],
         ledger: &mut Ledger,
     ) {
-        let Some(part) = self.expected.pop_back() else { return };
+        let Some(mut part) = self.expected.pop_back() else { return };
+        part.may_be_stale = false;
         if let Ask::Set { write, .. } = part.ask {
             ledger.join_group(write, draft.group);
         }
@@ -201,6 +215,8 @@ impl Client {
 
     fn end_draft(&mut self, now: Nanos, ledger: &mut Ledger, draft: Draft, watches: bool) {
         let names = draft.parts.iter().flat_map(|part| self.names_of(part)).collect();
+        // What is queued is no write yet.
+        self.has_written = draft.had_written;
         if self.random.percent(10) {
             write_request(&mut self.output, &[b"DISCARD"]);
             return self.begin(now, What::Discard { parts: draft.parts }, names);
@@ -276,6 +292,9 @@ impl Client {
             Ask::Begun(Begun { what: What::Pop { timeout, patience, .. }, .. }) => {
                 Some((*timeout, *patience))
             }
+            Ask::Begun(Begun { what: What::Entries(wait), .. }) => {
+                Some((wait.timeout, wait.patience))
+            }
             _ => None,
         }
     }
@@ -302,7 +321,8 @@ impl Client {
     /// Whether it has asked for elements and not been answered.
     pub(super) fn waits_for_elements(&self) -> bool {
         let is_pop = |expected: &Expected| {
-            matches!(&expected.ask, Ask::Begun(Begun { what: What::Pop { .. }, .. }))
+            let Ask::Begun(Begun { what, .. }) = &expected.ask else { return false };
+            matches!(what, What::Pop { .. } | What::Entries(_))
         };
         self.expected.iter().any(is_pop)
     }
@@ -311,7 +331,7 @@ impl Client {
     pub(super) fn note_departure(&mut self, now: Nanos, ledger: &mut Ledger) {
         for expected in &self.expected {
             match &expected.ask {
-                Ask::Begun(Begun { what: What::Pop { .. }, names }) => {
+                Ask::Begun(Begun { what: What::Pop { .. } | What::Entries(_), names }) => {
                     ledger.on_departure(names, expected.asked_at, now);
                 }
                 Ask::Begun(Begun { what: What::Unblock { id }, .. }) => {
@@ -360,7 +380,8 @@ impl Client {
                 Ok(())
             }
             (What::Queued { crosses, .. }, Value::Simple(text)) if text == b"QUEUED" => {
-                let is_static = self.is_static(ledger);
+                // Two slots may be on one server, which refuses them.
+                let is_static = self.is_static(ledger) && !ledger.is_cluster();
                 let fine = !(*crosses && is_static);
                 fine.then_some(()).ok_or_else(|| "but its key is on another server".into())
             }
@@ -375,6 +396,13 @@ impl Client {
             (What::Push { element }, Value::Integer(1..)) => {
                 ledger.on_push_told(self.habits.pool, element, expected.asked_at);
                 Ok(())
+            }
+            (What::Add, Value::Bulk(Some(id))) => {
+                self.check_added((expected, begun), id, now, ledger)
+            }
+            (What::MakeGroup, value) if *value == ok() => Ok(()),
+            (What::Entries(wait), value) => {
+                self.check_entries((expected, begun, wait), value, now, ledger)
             }
             (What::Length, Value::Integer(0..)) => Ok(()),
             (What::Id, Value::Integer(id)) => {
@@ -397,6 +425,12 @@ impl Client {
             attempt.is_over = true;
         }
         outcome
+    }
+
+    fn crosses(&self, parts: &[Expected], ledger: &Ledger) -> bool {
+        let names = parts.iter().flat_map(|part| self.names_of(part));
+        let homes = names.map(|name| ledger.home(self.habits.pool, &name));
+        homes.collect::<std::collections::BTreeSet<_>>().len() > 1
     }
 
     fn is_static(&self, ledger: &Ledger) -> bool {
@@ -490,17 +524,22 @@ impl Client {
             What::Queued { is_long, .. } if text.starts_with("ERR the transaction is too long") => {
                 *is_long
             }
-            What::Pop { .. } if text.starts_with("UNBLOCKED") => {
+            What::MakeGroup if text.starts_with("BUSYGROUP") => true,
+            What::Pop { .. } | What::Entries(_) if text.starts_with("UNBLOCKED") => {
                 // Nothing is begun for who has said that it sends no more.
                 self.draining
                     || matches!(self.phase, Phase::Leaving { .. })
                     || self.id.is_none_or(|id| ledger.may_be_unblocked(id, expected.asked_at))
             }
             What::Exec { .. } if text.starts_with("EXECABORT") => self.is_refused,
+            What::Exec { parts, .. } if text.starts_with("CROSSSLOT") => {
+                ledger.is_cluster() && self.crosses(parts, ledger)
+            }
             _ => false,
         };
         self.is_refused |= is_queued;
-        let is_abort = text.starts_with("EXECABORT");
+        let is_abort = text.starts_with("EXECABORT")
+            || (text.starts_with("CROSSSLOT") && matches!(begun.what, What::Exec { .. }));
         if !is_known {
             let fate = match is_abort && matches!(begun.what, What::Exec { .. }) {
                 true => Fate::NotDone,
@@ -509,7 +548,9 @@ impl Client {
             let pool = self.habits.pool;
             let homes = begun.names.iter().flat_map(|name| ledger.possible_homes(pool, name));
             let servers: Vec<usize> = homes.collect();
-            if !ledger.is_excused(&servers, expected.asked_at, now) {
+            let is_excused = ledger.is_excused(&servers, expected.asked_at, now)
+                || ledger.is_forced(text, &begun.names, expected.asked_at);
+            if !is_excused {
                 return Err("an error for no reason".into());
             }
             ledger.excused += 1;

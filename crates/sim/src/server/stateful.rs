@@ -27,6 +27,13 @@ pub(super) struct Blocked {
 /// Lists by database and name.
 pub(super) type Lists = BTreeMap<(u32, Vec<u8>), VecDeque<Vec<u8>>>;
 
+impl Begun {
+    /// A key that it waits for.
+    pub(super) fn blocked_on(&self) -> Option<&[u8]> {
+        Some(self.blocked.as_ref()?.keys.first()?)
+    }
+}
+
 impl Server {
     /// Answers what begins, guards or ends a transaction, and `CLIENT`;
     /// returns whether it did.
@@ -109,6 +116,7 @@ impl Server {
     /// A key was changed: whoever watches it is to know.
     pub(super) fn touch(&mut self, database: u32, key: &[u8]) {
         self.tell_of_change(key);
+        self.note_change(key);
         for conn in &mut self.conns {
             let watched = &conn.begun.watched;
             conn.begun.is_changed |=

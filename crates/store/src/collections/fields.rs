@@ -33,6 +33,7 @@ impl Fields {
         self.table.len()
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes() + self.item_bytes
     }

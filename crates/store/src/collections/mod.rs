@@ -89,6 +89,7 @@ pub(crate) enum Boxed {
 
 impl Boxed {
     /// Bytes it takes of the system's memory.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         let inner = match self {
             Boxed::Fields(fields) => fields.bytes(),

@@ -28,8 +28,9 @@ const TIME_LEN: usize = 6;
 const HEAD_LEN: usize = HEADER_LEN + TIME_LEN;
 /// The last time there is, that of Redis.
 pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
-/// To remove a field that has expired takes as long as to free so many.
-const STEPS_PER_FIELD: u32 = 3;
+/// To remove a field that has expired takes as long as to free so many: its bucket,
+/// its item and those of the bucket that is merged are in no cache.
+const STEPS_PER_FIELD: u32 = 4;
 
 /// When the first field of a timed hash expires, or somewhat before.
 #[inline]

@@ -268,7 +268,7 @@ impl<'e, 'a> Editor<'e, 'a> {
         let table = &mut self.entry.space().table;
         let change = table
             .with_item(position, |item| item.splice((memory.heap, memory.arena), range, parts));
-        self.entry.charge(change);
+        self.entry.charge_in_place(change);
     }
 
     /// Overwrites bytes of the blob.
@@ -292,7 +292,7 @@ impl<'e, 'a> Editor<'e, 'a> {
             let result = work(boxed, means);
             Some((result, boxed.bytes() as i64 - before))
         })?;
-        self.entry.charge(change);
+        self.entry.charge_in_place(change);
         Some(result)
     }
 }

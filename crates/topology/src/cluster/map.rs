@@ -45,6 +45,8 @@ pub struct PlacedNode {
     pub tenure: u64,
     /// Since when views do not have it.
     pub absent_since: Option<Time>,
+    /// Which primary's data it has, by the number of that, in a pool that is no cluster.
+    pub group: Option<u16>,
 }
 
 /// Which servers a cluster has, each at a place that it keeps as long as it is of
@@ -57,11 +59,28 @@ pub struct ClusterMap {
     /// When each empty place was left; `None` when nobody had it.
     left: Vec<Option<Time>>,
     owners: Arc<SlotOwners>,
-    /// Slots that each place owns.
+    /// Slots that each place owns; of primaries of a pool that is no cluster, one.
     owned: Vec<u16>,
+    /// Where each primary is of a pool that is no cluster.
+    primaries: Arc<[u16]>,
+    /// The latest epoch in which each of them was told.
+    primary_epochs: Vec<Option<u64>>,
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
+}
+
+/// A primary that has a name, and its replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupView {
+    /// Which of the pool's primaries.
+    pub group: u16,
+    /// Where it is.
+    pub primary: Endpoint,
+    /// When it became the primary, if that is told.
+    pub epoch: Option<u64>,
+    /// Where its replicas are, and how they are.
+    pub replicas: Vec<(Endpoint, NodeHealth)>,
 }
 
 /// What became of a view.
@@ -77,8 +96,9 @@ pub enum Applied {
 
 impl ClusterMap {
     /// The map of a cluster of which only these servers are known. There are
-    /// `places_max` places, or as many as there are seeds.
-    pub fn of_seeds(seeds: &[Endpoint], places_max: u16) -> ClusterMap {
+    /// `places_max` places, or as many as there are seeds. `primaries` is how many
+    /// primaries a pool has that is no cluster.
+    pub fn of_seeds(seeds: &[Endpoint], places_max: u16, primaries: usize) -> ClusterMap {
         let count = usize::from(places_max).max(seeds.len()).min(usize::from(SlotOwners::NONE));
         let mut map = ClusterMap {
             version: 0,
@@ -86,6 +106,8 @@ impl ClusterMap {
             left: vec![None; count],
             owners: Arc::new(SlotOwners::new()),
             owned: vec![0; count],
+            primaries: vec![SlotOwners::NONE; primaries].into(),
+            primary_epochs: vec![None; primaries],
             epoch: None,
             is_known: false,
         };
@@ -106,6 +128,18 @@ impl ClusterMap {
     /// Who owns which slot, by place.
     pub fn owners(&self) -> &Arc<SlotOwners> {
         &self.owners
+    }
+
+    /// Where each primary is of a pool that is no cluster, by place.
+    pub fn primaries(&self) -> &Arc<[u16]> {
+        &self.primaries
+    }
+
+    /// Whether keys go elsewhere than by another map.
+    pub fn places_keys_as(&self, other: &ClusterMap) -> bool {
+        self.owners == other.owners
+            && self.primaries == other.primaries
+            && self.is_known == other.is_known
     }
 
     /// Who is at a place.
@@ -261,6 +295,7 @@ impl ClusterMap {
             zone: None,
             tenure: self.version,
             absent_since: None,
+            group: None,
         });
         self.left[place] = None;
         Some(place as u16)
@@ -274,9 +309,14 @@ impl ClusterMap {
             .filter(|node| is_placed(node))
             .filter_map(|node| node.endpoint.as_ref())
             .collect();
+        self.part_with(now, |_, node| !told.contains(&node.endpoint));
+    }
+
+    /// The same for those of which `is_absent` holds.
+    fn part_with(&mut self, now: Time, is_absent: impl Fn(u16, &PlacedNode) -> bool) {
         for place in 0..self.places.len() {
             let Some(node) = &mut self.places[place] else { continue };
-            if told.contains(&node.endpoint) {
+            if !is_absent(place as u16, node) {
                 continue;
             }
             // One to ask is needed no more once others are known.
@@ -300,11 +340,70 @@ impl ClusterMap {
         self.owners = Arc::new(owners);
     }
 
+    /// Takes what is told of one primary and its replicas.
+    pub fn apply_group(&self, told: &GroupView, now: Time) -> Applied {
+        let group = usize::from(told.group);
+        if group >= self.primaries.len() {
+            return Applied::Same;
+        }
+        if let (Some(epoch), Some(known)) = (told.epoch, self.primary_epochs[group])
+            && epoch < known
+        {
+            return Applied::Stale;
+        }
+        let mut next = self.next();
+        next.primary_epochs[group] = told.epoch.or(self.primary_epochs[group]);
+        next.is_known = true;
+        let mut left_out = 0;
+        let primary = next.seat(&told.primary, now);
+        left_out += usize::from(primary.is_none());
+        let mut told_places: Vec<u16> = primary.into_iter().collect();
+        for (endpoint, health) in &told.replicas {
+            let Some(place) = next.seat(endpoint, now) else {
+                left_out += 1;
+                continue;
+            };
+            if Some(place) == primary {
+                continue;
+            }
+            told_places.push(place);
+            next.settle(place, told.group, PlaceRole::Replica { of: primary }, *health);
+        }
+        if let Some(primary) = primary {
+            next.settle(primary, told.group, PlaceRole::Primary, NodeHealth::Online);
+        }
+        next.part_with(now, |place, node| {
+            node.group == Some(told.group) && !told_places.contains(&place)
+        });
+        let mut primaries = next.primaries.to_vec();
+        primaries[group] = primary.unwrap_or(SlotOwners::NONE);
+        next.owned.fill(0);
+        for &place in primaries.iter().filter(|&&place| place != SlotOwners::NONE) {
+            next.owned[usize::from(place)] = 1;
+        }
+        next.primaries = primaries.into();
+        match next.differs_from(self) {
+            true => Applied::Next(next, left_out),
+            false => Applied::Same,
+        }
+    }
+
+    fn settle(&mut self, place: u16, group: u16, role: PlaceRole, health: NodeHealth) {
+        if let Some(node) = &mut self.places[usize::from(place)] {
+            node.group = Some(group);
+            node.role = role;
+            node.health = health;
+            node.absent_since = None;
+        }
+    }
+
     fn differs_from(&self, other: &ClusterMap) -> bool {
         self.is_known != other.is_known
             || self.epoch != other.epoch
             || self.places != other.places
             || self.owners != other.owners
+            || self.primaries != other.primaries
+            || self.primary_epochs != other.primary_epochs
     }
 }
 

@@ -216,7 +216,7 @@ impl Plane {
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
         if let (Route::One(server), true) = (route, state.readers.is_some()) {
-            return self.send_to_reader(links, pool, asked, server);
+            return self.send_to_reader(links, asked, server);
         }
         if let Route::One(server) = route {
             let link = match TRACKED {
@@ -232,13 +232,7 @@ impl Plane {
     /// Sends a request to a server that may answer it: of a pool whose replicas are
     /// read.
     #[inline(never)]
-    fn send_to_reader(
-        &mut self,
-        links: &mut [LinkSlot],
-        pool: &PoolPlan,
-        asked: &mut Asked,
-        primary: u16,
-    ) -> Step {
+    fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
         let reads = self.reads_replicas(asked);
         let Asked { key, session, busy, request } = asked;
         let place = (primary, session.lane);
@@ -246,7 +240,7 @@ impl Plane {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
             Some(Reader::None) => {
-                self.answer_unrouted(session, busy, pool, request);
+                self.answer_unrouted(session, busy, request);
                 return Step::Started;
             }
         };
@@ -459,10 +453,14 @@ impl Plane {
             busy.order.complete(place, busy.output.buf(), |dest| {
                 pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
             });
-        } else if was_silent
-            && (request.command.verb != Verb::ClientReply || out.first() == Some(&b'-'))
-        {
-            Self::end_skip(session);
+        } else {
+            let is_error = out.first() == Some(&b'-');
+            if is_error {
+                pool.errors.note(&out);
+            }
+            if was_silent && (request.command.verb != Verb::ClientReply || is_error) {
+                Self::end_skip(session);
+            }
         }
         self.scratch = out;
         self.follow(session, pool, after);
@@ -534,14 +532,32 @@ impl Plane {
         busy: &mut Busy,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let plan = &self.plan;
+        let errors = &plan.pools[usize::from(session.pool)].errors;
+        if Self::is_silent(session) {
+            // What nobody hears is counted all the same.
+            self.scratch.clear();
+            errors.watch(&mut self.scratch, write);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+    }
+
+    /// As [`Plane::answer`], with what counts its errors itself.
+    pub(super) fn answer_noted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if Self::is_silent(session) {
             self.scratch.clear();
             write(&mut self.scratch);
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(place, busy.output.buf(), write);
     }
 
     /// Answers with an error that is the client's own doing.
@@ -603,7 +619,7 @@ impl Plane {
                 let text = request.keys_error(fault);
                 self.refuse(session, busy, |out| reply::error(out, &text));
             }
-            _ => self.answer_unrouted(session, busy, pool, request),
+            _ => self.answer_unrouted(session, busy, request),
         }
     }
 
@@ -612,14 +628,15 @@ impl Plane {
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
-        pool: &PoolPlan,
         request: &Request,
     ) {
         self.count(session, request);
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
-        self.answer(session, busy, |out| write_fault(Fault::Unrouted, &pool.name, out));
+        let mut told = Vec::new();
+        self.write_unrouted(session.pool, &mut told);
+        self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 
     #[inline]

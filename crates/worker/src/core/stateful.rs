@@ -167,14 +167,25 @@ impl Plane {
             _ if pool.servers.len() == 1 => 0,
             _ => return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}")),
         };
+        let home = self.home_of(asked, server);
         match watched {
-            Some(watch) if watch.server != server => {
+            Some(watch) if watch.home != home => {
                 Err("CROSSSLOT the watched keys live on another server; give all keys of the \
                      transaction a common hash tag"
                     .to_owned())
             }
-            _ => Ok(Some(server)),
+            _ => Ok(Some(home)),
         }
+    }
+
+    /// What all keys of a transaction have in common: their server; in a cluster their
+    /// slot, which may come to another server meanwhile.
+    fn home_of(&mut self, asked: &Asked, server: u16) -> u16 {
+        let pool = asked.session.pool;
+        self.keys.clear();
+        let _ = asked.request.keys(&mut self.keys);
+        let key = self.keys.first().and_then(|&at| asked.request.args.get(at as usize));
+        key.and_then(|key| self.slot_of(pool, key)).unwrap_or(server)
     }
 
     /// Begins, ends or guards a transaction.
@@ -271,11 +282,12 @@ impl Plane {
                 return Step::Started;
             }
         };
+        let home = self.home_of(asked, server);
         let watch = Self::current_watch(links, asked);
         // The first ring counts: what came later may be about another.
         let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
         let index = match watch {
-            Some(watch) if watch.server != server => {
+            Some(watch) if watch.home != home => {
                 let text = "CROSSSLOT the keys watched so far live on another server; give all \
                             keys of the transaction a common hash tag";
                 self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -286,7 +298,7 @@ impl Plane {
             // from then on comes by another link.
             None if Self::is_silent(asked.session) => {
                 let stateful = asked.session.stateful.get_or_insert_default();
-                stateful.watch = Some(Watch { server, ring, link: None });
+                stateful.watch = Some(Watch { home, ring, link: None });
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -301,7 +313,7 @@ impl Plane {
             },
         };
         let stateful = asked.session.stateful.get_or_insert_default();
-        stateful.watch = Some(Watch { server, ring, link: Some(index) });
+        stateful.watch = Some(Watch { home, ring, link: Some(index) });
         self.send_private(links, asked, index);
         asked.session.barrier = true;
         Step::Started
@@ -366,11 +378,9 @@ impl Plane {
         if transaction.is_outdated(ring) || watch.is_some_and(|watch| watch.ring != ring) {
             return self.exec_elsewhere(links, asked, watch);
         }
-        let Some((server, index)) = self.link_for_exec(asked, watch) else {
+        let Some(index) = self.link_for_exec(asked, watch) else {
             self.end_transaction(links, asked.key, asked.session);
-            let plan = Arc::clone(&self.plan);
-            let pool = &plan.pools[asked.session.pool as usize];
-            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         };
         let slot = &mut links[index];
@@ -380,6 +390,7 @@ impl Plane {
         if slot.link.is_down(self.clock.now) {
             let fault = self.note_refused(slot);
             self.end_transaction(links, asked.key, asked.session);
+            let server = links[index].backend;
             self.answer_down(asked, server, fault);
             return Step::Started;
         }
@@ -430,10 +441,10 @@ impl Plane {
         Step::Started
     }
 
-    fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<(u16, LinkIndex)> {
+    fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<LinkIndex> {
         let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
-        if let Some(Watch { server, link: Some(index), .. }) = watch {
-            return Some((server, index));
+        if let Some(Watch { link: Some(index), .. }) = watch {
+            return Some(index);
         }
         let random = self.next_random() as u32;
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
@@ -444,14 +455,21 @@ impl Plane {
             return None;
         };
         // Without keys any server will do; always the same one.
-        let server = transaction.server().or_else(|| place(pool, &state.ring, b"", random))?;
-        Some((server, self.link_of(asked.session, server)))
+        let server = match transaction.home() {
+            Some(slot) if self.has_slots(asked.session.pool) => {
+                state.ring.pick(u32::from(slot), random)
+            }
+            Some(server) => Some(server),
+            None => place(pool, &state.ring, b"", random),
+        };
+        Some(self.link_of(asked.session, server?))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
         let stateful = asked.session.stateful.take();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
+        self.note_write(asked.session);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
         if transaction.calls_functions {
@@ -486,6 +504,7 @@ impl Plane {
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
         let until = self.answered_by(asked);
+        self.note_write(asked.session);
         links[index].link.is_blocking = true;
         links[index].link.blocks_until = until;
         links[index].awaited_keys = self.hashes_of(asked);

@@ -44,6 +44,9 @@ const LOG_LINES_MAX: u32 = 100;
 #[derive(Default)]
 pub(crate) struct StoreScripts {
     engines: IndexMap<u16, Engine, foldhash::fast::RandomState>,
+    /// The reply of the last script, if an error, was counted when a command of it
+    /// was answered so.
+    is_counted: bool,
 }
 
 /// What a run has left to be told once it is over.
@@ -71,6 +74,8 @@ struct ScriptHost {
     tracks: bool,
     effects: RefCell<Effects>,
     log_lines: Cell<u32>,
+    /// See [`StoreScripts`].
+    is_counted: Cell<bool>,
 }
 
 impl Host for ScriptHost {
@@ -81,19 +86,20 @@ impl Host for ScriptHost {
         has_written: bool,
         out: &mut Vec<u8>,
     ) {
-        if !is_executed(request) {
-            return self.answer(request, protocol, out);
-        }
-        let database = self.identity.borrow().database;
-        let context = Context { database, clock: self.clock, protocol, worker: self.worker };
-        if self.tracks && request.command.flags.contains(Flags::READONLY) {
-            self.note_reads(request);
-        }
         let start = out.len();
-        self.hold.execute(request, context, has_written, out);
-        if is_of_everything(request.command.verb) && out.get(start) != Some(&b'-') {
-            self.effects.borrow_mut().is_of_everything = true;
+        self.execute_uncounted(request, protocol, has_written, out);
+        if out.get(start) == Some(&b'-') {
+            self.plan.pools[usize::from(self.pool)].errors.note(&out[start..]);
         }
+    }
+
+    fn count_error(&self, text: &[u8]) {
+        let reply = [b"-", text].concat();
+        self.plan.pools[usize::from(self.pool)].errors.note(&reply);
+    }
+
+    fn note_counted(&self) {
+        self.is_counted.set(true);
     }
 
     fn note_busy(&self) {
@@ -121,6 +127,28 @@ impl Host for ScriptHost {
 }
 
 impl ScriptHost {
+    fn execute_uncounted(
+        &self,
+        request: &Request<'_>,
+        protocol: Protocol,
+        has_written: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if !is_executed(request) {
+            return self.answer(request, protocol, out);
+        }
+        let database = self.identity.borrow().database;
+        let context = Context { database, clock: self.clock, protocol, worker: self.worker };
+        if self.tracks && request.command.flags.contains(Flags::READONLY) {
+            self.note_reads(request);
+        }
+        let start = out.len();
+        self.hold.execute(request, context, has_written, out);
+        if is_of_everything(request.command.verb) && out.get(start) != Some(&b'-') {
+            self.effects.borrow_mut().is_of_everything = true;
+        }
+    }
+
     fn note_reads(&self, request: &Request<'_>) {
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_ok() {
@@ -229,7 +257,13 @@ impl Plane {
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         let settlement = self.compose_script(pool, asked.session, asked.request, &mut out);
-        self.answer_locally(asked, |dest| dest.extend_from_slice(&out));
+        let errors = (!self.takes_counted()).then_some(&pool.errors);
+        self.count(asked.session, asked.request);
+        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.answer_noted(asked.session, asked.busy, |dest| {
+            dest.extend_from_slice(&out);
+            errors.filter(|_| out.first() == Some(&b'-')).inspect(|errors| errors.note(&out));
+        });
         if out.first() == Some(&b'-') {
             let is_full = out.starts_with(b"-OOM ");
             self.note_store_error(asked.session.pool, asked.request.command.class as u8, is_full);
@@ -242,6 +276,12 @@ impl Plane {
             self.serve_waiters(asked.session.pool, store);
         }
         Step::Started
+    }
+
+    /// Whether the reply just composed, if it is an error of a script, was counted when
+    /// a command of the script was answered so.
+    pub(super) fn takes_counted(&mut self) -> bool {
+        std::mem::take(&mut self.store_scripts.is_counted)
     }
 
     /// Appends the reply to a command about scripts; what remains to be told of
@@ -430,8 +470,10 @@ impl Plane {
             tracks,
             effects: RefCell::default(),
             log_lines: Cell::new(0),
+            is_counted: Cell::new(false),
         });
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);
+        self.store_scripts.is_counted = host.is_counted.get();
         let effects = host.effects.take();
         self.pubsub.has_mail |= effects.has_own_messages;
         // As long as nothing that was read can change.

@@ -242,8 +242,11 @@ impl Plane {
                 }
             }
         }
+        let is_counted = self.takes_counted();
         if out.get(start) == Some(&b'-') {
-            self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
+            if !is_counted {
+                self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
+            }
             self.note_store_error(asked.session.pool, request.command.class as u8, false);
         }
         if out.len() as u64 > self.plan.limits.session_output_len_hard {

@@ -4,11 +4,13 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
-use keyway_base::Time;
-use keyway_proxy::{Internal, LinkState, Owner};
+use crate::cluster::Learned;
+use keyway_base::{Fault, Time};
+use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, ViewError,
+    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, SLOT_COUNT,
+    ViewError,
 };
 use std::sync::Arc;
 
@@ -53,10 +55,14 @@ impl Core {
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        while let Some(pool) = self.plane.cluster.unanswered.pop() {
-            self.plane.note_unanswered(pool);
+        for (pool, place) in std::mem::take(&mut self.plane.cluster.unanswered) {
+            if self.plane.hears_groups(pool) {
+                self.miss_group(pool, place);
+            } else {
+                self.plane.note_unanswered(pool);
+            }
         }
-        while let Some(heard) = self.plane.cluster.heard.pop() {
+        for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
@@ -67,6 +73,9 @@ impl Core {
         }
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
+        if self.plane.hears_groups(heard.pool) {
+            return self.hear_group(heard.pool, heard.place, &heard.reply);
+        }
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Some(node) = state.map.node(usize::from(heard.place)) else {
             return self.plane.note_unanswered(heard.pool);
@@ -78,19 +87,21 @@ impl Core {
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
-            0 if knows_slots => Err(ViewError::Expected("slots")),
+            0 if knows_slots => Err(ViewError::NoSlots),
             _ => Ok(view),
         });
         match view {
             Ok(view) => {
-                if let Some((map, left_out)) = shared.learn(&view, now) {
-                    tell_changes(name, &state.map, &map, left_out);
+                if let Some(learned) = shared.learn(&view, now) {
+                    tell_changes(name, &learned);
                 }
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
                 shared.note_answered(now, refresh - earlier);
+                self.plane.trust_all(heard.pool);
             }
             Err(error) => {
+                shared.note_trouble(format!("what {from} says of it {error}"));
                 if self.plane.plan.notices.cluster.is_due(now) {
                     tracing::warn!(
                         pool = name,
@@ -98,6 +109,7 @@ impl Core {
                         "what it says of its cluster {error}; told at most once a minute"
                     );
                 }
+                self.plane.distrust(heard.pool, heard.place);
                 self.plane.note_unanswered(heard.pool);
             }
         }
@@ -131,7 +143,7 @@ impl Core {
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
         for index in links {
             if !self.links[index].link.is_down(now) {
-                self.ask_server(index, [b"INFO", b"replication"], Internal::Replication);
+                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
             }
         }
     }
@@ -148,9 +160,19 @@ impl Core {
         if !shared.try_claim(now, now + patience) {
             return;
         }
-        match self.someone_to_ask(pool) {
-            Some(index) => self.ask_about_cluster(index, shared.settings().discovery),
-            None => self.plane.note_unanswered(pool),
+        let is_asked = match shared.settings().discovery {
+            Discovery::Sentinel => self.ask_sentinels(pool),
+            Discovery::Roles => self.ask_roles(pool),
+            discovery => match self.someone_to_ask(pool) {
+                Some(index) => {
+                    self.ask_about_cluster(index, discovery);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !is_asked {
+            self.plane.note_unanswered(pool);
         }
     }
 
@@ -160,27 +182,40 @@ impl Core {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
-        let map = &state.cluster.as_ref()?.map;
-        let candidates: Vec<LinkIndex> =
-            map.nodes().map(|(place, _)| state.link(place, 0, Protocol::Resp2)).collect();
+        let cluster = state.cluster.as_ref()?;
+        let map = &cluster.map;
+        // One that has left, as the others say, knows least of them. All that mislead may
+        // be right together.
+        let is_trusted = |place: u16| !cluster.misleading.contains(&place);
+        let candidates: Vec<(LinkIndex, bool)> = map
+            .nodes()
+            .map(|(place, node)| {
+                let is_fit = node.absent_since.is_none() && is_trusted(place);
+                (state.link(place, 0, Protocol::Resp2), is_fit)
+            })
+            .collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
-        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
-        turned().find(is_ready).or_else(|| turned().find(may_be))
+        let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
+        turned()
+            .find(|&(index, is_present)| is_present && is_ready(index))
+            .or_else(|| turned().find(|&(index, is_present)| is_present && may_be(index)))
+            .or_else(|| turned().find(|&(index, _)| may_be(index)))
+            .map(|(index, _)| index)
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
-        let words: [&[u8]; 2] = match discovery {
-            Discovery::Slots => [b"CLUSTER", b"SLOTS"],
-            Discovery::Shards => [b"CLUSTER", b"SHARDS"],
-            Discovery::Nodes => [b"CLUSTER", b"NODES"],
+        let word: &[u8] = match discovery {
+            Discovery::Shards => b"SHARDS",
+            Discovery::Nodes => b"NODES",
+            _ => b"SLOTS",
         };
-        self.ask_server(index, words, Internal::Cluster);
+        self.ask_server(index, &[b"CLUSTER", word], Internal::Cluster);
     }
 
     /// Asks a server something for the worker itself.
-    fn ask_server(&mut self, index: LinkIndex, words: [&[u8]; 2], what: Internal) {
+    pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         plane.mark_link_dirty(index, slot);
@@ -190,7 +225,7 @@ impl Core {
         let out = slot.link.request_buf();
         let start = out.len();
         reply::array(out, words.len());
-        words.into_iter().for_each(|word| reply::bulk(out, word));
+        words.iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
         slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
     }
@@ -231,8 +266,41 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16) {
-        self.cluster.unanswered.push(pool);
+    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+        let about = self.cluster_state(self.asked_about(pool));
+        if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
+            let backend = self.describe_backend(pool, place);
+            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+        }
+        self.distrust(pool, place);
+        self.cluster.unanswered.push((pool, place));
+    }
+
+    /// Appends the error for a request that no server of a pool is known for.
+    #[cold]
+    pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
+        match self.unknown_server(pool) {
+            Some(text) => reply::error(out, &text),
+            None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
+        }
+    }
+
+    /// Others are asked first from now on.
+    fn distrust(&mut self, pool: u16, place: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+            && !cluster.misleading.contains(&place)
+        {
+            cluster.misleading.push(place);
+        }
+    }
+
+    fn trust_all(&mut self, pool: u16) {
+        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+            && let Some(cluster) = &mut state.cluster
+        {
+            cluster.misleading.clear();
+        }
     }
 
     pub(super) fn note_unanswered(&mut self, pool: u16) {
@@ -240,12 +308,24 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
+            let state = self.cluster_state(pool);
+            let has_slots = state.is_some_and(ClusterState::has_slots);
+            let why = state.map(|state| state.shared.trouble());
             let pool = &self.plan.pools[usize::from(pool)].name;
-            tracing::warn!(
-                pool,
-                "no server tells who has which slot of the cluster; asking those configured as well; \
-                 told at most once a minute"
-            );
+            if has_slots {
+                tracing::warn!(
+                    pool,
+                    why,
+                    "no server tells who has which slot of the cluster; asking those configured as \
+                     well; told at most once a minute"
+                );
+            } else {
+                tracing::warn!(
+                    pool,
+                    why,
+                    "nobody tells who is the primary; told at most once a minute"
+                );
+            }
         }
     }
 
@@ -275,30 +355,30 @@ fn read_view(
 ) -> Result<ClusterView, ViewError> {
     let asked = Asked::plainly(asked);
     match discovery {
-        Discovery::Slots => ClusterView::from_slots(reply, asked),
         Discovery::Shards => ClusterView::from_shards(reply, asked),
         Discovery::Nodes => ClusterView::from_nodes(reply, asked),
+        _ => ClusterView::from_slots(reply, asked),
     }
 }
 
 /// Says in the log which servers came and went, and whose slots are whose.
-fn tell_changes(
-    pool: &str,
-    before: &keyway_topology::ClusterMap,
-    map: &keyway_topology::ClusterMap,
-    left_out: usize,
-) {
-    if left_out > 0 {
+pub(super) fn tell_changes(pool: &str, learned: &Learned) {
+    let Learned { before, map, left_out } = learned;
+    if *left_out > 0 {
         tracing::error!(
             pool,
             left_out,
             "the cluster has more servers than nodes_max: requests to these fail; set it higher"
         );
     }
-    if !before.is_known() {
+    let has_slots = map.primaries().is_empty();
+    if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
+        if slots < SLOT_COUNT {
+            tracing::warn!(pool, slots, "the cluster does not serve all of its 16384 slots");
+        }
         return tracing::info!(pool, servers, serving, slots, "the cluster is known");
     }
     for (place, node) in map.nodes() {
@@ -306,10 +386,12 @@ fn tell_changes(
         let was = before.node(place).filter(|was| was.tenure == node.tenure);
         let backend = node.endpoint.to_string();
         if was.is_none() {
-            tracing::info!(pool, backend, "a server has joined the cluster");
+            tracing::info!(pool, backend, "a server was found");
         }
         let owned = if was.is_some() { before.owned_by(place) } else { 0 };
-        if (owned == 0) != (map.owned_by(place) == 0) {
+        if owned == 0 && map.owned_by(place) > 0 && !has_slots {
+            tracing::info!(pool, backend, "a server is the primary now");
+        } else if (owned == 0) != (map.owned_by(place) == 0) && has_slots {
             let slots = map.owned_by(place);
             tracing::info!(pool, backend, slots, "who has slots has changed");
         }
@@ -317,7 +399,7 @@ fn tell_changes(
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
         if !stays {
-            tracing::info!(pool, backend = %node.endpoint, "a server has left the cluster");
+            tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
 }

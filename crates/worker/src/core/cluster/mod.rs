@@ -5,16 +5,19 @@
 //! | --- | --- |
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
+//! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
 //! | `readers` | which server a read goes to |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
+mod groups;
 mod readers;
 mod redirect;
 mod split;
 
 pub(super) use readers::{Reader, Readers};
+pub(super) use redirect::Waits;
 
 use super::pools::PoolState;
 use super::reply::release_all;
@@ -26,13 +29,17 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
-use keyway_topology::{ClusterMap, Ring};
+use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// Places whose servers said nothing of use since somebody last did: they may have
+    /// left the cluster and still be there.
+    misleading: Vec<u16>,
 }
 
 /// What this worker has to do with clusters.
@@ -42,8 +49,14 @@ pub(super) struct State {
     pools: Vec<u16>,
     /// What servers said about theirs.
     heard: Vec<discover::Heard>,
-    /// Pools of which a question was not answered.
-    unanswered: Vec<u16>,
+    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    sentinels: BTreeMap<u16, u16>,
+    /// What servers were asked that have not answered, by the pool it is about.
+    questions: BTreeMap<u16, VecDeque<groups::Question>>,
+    /// What was told so far, by that pool.
+    told: BTreeMap<u16, groups::Told>,
+    /// Servers that have not answered a question, by pool and place.
+    unanswered: Vec<(u16, u16)>,
     /// Requests to be sent again, by when.
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
@@ -59,13 +72,18 @@ impl State {
             matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
         };
         let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
-        State { pools, ..State::default() }
+        State { pools, sentinels: groups::sentinels(plan), ..State::default() }
     }
 }
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map() }
+        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
+    }
+
+    /// Whether its keys have slots, which it takes together and no others.
+    pub(super) fn has_slots(&self) -> bool {
+        self.shared.settings().discovery.has_slots()
     }
 
     pub(super) fn readers(&self) -> Option<Box<Readers>> {
@@ -73,7 +91,7 @@ impl ClusterState {
     }
 
     pub(super) fn ring(&self) -> Ring {
-        Ring::of_slots(Arc::clone(self.map.owners()))
+        self.shared.ring(&self.map)
     }
 }
 
@@ -111,7 +129,7 @@ impl Core {
         state.readers = cluster.readers();
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
-        if before.owners() == map.owners() && before.is_known() == map.is_known() {
+        if map.places_keys_as(&before) {
             return;
         }
         self.hold_sessions_in_flight(pool);
@@ -127,6 +145,25 @@ impl Core {
         // Requests that wait for a link may go elsewhere now.
         for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
             release_all(sessions, plane, slot);
+        }
+        self.send_unsent_on(pool, &before, &map);
+    }
+
+    /// What was not sent yet to servers that serve no more goes to those that do.
+    fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let has_slots = self.plane.has_slots(pool);
+        for index in 0..self.links.len() {
+            let slot = &mut self.links[index];
+            let place = usize::from(slot.backend);
+            let has_ended = before.is_serving(place) && !map.is_serving(place);
+            // A server of a cluster sends on what it was sent, and what comes behind that
+            // must not overtake it.
+            let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
+            if slot.pool != pool || slot.is_private || !has_ended || may_be_overtaken {
+                continue;
+            }
+            let unsent = slot.link.take_unsent();
+            self.send_again(index, unsent);
         }
     }
 
@@ -198,6 +235,21 @@ impl Plane {
         }
     }
 
+    /// Whether the keys of a pool have slots.
+    pub(super) fn has_slots(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
+    }
+
+    /// The slot of a key; `None` where there are none.
+    pub(super) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
+    }
+
     /// Whether requests go to a server: it is not out of use, and in a cluster it
     /// has slots.
     pub(super) fn is_server_used(&self, pool: u16, server: usize) -> bool {
@@ -219,19 +271,50 @@ impl Plane {
     #[inline]
     pub(super) fn awaits_map(&mut self, asked: &mut Asked) -> bool {
         let state = self.cluster_state(asked.session.pool);
-        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map(asked)
+        state.is_some_and(|state| !state.map.is_known())
+            && asked.request.handling() != Handling::Local
+            && self.wait_for_map((asked.key, asked.session))
+    }
+
+    /// The same for any request of a session.
+    #[inline]
+    pub(super) fn awaits_map_for(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let state = self.cluster_state(session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
     }
 
     #[cold]
-    fn wait_for_map(&mut self, asked: &mut Asked) -> bool {
-        let Some(state) = self.cluster_state(asked.session.pool) else { return false };
-        let needs_none = asked.request.handling() == Handling::Local;
-        if needs_none || !state.shared.may_be_known_soon(self.clock.now) {
+    fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if !state.shared.may_be_known_soon(self.clock.now) {
             return false;
         }
-        asked.session.waits_for_link = true;
-        self.cluster.waiting.push(asked.key);
+        session.waits_for_link = true;
+        self.cluster.waiting.push(key);
         true
+    }
+
+    /// Why a request to a pool whose servers are found out has none; `None` for a pool
+    /// whose servers are listed.
+    #[cold]
+    fn unknown_server(&self, pool: u16) -> Option<String> {
+        let state = self.cluster_state(pool)?;
+        let name = &self.plan.pools[usize::from(pool)].name;
+        let why = state.shared.trouble();
+        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        Some(match (state.map.is_known(), state.has_slots()) {
+            (false, true) => {
+                format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
+            }
+            (false, false) => format!("ERR nobody tells who is the primary in {name}: {why}"),
+            (true, _) if reads_replicas_only => format!(
+                "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
+            ),
+            (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) => {
+                format!("ERR who is the primary of the key in [pool.{name}] is not known now")
+            }
+        })
     }
 
     /// Whether a lost or failed connection is that of a server that has left its

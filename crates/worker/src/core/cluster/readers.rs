@@ -3,9 +3,11 @@
 use super::super::pools::{PoolState, ShardedState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
+use super::ClusterState;
 use crate::Cluster;
 use keyway_base::Time;
 use keyway_command::{Flags, Request};
+use keyway_proxy::Session;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
 use std::time::Duration;
 
@@ -160,6 +162,17 @@ impl Plane {
         }
     }
 
+    /// Notes that a session has sent what may write, by another way than other requests.
+    #[inline]
+    pub(in super::super) fn note_write(&self, session: &mut Session) {
+        if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
+            &self.pools[usize::from(session.pool)]
+            && let Some(pin) = readers.policy.pin_after_write
+        {
+            session.identity.reads_primary_until = self.clock.now + pin;
+        }
+    }
+
     /// Where a read goes that the server at `primary` would answer as well.
     pub(in super::super) fn reader_of(
         &mut self,
@@ -218,7 +231,7 @@ impl Plane {
 
     /// Whether replicas of a pool answer reads only when they are told to.
     fn knows_modes(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some()
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 }
 
@@ -229,12 +242,15 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         if let Some(pin) = readers.policy.pin_after_write
             && command.flags.contains(Flags::WRITE)
         {
-            asked.session.reads_primary_until = now + pin;
+            asked.session.identity.reads_primary_until = now + pin;
         }
         return false;
     }
-    let is_for_primary = readers.policy.primary_commands.iter().any(|name| **name == *command.name);
-    now >= asked.session.reads_primary_until && !is_for_primary
+    // What is read under watch is to be what EXEC finds.
+    let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
+    let is_for_primary =
+        watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
+    now >= asked.session.identity.reads_primary_until && !is_for_primary
 }
 
 #[cfg(test)]
@@ -256,6 +272,8 @@ mod tests {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             reads,
+            primaries: Vec::new(),
+            sentinels: None,
         };
         let cluster = Cluster::new(&ShardedPool::of_cluster(settings)).unwrap();
         let node = |port: u16| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
@@ -263,7 +281,7 @@ mod tests {
             format!("*1\r\n*6\r\n:0\r\n:16383\r\n{}{}{}{}", node(1), node(2), node(3), node(4));
         let view =
             ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
-        let (map, _) = cluster.learn(&view, Time(0)).unwrap();
+        let map = cluster.learn(&view, Time(0)).unwrap().map;
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
         let places = (1..=4).map(place).collect();
         (*Readers::new(&cluster, &map).unwrap(), places)

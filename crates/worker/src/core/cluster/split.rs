@@ -5,13 +5,12 @@ use super::super::input::Step;
 use super::super::pools::PoolState;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::Reader;
+use super::{ClusterState, Reader};
 use crate::PoolKind;
 use keyway_command::Split;
 use keyway_proxy::Owner;
 use keyway_resp::reply;
 use keyway_topology::SLOT_COUNT;
-use std::sync::Arc;
 
 /// Room for splitting one request.
 #[derive(Default)]
@@ -91,9 +90,7 @@ impl Plane {
         let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
             false => {
-                let plan = Arc::clone(&self.plan);
-                let pool = &plan.pools[usize::from(asked.session.pool)];
-                self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+                self.answer_unrouted(asked.session, asked.busy, asked.request);
                 Step::Started
             }
         };
@@ -108,10 +105,13 @@ impl Plane {
             return false;
         };
         let PoolState::Sharded(state) = &self.pools[pool] else { return false };
+        // Servers of no cluster take any keys together.
+        let has_slots = state.cluster.as_ref().is_some_and(ClusterState::has_slots);
         for index in (1..asked.request.args.len()).step_by(stride) {
             let hash = sharded.hash_key(&asked.request.args[index]);
             let Some(server) = state.ring.pick(hash, 0) else { return false };
-            scratch.add((hash as usize % SLOT_COUNT) as u16, server);
+            let slot = (hash as usize % SLOT_COUNT) as u16;
+            scratch.add(if has_slots { slot } else { server }, server);
         }
         true
     }

@@ -101,8 +101,7 @@ impl Plane {
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
-                    let pool = &plan.pools[session.pool as usize];
-                    self.answer_unrouted(session, busy, pool, request);
+                    self.answer_unrouted(session, busy, request);
                     return Step::Started;
                 };
                 return self.forward(links, key, session, busy, request, link);
@@ -145,11 +144,18 @@ impl Plane {
             }
         };
         let pool = asked.session.pool;
-        let server = self.server_of_channel(pool, kind, &asked.request.args[1]);
+        let channel = &asked.request.args[1];
+        let server = self.server_of_channel(pool, kind, channel);
+        let server = match (server, self.slot_of(pool, channel)) {
+            // A cluster tells of them at all of its servers.
+            (Some(_), Some(_)) if kind == SubscriptionKind::Channel => return Ok(None),
+            (Some(_), Some(slot)) => Some(slot),
+            (server, _) => server,
+        };
         let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match (server, watch) {
             (None, _) => Err("ERR no server of the pool may be used now".to_owned()),
-            (Some(server), Some(watch)) if watch.server != server => Err(
+            (Some(server), Some(watch)) if watch.home != server => Err(
                 "CROSSSLOT the watched keys live on another server than the channel; give them a \
                  common hash tag"
                     .to_owned(),

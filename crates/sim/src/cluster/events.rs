@@ -1,0 +1,428 @@
+//! The events of a cluster, one after the other.
+
+use super::*;
+use crate::network::{MICRO, MILLI};
+
+impl ClusterSim {
+    pub(super) fn begin(&mut self, kind: EventKind, scene: &mut Scene) {
+        let what = match kind {
+            EventKind::Move => self.begin_moves(scene),
+            EventKind::Storm => self.storm(scene),
+            EventKind::Switch => self.switch(scene),
+            EventKind::Join => self.join(scene),
+            EventKind::Leave => self.leave(None, scene),
+            EventKind::Die => self.die(scene),
+            EventKind::Usurp => self.usurp(scene),
+            EventKind::Mislead => self.mislead(scene),
+        };
+        let happens = if what.is_some() { "happens" } else { "cannot happen" };
+        scene.network.tell(|| format!("cluster: {kind:?} {happens}"));
+    }
+
+    /// One of the servers for which this holds and to which nothing happens.
+    fn pick(&mut self, fits: impl Fn(&Self, u16) -> bool) -> Option<u16> {
+        let is_free = |node: &u16| {
+            self.view.members[usize::from(*node)].is_member
+                && self.is_alive[usize::from(*node)]
+                && !self.busy.contains(node)
+                && fits(self, *node)
+        };
+        let nodes: Vec<u16> = (0..self.view.members.len() as u16).filter(is_free).collect();
+        (!nodes.is_empty()).then(|| nodes[self.random.index(nodes.len())])
+    }
+
+    fn is_primary(&self, node: u16) -> bool {
+        self.view.members[usize::from(node)].replica_of.is_none()
+    }
+
+    fn owns(&self, node: u16) -> bool {
+        self.view.owners.contains(&node)
+    }
+
+    /// A copy that can take over.
+    fn heir_of(&self, node: u16) -> Option<u16> {
+        let fits = |&copy: &u16| self.is_alive[usize::from(copy)] && !self.busy.contains(&copy);
+        self.view.replicas_of(node).find(fits)
+    }
+
+    fn next_epoch(&mut self, node: u16) {
+        let last = self.view.members.iter().map(|member| member.epoch).max().unwrap_or(0);
+        self.view.members[usize::from(node)].epoch = last + 1;
+    }
+
+    /// Slots of a server in which it has keys, rather than any.
+    fn slots_of(&mut self, node: u16, count: u64, scene: &Scene) -> Vec<u16> {
+        let owners = &self.view.owners;
+        let used: BTreeSet<u16> = scene.servers[usize::from(node)]
+            .keys()
+            .iter()
+            .map(|key| slot_of(key))
+            .filter(|&slot| owners[usize::from(slot)] == node && !self.moving.contains_key(&slot))
+            .collect();
+        let mut used: Vec<u16> = used.into_iter().collect();
+        let mut slots = Vec::new();
+        for _ in 0..count.min(used.len() as u64) {
+            let at = self.random.index(used.len());
+            slots.push(used.swap_remove(at));
+        }
+        slots
+    }
+
+    fn begin_moves(&mut self, scene: &mut Scene) -> Option<()> {
+        let from = self.pick(|this, node| this.is_primary(node) && this.owns(node))?;
+        let to = self.pick(|this, node| this.is_primary(node) && node != from)?;
+        let count = self.random.scaled(1, 12);
+        for slot in self.slots_of(from, count, scene) {
+            let pause = self.random.scaled(5 * MICRO, 20 * MILLI);
+            self.moving.insert(slot, Moving { from, to, pause });
+            scene.servers[usize::from(from)].node().away.insert(slot, to);
+            scene.servers[usize::from(to)].node().here.insert(slot, from);
+            self.within(scene.network, (1, pause), Step::Migrate(slot));
+        }
+        Some(())
+    }
+
+    /// Moves the next key of a slot, or the slot itself once it is empty.
+    pub(super) fn migrate(&mut self, slot: u16, scene: &mut Scene) {
+        let Some(&moving) = self.moving.get(&slot) else { return };
+        let keys = scene.servers[usize::from(moving.from)].keys_of(slot);
+        let is_over = scene.network.now >= self.plan.ends_at;
+        if keys.is_empty() || is_over {
+            return self.end_move(slot, false, scene);
+        }
+        let key = &keys[self.random.index(keys.len())];
+        self.move_key(key, (moving.from, moving.to), scene);
+        self.within(scene.network, (1, moving.pause), Step::Migrate(slot));
+    }
+
+    fn move_key(&mut self, key: &[u8], (from, to): (u16, u16), scene: &mut Scene) {
+        let copied = scene.servers[usize::from(from)].take_key(key);
+        scene.servers[usize::from(to)].give_key(copied);
+        self.replicate(usize::from(from), scene);
+        self.replicate(usize::from(to), scene);
+    }
+
+    /// A slot is its new owner's. The old one hears of it a little later, unless it
+    /// is to know `at_once`.
+    fn end_move(&mut self, slot: u16, at_once: bool, scene: &mut Scene) {
+        let Some(Moving { from, to, .. }) = self.moving.remove(&slot) else { return };
+        self.give_slot(slot, (from, to), scene);
+        self.next_epoch(to);
+        match at_once {
+            true => self.publish(&[to, from], scene),
+            false => self.publish(&[to], scene),
+        }
+    }
+
+    fn give_slot(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
+        for key in scene.servers[usize::from(from)].keys_of(slot) {
+            self.move_key(&key, (from, to), scene);
+        }
+        self.view.owners[usize::from(slot)] = to;
+    }
+
+    /// What moves to a server or from it has moved.
+    fn end_moves_of(&mut self, node: u16, scene: &mut Scene) {
+        let concerns = |(_, moving): &(&u16, &Moving)| moving.from == node || moving.to == node;
+        let slots: Vec<u16> = self.moving.iter().filter(concerns).map(|(slot, _)| *slot).collect();
+        for slot in slots {
+            self.end_move(slot, true, scene);
+        }
+        // Nobody who was told late may believe that a slot is still on its way.
+        let view = Rc::new(self.view.clone());
+        scene.servers[usize::from(node)].adopt(view, scene.network);
+    }
+
+    fn give_slots(&mut self, slots: &[u16], (from, to): (u16, u16), scene: &mut Scene) {
+        let keys = scene.servers[usize::from(from)].keys();
+        let moved: BTreeSet<u16> = slots.iter().copied().collect();
+        for key in keys.into_iter().filter(|key| moved.contains(&slot_of(key))) {
+            self.move_key(&key, (from, to), scene);
+        }
+        for &slot in slots {
+            self.view.owners[usize::from(slot)] = to;
+        }
+    }
+
+    fn storm(&mut self, scene: &mut Scene) -> Option<()> {
+        let from = self.pick(|this, node| this.is_primary(node) && this.owns(node))?;
+        let to = self.pick(|this, node| this.is_primary(node) && node != from)?;
+        self.move_range((from, to), scene);
+        Some(())
+    }
+
+    fn move_range(&mut self, (from, to): (u16, u16), scene: &mut Scene) {
+        self.end_moves_of(from, scene);
+        self.end_moves_of(to, scene);
+        let first = self.random.index(SLOTS);
+        let count = self.random.between(500, SLOTS as u64) as usize;
+        let turned = (0..count).map(|offset| ((first + offset) % SLOTS) as u16);
+        let slots: Vec<u16> =
+            turned.filter(|&slot| self.view.owners[usize::from(slot)] == from).collect();
+        self.give_slots(&slots, (from, to), scene);
+        self.next_epoch(to);
+        self.publish(&[to, from], scene);
+    }
+
+    fn switch(&mut self, scene: &mut Scene) -> Option<()> {
+        let old = self.pick(|this, node| this.is_primary(node) && this.heir_of(node).is_some())?;
+        let heir = self.heir_of(old)?;
+        self.end_moves_of(old, scene);
+        self.replicate(usize::from(old), scene);
+        let (a, b) = two(scene.servers, old, heir);
+        b.copy_all(a);
+        self.succeed(old, heir, scene);
+        self.publish(&[heir, old], scene);
+        Some(())
+    }
+
+    /// A copy takes the place of its primary, which becomes a copy of it.
+    fn succeed(&mut self, old: u16, heir: u16, scene: &mut Scene) {
+        for copy in self.view.replicas_of(old).collect::<Vec<_>>() {
+            self.view.members[usize::from(copy)].replica_of = Some(heir);
+            if copy != heir {
+                let (a, b) = two(scene.servers, heir, copy);
+                b.copy_all(a);
+            }
+        }
+        self.view.members[usize::from(heir)].replica_of = None;
+        self.view.members[usize::from(old)].replica_of = Some(heir);
+        for owner in &mut self.view.owners {
+            if *owner == old {
+                *owner = heir;
+            }
+        }
+        self.next_epoch(heir);
+    }
+
+    fn join(&mut self, scene: &mut Scene) -> Option<()> {
+        let count = self.view.members.len() as u16;
+        let spare = |&node: &u16| {
+            // The last is never there.
+            node + 1 < count
+                && !self.view.members[usize::from(node)].is_member
+                && !self.gone.contains(&node)
+        };
+        let node = (0..count).find(spare)?;
+        let giver = self.pick(|this, node| this.is_primary(node) && this.owns(node))?;
+        scene.network.modes[usize::from(node)] = ConnectMode::Accept;
+        self.is_alive[usize::from(node)] = true;
+        self.view.members[usize::from(node)].is_member = true;
+        self.next_epoch(node);
+        self.publish(&[node], scene);
+        self.move_range((giver, node), scene);
+        let count = self.view.members.iter().filter(|member| member.is_member).count();
+        // A place is not another's for some time.
+        if count + self.gone.len() > self.plan.places {
+            // Requests for its slots have no server until it has left.
+            self.busy.insert(node);
+            self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));
+            let until = self.plan.ends_at + self.plan.aftermath;
+            scene.ledger.on_trouble(usize::from(node), scene.network.now, until);
+        }
+        Some(())
+    }
+
+    pub(super) fn leave(&mut self, who: Option<u16>, scene: &mut Scene) -> Option<()> {
+        let leaver = match who {
+            Some(node) => node,
+            None => self.pick(|_, _| true)?,
+        };
+        let stays = |this: &Self, node| this.is_primary(node) && node != leaver;
+        let heir = self.pick(stays)?;
+        if self.is_primary(leaver) {
+            // Those who copy it stay.
+            if who.is_none() {
+                self.pick(|this, node| stays(this, node) && node != heir)?;
+            }
+            self.end_moves_of(leaver, scene);
+            self.end_moves_of(heir, scene);
+            let owners = self.view.owners.iter().enumerate();
+            let slots: Vec<u16> = owners
+                .filter(|(_, owner)| **owner == leaver)
+                .map(|(slot, _)| slot as u16)
+                .collect();
+            self.give_slots(&slots, (leaver, heir), scene);
+            for copy in self.view.replicas_of(leaver).collect::<Vec<_>>() {
+                self.view.members[usize::from(copy)].replica_of = Some(heir);
+                let (a, b) = two(scene.servers, heir, copy);
+                b.copy_all(a);
+            }
+            self.next_epoch(heir);
+            let copies: Vec<u16> = self.view.replicas_of(heir).collect();
+            self.publish(&[&[heir, leaver], &copies[..]].concat(), scene);
+        }
+        self.busy.insert(leaver);
+        let at = (scene.network.now + self.plan.leaves_after).min(self.plan.ends_at);
+        self.at(scene.network, at, Step::Forget(leaver));
+        Some(())
+    }
+
+    /// The others forget it, and it is reset.
+    pub(super) fn forget(&mut self, node: u16, scene: &mut Scene) {
+        self.view.members[usize::from(node)].is_member = false;
+        self.publish(&[], scene);
+        let mut alone = self.view.clone();
+        alone.owners.fill(NOBODY);
+        for (index, member) in alone.members.iter_mut().enumerate() {
+            member.is_member = index == usize::from(node);
+            member.replica_of = None;
+        }
+        scene.servers[usize::from(node)].adopt(Rc::new(alone), scene.network);
+        self.gone.insert(node);
+    }
+
+    fn die(&mut self, scene: &mut Scene) -> Option<()> {
+        let node = self.pick(|_, _| true)?;
+        let (server, now) = (usize::from(node), scene.network.now);
+        self.busy.insert(node);
+        self.end_moves_of(node, scene);
+        self.replicate(server, scene);
+        self.is_alive[server] = false;
+        let dead = [ConnectMode::Refuse, ConnectMode::Silent, ConnectMode::AcceptAndClose];
+        scene.network.modes[server] = self.random.pick(&dead);
+        match self.random.percent(30) {
+            true => scene.servers[server].abandon_connections(),
+            false => scene.servers[server].drop_connections(scene.network),
+        }
+        let detected = now + self.random.scaled(20 * MILLI, 600 * MILLI);
+        let elected = detected + self.random.scaled(10 * MILLI, 400 * MILLI);
+        let back = elected + self.random.scaled(50 * MILLI, 1500 * MILLI);
+        let heir = match self.is_primary(node) && self.owns(node) {
+            true => self.heir_of(node),
+            false => None,
+        };
+        self.busy.extend(heir);
+        self.at(scene.network, detected.min(self.plan.ends_at), Step::Detect(node));
+        if heir.is_some() {
+            self.at(scene.network, elected.min(self.plan.ends_at), Step::Elect(node));
+        }
+        self.at(scene.network, back.min(self.plan.ends_at), Step::Return(node));
+        let until = self.plan.ends_at.min(back + self.longest_gossip());
+        scene.ledger.on_trouble(server, now, until + self.plan.aftermath);
+        Some(())
+    }
+
+    fn longest_gossip(&self) -> Nanos {
+        self.plan.gossip.1.max(self.plan.laggard.map_or(0, |(_, longest)| longest))
+    }
+
+    /// Says which keys are not what they were once `heir` takes over.
+    fn note_losses(&self, old: u16, heir: u16, scene: &mut Scene) {
+        let (a, b) = (&scene.servers[usize::from(old)], &scene.servers[usize::from(heir)]);
+        for key in a.keys().union(&b.keys()) {
+            let is_own = self.view.owners[usize::from(slot_of(key))] == old;
+            if is_own && !a.agrees(b, key) {
+                scene.ledger.on_lost_key(key);
+            }
+        }
+    }
+
+    pub(super) fn elect(&mut self, old: u16, scene: &mut Scene) {
+        let own = |&copy: &u16| self.is_alive[usize::from(copy)];
+        let Some(heir) = self.view.replicas_of(old).find(own) else { return };
+        let now = scene.network.now;
+        let server = &mut scene.servers[usize::from(heir)];
+        server.apply_copies(now, scene.network);
+        server.lose_incoming();
+        self.note_losses(old, heir, scene);
+        self.succeed(old, heir, scene);
+        self.view.is_down = false;
+        self.publish(&[heir], scene);
+        self.busy.remove(&heir);
+    }
+
+    pub(super) fn come_back(&mut self, node: u16, scene: &mut Scene) {
+        let index = usize::from(node);
+        scene.servers[index].drop_connections(scene.network);
+        scene.network.modes[index] = ConnectMode::Accept;
+        self.is_alive[index] = true;
+        self.view.members[index].has_failed = false;
+        self.view.is_down = false;
+        if let Some(primary) = self.view.members[index].replica_of {
+            let (a, b) = two(scene.servers, primary, node);
+            b.copy_all(a);
+            let copied = scene.network.now + self.random.scaled(MILLI, 200 * MILLI);
+            b.mood.loading_until = copied;
+        }
+        // Until it has heard from the others it says what it knew, and serves nobody.
+        scene.servers[index].node().is_unsure = true;
+        self.publish(&[], scene);
+        self.busy.remove(&node);
+    }
+
+    fn usurp(&mut self, scene: &mut Scene) -> Option<()> {
+        if !self.disputed.is_empty() {
+            return None;
+        }
+        let old = self.pick(|this, node| {
+            this.is_primary(node) && this.owns(node) && this.heir_of(node).is_some()
+        })?;
+        let heir = self.heir_of(old)?;
+        self.end_moves_of(old, scene);
+        let now = scene.network.now;
+        let server = &mut scene.servers[usize::from(heir)];
+        server.apply_copies(now, scene.network);
+        server.lose_incoming();
+        self.note_losses(old, heir, scene);
+        let owners = self.view.owners.iter().enumerate();
+        let slots: Vec<u16> =
+            owners.filter(|(_, owner)| **owner == old).map(|(slot, _)| slot as u16).collect();
+        slots.iter().for_each(|&slot| scene.ledger.on_dispute(slot, true));
+        self.disputed = slots;
+        self.busy.extend([old, heir]);
+        self.succeed(old, heir, scene);
+        self.view.version += 1;
+        let view = Rc::new(self.view.clone());
+        scene.servers[usize::from(heir)].adopt(Rc::clone(&view), scene.network);
+        self.within(scene.network, (MILLI, 300 * MILLI), Step::Demote(old, heir));
+        Some(())
+    }
+
+    /// Who was usurped hears of it, and all others.
+    pub(super) fn step_down(&mut self, old: u16, heir: u16, scene: &mut Scene) {
+        let (a, b) = two(scene.servers, heir, old);
+        b.copy_all(a);
+        self.publish(&[old], scene);
+        for slot in std::mem::take(&mut self.disputed) {
+            scene.ledger.on_dispute(slot, false);
+        }
+        self.busy.remove(&old);
+        self.busy.remove(&heir);
+    }
+
+    fn mislead(&mut self, scene: &mut Scene) -> Option<()> {
+        let node = self.pick(|this, node| this.is_primary(node) && this.owns(node))?;
+        self.end_moves_of(node, scene);
+        let nowhere = self.view.members.len() as u16 - 1;
+        let mut view = self.view.clone();
+        for slot in self.slots_of(node, 6, scene) {
+            view.owners[usize::from(slot)] = nowhere;
+        }
+        self.view.version += 1;
+        view.version = self.view.version;
+        self.busy.insert(node);
+        let now = scene.network.now;
+        scene.servers[usize::from(node)].adopt(Rc::new(view), scene.network);
+        let lasts = self.random.scaled(MILLI, 400 * MILLI);
+        let until = (now + lasts).min(self.plan.ends_at);
+        self.at(scene.network, until, Step::Correct(node));
+        scene.ledger.on_trouble(usize::from(node), now, until + self.plan.aftermath);
+        Some(())
+    }
+}
+
+/// Two servers at once.
+fn two(servers: &mut [Server], one: u16, other: u16) -> (&Server, &mut Server) {
+    let (one, other) = (usize::from(one), usize::from(other));
+    match one < other {
+        true => {
+            let (left, right) = servers.split_at_mut(other);
+            (&left[one], &mut right[0])
+        }
+        false => {
+            let (left, right) = servers.split_at_mut(one);
+            (&right[0], &mut left[other])
+        }
+    }
+}

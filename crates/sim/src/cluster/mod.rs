@@ -1,0 +1,282 @@
+//! A simulated cluster as it is, and what happens to it: slots move, primaries fail
+//! and are replaced, servers come and go, and each server hears of it in its time.
+//!
+//! ```text
+//!   events ─► the cluster as it is ─► views, late ─► servers ─► MOVED, ASK, ...
+//!   writes at a primary ─► copies, late ─► its replicas
+//! ```
+
+mod events;
+mod view;
+
+use crate::ledger::Ledger;
+use crate::network::{ConnectMode, Nanos, Network, Occurrence};
+use crate::random::Random;
+use crate::server::Server;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+pub use view::{Member, Moves, NOBODY, SLOTS, View, slot_of};
+
+/// What may happen to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Some slots move key by key.
+    Move,
+    /// Many slots move at once.
+    Storm,
+    /// A replica takes over from its primary, with all it has.
+    Switch,
+    /// A new server takes slots.
+    Join,
+    /// A server gives its slots away and is forgotten.
+    Leave,
+    /// A server dies; if it has a replica, that is elected.
+    Die,
+    /// A replica takes over although its primary works, which is told later.
+    Usurp,
+    /// A server sends requests to one that is not there.
+    Mislead,
+}
+
+/// What a seed decides about a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    /// Its servers; those that are no members yet come later or never.
+    pub members: Vec<Member>,
+    /// What happens, and when.
+    pub events: Vec<(Nanos, EventKind)>,
+    /// By then everything is over, and everybody has heard of it.
+    pub ends_at: Nanos,
+    /// How long a server takes to hear of something: shortest and longest.
+    pub gossip: (Nanos, Nanos),
+    /// One that takes up to this long.
+    pub laggard: Option<(u16, Nanos)>,
+    /// How long a replica takes to copy.
+    pub lag: (Nanos, Nanos),
+    /// No slot is served while one has no owner who works.
+    pub is_strict: bool,
+    /// How long what goes wrong may still be felt.
+    pub aftermath: Nanos,
+    /// Servers that clients of the cluster may know at once.
+    pub places: usize,
+    /// How long after it has given its slots away a server leaves.
+    pub leaves_after: Nanos,
+}
+
+/// What is to be done at a moment.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Begin(EventKind),
+    Adopt(u16, Rc<View>),
+    Migrate(u16),
+    Detect(u16),
+    Elect(u16),
+    Return(u16),
+    Demote(u16, u16),
+    Correct(u16),
+    Forget(u16),
+    Retire(u16),
+}
+
+/// A slot on its way.
+#[derive(Clone, Copy, Debug)]
+struct Moving {
+    from: u16,
+    to: u16,
+    pause: Nanos,
+}
+
+/// A cluster under way.
+pub struct ClusterSim {
+    plan: ClusterPlan,
+    /// How it is.
+    view: View,
+    is_alive: Vec<bool>,
+    /// Something is happening to these.
+    busy: BTreeSet<u16>,
+    moving: BTreeMap<u16, Moving>,
+    /// Servers that have left, and those that never come.
+    gone: BTreeSet<u16>,
+    disputed: Vec<u16>,
+    steps: Vec<Step>,
+    random: Random,
+}
+
+/// All but the cluster itself.
+pub(crate) struct Scene<'a> {
+    pub(crate) network: &'a mut Network,
+    pub(crate) servers: &'a mut Vec<Server>,
+    pub(crate) ledger: &'a mut Ledger,
+}
+
+impl ClusterSim {
+    /// The cluster of a scenario, before anything has happened to it.
+    pub fn new(
+        plan: ClusterPlan,
+        servers: &mut [Server],
+        network: &mut Network,
+        mut random: Random,
+    ) -> Self {
+        let members = plan.members.clone();
+        let is_primary = |node: &u16| {
+            let member = &members[usize::from(*node)];
+            member.is_member && member.replica_of.is_none()
+        };
+        let primaries: Vec<u16> = (0..members.len() as u16).filter(is_primary).collect();
+        let mut owners = Vec::with_capacity(SLOTS);
+        for (number, &primary) in primaries.iter().enumerate() {
+            let until = SLOTS * (number + 1) / primaries.len();
+            owners.resize(until, primary);
+        }
+        // Here and there a slot is another's, as after many moves.
+        for _ in 0..random.below(40) {
+            let slot = random.index(SLOTS);
+            owners[slot] = primaries[random.index(primaries.len())];
+        }
+        let view = View { version: 1, owners, members, is_down: false };
+        let shared = Rc::new(view.clone());
+        for (index, server) in servers.iter_mut().enumerate() {
+            server.join_cluster(index as u16, Rc::clone(&shared));
+            if !view.members[index].is_member {
+                network.modes[index] = ConnectMode::Refuse;
+            }
+        }
+        let is_alive = view.members.iter().map(|member| member.is_member).collect();
+        let mut cluster = Self {
+            plan,
+            view,
+            is_alive,
+            busy: BTreeSet::new(),
+            moving: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            disputed: Vec::new(),
+            steps: Vec::new(),
+            random,
+        };
+        for (at, kind) in cluster.plan.events.clone() {
+            cluster.at(network, at, Step::Begin(kind));
+        }
+        cluster
+    }
+
+    fn at(&mut self, network: &mut Network, at: Nanos, step: Step) {
+        network.schedule(at, Occurrence::Cluster(self.steps.len()));
+        self.steps.push(step);
+    }
+
+    /// The same within some time, and before all is to be over.
+    fn within(&mut self, network: &mut Network, (low, high): (Nanos, Nanos), step: Step) {
+        let at = network.now + self.random.scaled(low.max(1), high.max(2));
+        let at = at.min(self.plan.ends_at).max(network.now);
+        self.at(network, at, step);
+    }
+
+    /// A step is due.
+    pub(crate) fn on_step(&mut self, step: usize, scene: &mut Scene) {
+        let step = self.steps[step].clone();
+        let now = scene.network.now;
+        match &step {
+            Step::Adopt(..) | Step::Migrate(_) => {}
+            step => scene.network.tell(|| format!("cluster: {step:?}")),
+        }
+        match step {
+            Step::Begin(_) if now >= self.plan.ends_at => {}
+            Step::Begin(kind) => self.begin(kind, scene),
+            Step::Adopt(node, view) => {
+                if self.is_alive[usize::from(node)] && !self.gone.contains(&node) {
+                    scene.servers[usize::from(node)].adopt(view, scene.network);
+                }
+            }
+            Step::Migrate(slot) => self.migrate(slot, scene),
+            Step::Detect(node) => {
+                self.view.members[usize::from(node)].has_failed = true;
+                let has_slots = self.view.owners.contains(&node);
+                self.view.is_down |= has_slots && self.plan.is_strict;
+                self.publish(&[], scene);
+            }
+            Step::Elect(node) => self.elect(node, scene),
+            Step::Return(node) => self.come_back(node, scene),
+            Step::Demote(node, heir) => self.step_down(node, heir, scene),
+            Step::Correct(node) => {
+                self.view.version += 1;
+                let view = Rc::new(self.view.clone());
+                scene.servers[usize::from(node)].adopt(view, scene.network);
+                self.busy.remove(&node);
+            }
+            Step::Forget(node) => self.forget(node, scene),
+            Step::Retire(node) => {
+                let _ = self.leave(Some(node), scene);
+            }
+        }
+    }
+
+    /// Tells everybody how it is now: some at once, the others when they hear of it.
+    fn publish(&mut self, first: &[u16], scene: &mut Scene) {
+        self.view.version += 1;
+        let view = Rc::new(self.view.clone());
+        for &node in first {
+            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
+        }
+        for node in 0..self.view.members.len() as u16 {
+            if first.contains(&node) || !self.view.members[usize::from(node)].is_member {
+                continue;
+            }
+            let (low, mut high) = self.plan.gossip;
+            if let Some((laggard, longest)) = self.plan.laggard
+                && laggard == node
+            {
+                high = longest;
+            }
+            self.within(scene.network, (low, high), Step::Adopt(node, Rc::clone(&view)));
+        }
+    }
+
+    /// Copies what a primary has changed to those who copy it.
+    pub(crate) fn replicate(&mut self, node: usize, scene: &mut Scene) {
+        let copied = scene.servers[node].take_changes();
+        if copied.is_empty() {
+            return;
+        }
+        let copies = |&index: &usize| {
+            self.view.members[index].is_member && scene.servers[index].copies() == Some(node as u16)
+        };
+        let replicas: Vec<usize> = (0..scene.servers.len()).filter(copies).collect();
+        for index in replicas.into_iter().filter(|&index| self.is_alive[index]) {
+            let (low, high) = self.plan.lag;
+            let at = scene.network.now + self.random.scaled(low, high);
+            scene.servers[index].receive(copied.clone(), at, scene.network);
+        }
+    }
+
+    /// Whether a server is there.
+    pub fn is_alive(&self, server: usize) -> bool {
+        self.is_alive[server]
+    }
+
+    /// Who owns which slot.
+    pub fn owners(&self) -> &[u16] {
+        &self.view.owners
+    }
+
+    /// Where its servers are: of those that are of it, or of those of these that have
+    /// slots or copy one that has.
+    pub fn addresses(&self, only_serving: bool) -> BTreeSet<String> {
+        let serves = |node: u16| {
+            let member = &self.view.members[usize::from(node)];
+            let owner = member.replica_of.unwrap_or(node);
+            member.is_member && (!only_serving || self.view.owners.contains(&owner))
+        };
+        let members = (0..self.view.members.len() as u16).filter(|&node| serves(node));
+        members.map(|node| self.view.address(node)).collect()
+    }
+
+    /// Where a server is.
+    pub fn address(&self, node: u16) -> String {
+        self.view.address(node)
+    }
+
+    /// Servers that have left.
+    pub fn gone(&self) -> impl Iterator<Item = usize> {
+        self.gone.iter().map(|&node| usize::from(node))
+    }
+}

@@ -1,0 +1,139 @@
+//! What may be told of keys of a cluster: what fail-overs lose, who may claim a slot
+//! with whom, and which errors servers have really given.
+
+use super::*;
+use crate::cluster::{SLOTS, slot_of};
+
+/// Why a server has not taken a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// `MOVED` or `ASK`.
+    Elsewhere,
+    /// `TRYAGAIN`.
+    TryAgain,
+    /// `CLUSTERDOWN`.
+    Down,
+    /// `CROSSSLOT`.
+    Crossing,
+}
+
+/// What is known of a cluster.
+pub(super) struct ClusterBook {
+    redirections_max: usize,
+    /// By slot: how many claim it besides its owner, and how often that was so.
+    disputes: Vec<(u32, u64)>,
+    /// Keys that a fail-over has changed, and how often.
+    lost: BTreeMap<Vec<u8>, u64>,
+    /// What servers have not taken.
+    refused: Vec<(Nanos, u16, Refused)>,
+    /// The last write to each key.
+    last: BTreeMap<Vec<u8>, u64>,
+    /// When the latest dispute or loss of any key was.
+    has_disputed: bool,
+}
+
+impl Ledger {
+    /// The pool is a cluster.
+    pub fn know_cluster(&mut self, redirections_max: u8) {
+        self.cluster = Some(ClusterBook {
+            redirections_max: usize::from(redirections_max),
+            disputes: vec![(0, 0); SLOTS],
+            lost: BTreeMap::new(),
+            refused: Vec::new(),
+            last: BTreeMap::new(),
+            has_disputed: false,
+        });
+    }
+
+    /// Whether there is a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Two servers claim a slot from now on, or no more.
+    pub fn on_dispute(&mut self, slot: u16, begins: bool) {
+        let Some(book) = &mut self.cluster else { return };
+        let (open, count) = &mut book.disputes[usize::from(slot)];
+        *open = if begins { *open + 1 } else { open.saturating_sub(1) };
+        *count += 1;
+        book.has_disputed = true;
+    }
+
+    /// Whether two servers claim the slot of a key, or did.
+    pub fn was_disputed(&self, key: &[u8]) -> bool {
+        let book = self.cluster.as_ref();
+        book.is_some_and(|book| {
+            book.disputes[usize::from(slot_of(key))].1 > 0 || book.lost.contains_key(key)
+        })
+    }
+
+    /// A fail-over has changed a key, as its copy was behind.
+    pub fn on_lost_key(&mut self, key: &[u8]) {
+        if let Some(book) = &mut self.cluster {
+            *book.lost.entry(key.to_vec()).or_default() += 1;
+        }
+    }
+
+    /// A server has not taken a request.
+    pub fn on_refused(&mut self, slot: u16, kind: Refused, now: Nanos, _is_straggler: bool) {
+        if let Some(book) = &mut self.cluster {
+            book.refused.push((now, slot, kind));
+        }
+    }
+
+    /// How many requests servers have sent elsewhere, and how many nobody could take.
+    pub fn refused(&self) -> (u64, u64) {
+        let all = self.cluster.iter().flat_map(|book| &book.refused);
+        all.fold((0, 0), |(elsewhere, others), (_, _, kind)| match kind {
+            Refused::Elsewhere => (elsewhere + 1, others),
+            _ => (elsewhere, others + 1),
+        })
+    }
+
+    /// What could excuse a difference.
+    pub(super) fn cluster_circumstances(&self, key: &[u8]) -> Option<Circumstances> {
+        let book = self.cluster.as_ref()?;
+        let (open, count) = book.disputes[usize::from(slot_of(key))];
+        let mut all = Circumstances {
+            epoch: count,
+            losses: book.lost.get(key).copied().unwrap_or(0),
+            stragglers: self.stragglers.get(key).copied().unwrap_or(0),
+        };
+        if open > 0 {
+            self.uncertain.set(self.uncertain.get() + 1);
+            all.epoch = self.uncertain.get() << 32;
+        }
+        Some(all)
+    }
+
+    /// Whether an error tells of what a server has really said of these keys since
+    /// `from`.
+    pub fn is_forced(&self, text: &str, keys: &[Vec<u8>], from: Nanos) -> bool {
+        let Some(book) = &self.cluster else { return false };
+        let kind = match () {
+            () if text.contains("TRYAGAIN") => Refused::TryAgain,
+            () if text.contains("CLUSTERDOWN") => Refused::Down,
+            () if text.contains("MOVED ") || text.contains("ASK ") => Refused::Elsewhere,
+            () => return false,
+        };
+        let slots: BTreeSet<u16> = keys.iter().map(|key| slot_of(key)).collect();
+        let since = book.refused.iter().rev().take_while(|(at, ..)| *at >= from);
+        let count = since.filter(|(_, slot, why)| *why == kind && slots.contains(slot)).count();
+        count >= if kind == Refused::Elsewhere { book.redirections_max } else { 1 }
+    }
+
+    /// Writes to a key come in the order in which they were asked for, as only one
+    /// client writes it and waits for none of them.
+    pub(super) fn check_order(&mut self, pool: usize, write: u64, key: &[u8], is_late: bool) {
+        let asked_at = self.asked_at[write as usize];
+        let is_excused = is_late
+            || self.was_disputed(key)
+            || self.is_excused(&self.servers_of(pool), asked_at, self.now);
+        let Some(book) = &mut self.cluster else { return };
+        let last = book.last.entry(key.to_vec()).or_insert(write);
+        let before = std::mem::replace(last, (*last).max(write));
+        if before > write && !is_excused {
+            self.fail(|| format!("write {write} of {} was executed after {before}", clip(key)));
+        }
+    }
+}

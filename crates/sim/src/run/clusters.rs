@@ -1,0 +1,87 @@
+//! The cluster of a scenario, and what is known of it in the end.
+
+use super::*;
+use crate::cluster::{ClusterSim, NOBODY};
+use keyway_topology::ClusterMap;
+use std::collections::BTreeSet;
+
+/// How long a server that has left may keep its place: what is said of it, and then
+/// its absence.
+const PLACE_KEPT: Nanos = 31 * SECOND;
+
+/// Makes the servers of the first pool those of a cluster.
+pub(super) fn build(
+    scenario: &Scenario,
+    plan: &Plan,
+    (network, servers, ledger): (&mut Network, &mut Vec<Server>, &mut Ledger),
+    random: &mut Random,
+) -> Option<Box<ClusterSim>> {
+    let PoolKind::Sharded { pool, .. } = &plan.pools[0].kind else { return None };
+    let (cluster, events) = (pool.cluster.as_ref()?, scenario.cluster.clone()?);
+    servers.clear();
+    for (index, member) in events.members.iter().enumerate() {
+        network.names.insert(format!("{}:{}", member.host, member.port), index);
+        network.attempts_max[index] = scenario.attempts_max(pool);
+        let password = pool.password.as_ref().map(|password| password.expose());
+        let wishes = (None, scenario.knows_hello[0]);
+        let server = Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
+        servers.push(server);
+    }
+    ledger.know_cluster(cluster.redirections_max);
+    Some(Box::new(ClusterSim::new(events, servers, network, random.fork())))
+}
+
+impl Sim {
+    fn cluster_map(&self) -> Option<Arc<ClusterMap>> {
+        match &self.plan.pools[0].kind {
+            PoolKind::Sharded { cluster: Some(cluster), .. } => Some(cluster.map()),
+            _ => None,
+        }
+    }
+
+    /// The map is that of the cluster, and nothing is left of servers that have gone.
+    pub(super) fn check_cluster(&mut self) -> Result<(), String> {
+        let Some(map) = self.cluster_map() else { return Ok(()) };
+        {
+            let world = self.world.borrow();
+            let Some(cluster) = &world.cluster else { return Ok(()) };
+            for (slot, &owner) in cluster.owners().iter().enumerate() {
+                let place = map.owners().of(slot as u16);
+                let known = place.and_then(|place| map.node(usize::from(place)));
+                let known = known.map(|node| node.endpoint.to_string());
+                let is_so = owner != NOBODY && known == Some(cluster.address(owner));
+                if !is_so {
+                    let real = cluster.address(owner);
+                    return Err(format!("slot {slot} is of {real} and not of {known:?}"));
+                }
+            }
+        }
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[0].kind else { return Ok(()) };
+        let refresh = pool.cluster.as_ref().map_or(Duration::ZERO, |cluster| cluster.refresh);
+        let until = self.now() + PLACE_KEPT + 2 * refresh.as_nanos() as Nanos;
+        self.run_until(|_, now| now >= until)?;
+        let Some(map) = self.cluster_map() else { return Ok(()) };
+        let world = self.world.borrow();
+        let Some(cluster) = &world.cluster else { return Ok(()) };
+        let known: BTreeSet<String> =
+            map.nodes().map(|(_, node)| node.endpoint.to_string()).collect();
+        // Not everybody tells of primaries without slots.
+        let (real, serving) = (cluster.addresses(false), cluster.addresses(true));
+        if !known.is_subset(&real) || !known.is_superset(&serving) {
+            return Err(format!("places for {known:?}, and the cluster has {real:?}"));
+        }
+        for server in cluster.gone() {
+            let count = world.servers[server].connections();
+            if count > 0 {
+                return Err(format!("{count} connections to server {server}, which has left"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Questions about the cluster that may be on their way at any time: of each worker.
+    pub(super) fn cluster_questions(&self) -> usize {
+        let asks = self.world.borrow().cluster.is_some();
+        if asks { 2 * self.scenario.server_count() + 8 } else { 0 }
+    }
+}

@@ -1,0 +1,202 @@
+//! A pool that is a cluster, and what happens to it.
+
+use super::*;
+use crate::cluster::{EventKind, Member};
+use keyway_topology::{ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy};
+
+/// What is done by those who care for a cluster, and harms nobody.
+const ORDERLY: [EventKind; 8] = [
+    EventKind::Move,
+    EventKind::Move,
+    EventKind::Move,
+    EventKind::Storm,
+    EventKind::Switch,
+    EventKind::Switch,
+    EventKind::Join,
+    EventKind::Leave,
+];
+
+/// What goes wrong in one.
+const WILD: [EventKind; 5] =
+    [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Mislead, EventKind::Storm];
+
+/// How long after the last event has begun all is over.
+const EVENTS_LAST: Nanos = 5 * SECOND;
+
+/// The pool, and what happens.
+pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Pool, ClusterPlan) {
+    let primaries = random.between(2, 5) as u16;
+    let copies = random.between(0, 2) as u16;
+    let spares = random.between(1, 3) as u16;
+    let members = members(primaries, copies, spares);
+    let nowhere = format!(".{}:7000", members.len() - 1);
+    let seeds = seeds(random, &members, primaries + primaries * copies);
+    let nodes_max = match random.percent(10) {
+        // One that joins has no place, and its slots none to serve them.
+        true => {
+            let is_member = |seed: &&Endpoint| {
+                let of = |member: &Member| {
+                    seed.to_string() == format!("{}:{}", member.host, member.port)
+                };
+                members.iter().any(|member| member.is_member && of(member))
+            };
+            let known = seeds.iter().filter(is_member).count() as u16;
+            (primaries + primaries * copies).saturating_sub(known).max(1)
+        }
+        false => members.len() as u16 + random.between(1, 8) as u16,
+    };
+    let reads = reads(random, copies > 0);
+    let settings = ClusterPool {
+        seeds,
+        nodes_max,
+        discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
+        refresh: Duration::from_millis(random.scaled(200, 4000)),
+        redirections_max: random.between(4, 16) as u8,
+        reads,
+        primaries: Vec::new(),
+        sentinels: None,
+    };
+    // What a seed that is no member took is nobody's for a while.
+    let is_nowhere = |seed: &Endpoint| seed.to_string().ends_with(&nowhere);
+    let lost = settings.seeds.iter().filter(|seed| is_nowhere(seed)).count();
+    let refresh = nanos(settings.refresh);
+    let mut drawn = sharded(random, 0, calm, options);
+    drawn.ejection = None;
+    (drawn.database, drawn.databases_allowed) = (0, 1);
+    let of_cluster = ShardedPool::of_cluster(settings);
+    let pool = ShardedPool {
+        servers: of_cluster.servers,
+        hash: of_cluster.hash,
+        hash_tag: of_cluster.hash_tag,
+        distribution: of_cluster.distribution,
+        cluster: of_cluster.cluster,
+        ..drawn
+    };
+    let aftermath = aftermath(&pool) + refresh;
+    let is_lossy = !calm && random.percent(70);
+    let event = |random: &mut Random| {
+        let kind = match is_lossy && random.percent(50) {
+            true => random.pick(&WILD),
+            false => random.pick(&ORDERLY),
+        };
+        (START + random.below(FAULTS_WITHIN), kind)
+    };
+    let events = (0..random.between(1, 14)).map(|_| event(random)).collect();
+    let slowest = random.scaled(MILLI, 300 * MILLI);
+    let plan = ClusterPlan {
+        events,
+        ends_at: START + FAULTS_WITHIN + EVENTS_LAST,
+        gossip: (100 * MICRO, slowest),
+        laggard: random
+            .percent(30)
+            .then(|| (random.below(u64::from(primaries)) as u16, 2 * SECOND)),
+        lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
+        is_strict: random.percent(50),
+        aftermath,
+        places: pool.servers.len() - lost,
+        leaves_after: refresh + random.scaled(MILLI, SECOND),
+        members,
+    };
+    (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
+}
+
+/// Primaries, their copies, and those that are no members.
+fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
+    let count = primaries + primaries * copies;
+    let member = |number: u16| Member {
+        host: format!("10.7.0.{number}"),
+        port: 7000,
+        id: format!("{number:040x}"),
+        is_member: number < count,
+        replica_of: (number >= primaries && number < count)
+            .then(|| (number - primaries) % primaries),
+        has_failed: false,
+        epoch: u64::from(number) + 1,
+    };
+    (0..count + spares + 1).map(member).collect()
+}
+
+/// Some of the members, and sometimes one that is not there.
+fn seeds(random: &mut Random, members: &[Member], count: u16) -> Vec<Endpoint> {
+    let mut numbers: Vec<usize> =
+        (0..random.between(1, 3)).map(|_| random.index(usize::from(count))).collect();
+    if random.percent(20) {
+        numbers.insert(0, members.len() - 1);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    let endpoint = |number: usize| Endpoint::tcp(&members[number].host, members[number].port);
+    numbers.into_iter().map(|number| endpoint(number).expect("an endpoint")).collect()
+}
+
+fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
+    let from = match random.below(6) {
+        0 if has_copies => ReadFrom::PreferReplica,
+        1 if has_copies => ReadFrom::Nearest,
+        2 if has_copies => ReadFrom::PreferReplica,
+        _ => ReadFrom::Primary,
+    };
+    ReadPolicy {
+        from,
+        // Longer than the run, or not at all.
+        pin_after_write: random.percent(50).then_some(Duration::from_secs(3600)),
+        lag_max: random.percent(30).then_some(Duration::from_secs(2)),
+        ..ReadPolicy::default()
+    }
+}
+
+impl Scenario {
+    fn cluster_pool(&self) -> Option<&ClusterPool> {
+        match &self.topology.pools()[0].kind {
+            PoolKind::Sharded(pool) => pool.cluster.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// How many servers there are.
+    pub fn server_count(&self) -> usize {
+        let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len());
+        of_cluster.unwrap_or_else(|| self.topology.backend_count())
+    }
+
+    /// The pool that a server is of.
+    pub(super) fn pool_of(&self, server: usize) -> Option<&ShardedPool> {
+        let server = if self.cluster.is_some() { 0 } else { server };
+        let backend = self.topology.backend(keyway_topology::BackendId(server as u32))?;
+        match &backend.pool.kind {
+            PoolKind::Sharded(pool) => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// Clients of a cluster do what it has, and expect of copies what these have.
+    pub(super) fn restrain_clients(&mut self) {
+        let (Some(plan), Some(pool)) = (&self.cluster, self.cluster_pool()) else { return };
+        let staleness = match (&pool.reads.from, pool.reads.pin_after_write) {
+            (ReadFrom::Primary, _) => Staleness::Never,
+            (_, Some(_)) => Staleness::UntilWrite,
+            (_, None) => Staleness::Always,
+        };
+        let loses = [EventKind::Die, EventKind::Usurp];
+        let is_lossy = plan.events.iter().any(|(_, kind)| loses.contains(kind));
+        for habits in self.clients.iter_mut().chain(&mut self.last_clients) {
+            (habits.channels, habits.tracks) = (false, false);
+            habits.lists = !is_lossy;
+            habits.staleness = staleness;
+        }
+    }
+
+    /// How long after the last event and fault everything about the cluster is known.
+    pub(super) fn cluster_recovery(&self) -> Nanos {
+        self.cluster_pool().map_or(0, |pool| nanos(pool.refresh) + SECOND)
+    }
+
+    /// Requests that servers of a cluster may send to one link, which takes them although
+    /// it is full: all that was in flight on the others.
+    pub fn redirected_max(&self) -> usize {
+        match &self.cluster {
+            Some(plan) => plan.members.len() * 2,
+            None => 0,
+        }
+    }
+}

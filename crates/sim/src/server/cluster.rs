@@ -1,0 +1,371 @@
+//! What a simulated server does as one of a cluster: it takes what is of its slots
+//! and sends the rest elsewhere, as Redis decides it; and it copies a primary.
+
+use super::*;
+use crate::cluster::{Moves, NOBODY, View, slot_of};
+use crate::ledger::Refused;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// What a server is in its cluster.
+pub struct Node {
+    me: u16,
+    /// What it knows of the others.
+    pub view: Rc<View>,
+    /// Slots on their way from here, and to here.
+    pub away: Moves,
+    /// Slots on their way to here.
+    pub here: Moves,
+    /// It has just come back and knows that it does not know enough.
+    pub is_unsure: bool,
+    /// Keys changed since the copies were told.
+    changed: BTreeSet<Vec<u8>>,
+    /// What is to be copied, from when on.
+    incoming: VecDeque<(Nanos, Copied)>,
+}
+
+/// A key as its primary had it.
+#[derive(Clone)]
+pub struct Copied {
+    key: Vec<u8>,
+    string: Option<Vec<u8>>,
+    list: Option<VecDeque<Vec<u8>>>,
+}
+
+/// Where a request is to be executed.
+enum Verdict {
+    Here,
+    Moved(u16, u16),
+    Ask(u16, u16),
+    TryAgain(u16),
+    Unbound(u16),
+    Down(u16),
+    Crossing,
+}
+
+impl Server {
+    /// Makes it a server of a cluster.
+    pub fn join_cluster(&mut self, me: u16, view: Rc<View>) {
+        self.node = Some(Box::new(Node {
+            me,
+            view,
+            away: Moves::new(),
+            here: Moves::new(),
+            is_unsure: false,
+            changed: BTreeSet::new(),
+            incoming: VecDeque::new(),
+        }));
+    }
+
+    /// What it is in its cluster.
+    pub fn node(&mut self) -> &mut Node {
+        self.node.as_mut().expect("a server of a cluster")
+    }
+
+    /// It has heard how the cluster is. Who waits for what it has no more is sent
+    /// elsewhere.
+    pub fn adopt(&mut self, view: Rc<View>, network: &mut Network) {
+        let node = self.node();
+        let me = node.me;
+        if node.view.version >= view.version {
+            return;
+        }
+        node.view = Rc::clone(&view);
+        node.is_unsure = false;
+        node.away.retain(|&slot, _| view.owners[usize::from(slot)] == me);
+        node.here.retain(|&slot, _| view.owners[usize::from(slot)] != me);
+        for conn in &mut self.conns {
+            let Some(key) = conn.begun.blocked_on() else { continue };
+            let slot = slot_of(key);
+            let owner = view.owners[usize::from(slot)];
+            if owner != me && owner != NOBODY {
+                conn.begun.blocked = None;
+                let text = format!("-MOVED {slot} {}\r\n", view.address(owner));
+                conn.output.extend_from_slice(text.as_bytes());
+            }
+        }
+        network.wake_server(self.index, network.now);
+    }
+
+    /// Notes that a key is to be copied.
+    pub(super) fn note_change(&mut self, key: &[u8]) {
+        if let Some(node) = &mut self.node {
+            node.changed.insert(key.to_vec());
+        }
+    }
+
+    /// What has changed since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<Copied> {
+        let changed = match &mut self.node {
+            Some(node) if !node.changed.is_empty() => std::mem::take(&mut node.changed),
+            _ => return Vec::new(),
+        };
+        changed.into_iter().map(|key| self.copy_of(key)).collect()
+    }
+
+    fn copy_of(&self, key: Vec<u8>) -> Copied {
+        let string = self.databases.get(&0).and_then(|data| data.get(&key)).cloned();
+        let list = self.lists.get(&(0, key.clone())).cloned();
+        Copied { key, string, list }
+    }
+
+    /// It will have this by `at`.
+    pub fn receive(&mut self, copied: Vec<Copied>, at: Nanos, network: &mut Network) {
+        let index = self.index;
+        let incoming = &mut self.node().incoming;
+        let at = incoming.back().map_or(at, |&(before, _)| before.max(at));
+        incoming.extend(copied.into_iter().map(|one| (at, one)));
+        network.wake_server(index, at);
+    }
+
+    /// Copies what has come by now.
+    pub fn apply_copies(&mut self, now: Nanos, network: &mut Network) {
+        let Some(node) = &mut self.node else { return };
+        let mut due = Vec::new();
+        while node.incoming.front().is_some_and(|&(at, _)| at <= now) {
+            due.extend(node.incoming.pop_front().map(|(_, copied)| copied));
+        }
+        if let Some(&(at, _)) = node.incoming.front() {
+            network.wake_server(self.index, at);
+        }
+        due.into_iter().for_each(|copied| self.store(copied));
+    }
+
+    /// Forgets what it has heard of and not copied yet.
+    pub fn lose_incoming(&mut self) {
+        self.node().incoming.clear();
+    }
+
+    fn store(&mut self, copied: Copied) {
+        let Copied { key, string, list } = copied;
+        let data = self.databases.entry(0).or_default();
+        match string {
+            Some(bytes) => data.insert(key.clone(), bytes),
+            None => data.remove(&key),
+        };
+        match list {
+            Some(list) => self.lists.insert((0, key), list),
+            None => self.lists.remove(&(0, key)),
+        };
+    }
+
+    /// Takes all that another has, and nothing else.
+    pub fn copy_all(&mut self, other: &Server) {
+        self.databases = other.databases.clone();
+        self.lists = other.lists.clone();
+        self.touch_all();
+        let node = self.node();
+        node.incoming.clear();
+        node.changed.clear();
+    }
+
+    /// Its keys of a slot.
+    pub fn keys_of(&self, slot: u16) -> Vec<Vec<u8>> {
+        self.keys().into_iter().filter(|key| slot_of(key) == slot).collect()
+    }
+
+    /// All its keys.
+    pub fn keys(&self) -> BTreeSet<Vec<u8>> {
+        let strings = self.databases.values().flat_map(|data| data.keys().cloned());
+        let lists = self.lists.iter().filter(|(_, list)| !list.is_empty());
+        strings.chain(lists.map(|((_, key), _)| key.clone())).collect()
+    }
+
+    /// Takes a key away, to be given to another.
+    pub fn take_key(&mut self, key: &[u8]) -> Copied {
+        let copied = self.copy_of(key.to_vec());
+        if let Some(data) = self.databases.get_mut(&0) {
+            data.remove(key);
+        }
+        self.lists.remove(&(0, key.to_vec()));
+        self.touch(0, key);
+        copied
+    }
+
+    /// Has a key that another had.
+    pub fn give_key(&mut self, copied: Copied) {
+        let key = copied.key.clone();
+        self.store(copied);
+        self.touch(0, &key);
+    }
+
+    /// Whether it has the same of a key as another.
+    pub fn agrees(&self, other: &Server, key: &[u8]) -> bool {
+        let (own, others) = (self.copy_of(key.to_vec()), other.copy_of(key.to_vec()));
+        let list = |copied: &Copied| copied.list.clone().filter(|list| !list.is_empty());
+        own.string == others.string && list(&own) == list(&others)
+    }
+
+    /// Whose copy it believes to have.
+    pub fn copies(&self) -> Option<u16> {
+        let node = self.node.as_ref()?;
+        node.view.members[usize::from(node.me)].replica_of
+    }
+
+    fn has_key(&self, key: &[u8]) -> bool {
+        self.databases.get(&0).is_some_and(|data| data.contains_key(key))
+            || self.lists.get(&(0, key.to_vec())).is_some_and(|list| !list.is_empty())
+    }
+
+    /// Answers what is about the cluster, and what is for another server; returns
+    /// whether it did.
+    pub(super) fn answer_cluster(
+        &mut self,
+        position: usize,
+        name: &[u8],
+        args: &[Vec<u8>],
+        (now, is_straggler): (Nanos, bool),
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        let Some(node) = &self.node else { return false };
+        let conn = &mut self.conns[position];
+        let is_asking = conn.is_asking;
+        // It holds for one request, and for all of a transaction.
+        conn.is_asking &= conn.begun.queued.is_some() || name == b"MULTI";
+        match name {
+            b"ASKING" => {
+                conn.is_asking = true;
+                reply.extend_from_slice(b"+OK\r\n");
+                return true;
+            }
+            b"READONLY" | b"READWRITE" => {
+                conn.reads_copies = name == b"READONLY";
+                reply.extend_from_slice(b"+OK\r\n");
+                return true;
+            }
+            b"CLUSTER" => {
+                match args[1].to_ascii_uppercase().as_slice() {
+                    b"SLOTS" => node.view.write_slots(reply),
+                    b"SHARDS" => node.view.write_shards(reply),
+                    b"NODES" => node.view.write_nodes(node.me, (&node.away, &node.here), reply),
+                    _ => ledger.fail(|| "a server was asked an odd CLUSTER".to_owned()),
+                }
+                return true;
+            }
+            b"INFO" => {
+                self.write_replication(now, reply);
+                return true;
+            }
+            _ => {}
+        }
+        let is_exec = name == b"EXEC";
+        let all: Vec<Vec<Vec<u8>>> = match (&conn.begun.queued, is_exec) {
+            (Some(queued), true) => queued.clone(),
+            _ => vec![args.to_vec()],
+        };
+        let keys: Vec<Vec<u8>> = all.iter().flat_map(|args| keys_of_request(args)).collect();
+        if keys.is_empty() || (is_exec && conn.begun.is_refused) {
+            return false;
+        }
+        let is_read = all.iter().all(|args| is_read(&args[0]));
+        let verdict = self.judge(&keys, is_asking, self.conns[position].reads_copies && is_read);
+        let view = Rc::clone(&self.node().view);
+        let (kind, slot, text) = match verdict {
+            Verdict::Here => return false,
+            Verdict::Moved(slot, to) => {
+                (Refused::Elsewhere, slot, format!("MOVED {slot} {}", view.address(to)))
+            }
+            Verdict::Ask(slot, to) => {
+                (Refused::Elsewhere, slot, format!("ASK {slot} {}", view.address(to)))
+            }
+            Verdict::TryAgain(slot) => {
+                let text = "TRYAGAIN Multiple keys request during rehashing of slot";
+                (Refused::TryAgain, slot, text.to_owned())
+            }
+            Verdict::Unbound(slot) => {
+                (Refused::Down, slot, "CLUSTERDOWN Hash slot not served".to_owned())
+            }
+            Verdict::Down(slot) => {
+                (Refused::Down, slot, "CLUSTERDOWN The cluster is down".to_owned())
+            }
+            Verdict::Crossing => {
+                let text = "CROSSSLOT Keys in request don't hash to the same slot";
+                (Refused::Crossing, slot_of(&keys[0]), text.to_owned())
+            }
+        };
+        ledger.on_refused(slot, kind, now, is_straggler);
+        let begun = &mut self.conns[position].begun;
+        match is_exec {
+            true => *begun = Begun::default(),
+            false => begun.is_refused |= begun.queued.is_some(),
+        }
+        reply.extend_from_slice(format!("-{text}\r\n").as_bytes());
+        true
+    }
+
+    /// As Redis' `getNodeByQuery` does.
+    fn judge(&self, keys: &[Vec<u8>], is_asking: bool, reads_copies: bool) -> Verdict {
+        let Some(node) = &self.node else { return Verdict::Here };
+        let slot = slot_of(&keys[0]);
+        let owner = node.view.owners[usize::from(slot)];
+        if owner == NOBODY {
+            return Verdict::Unbound(slot);
+        }
+        if keys.iter().any(|key| slot_of(key) != slot) {
+            return Verdict::Crossing;
+        }
+        let is_several = keys.iter().any(|key| *key != keys[0]);
+        let is_mine = owner == node.me;
+        let target = node.away.get(&slot).filter(|_| is_mine);
+        let is_coming = node.here.contains_key(&slot);
+        let missing = keys.iter().filter(|key| !self.has_key(key)).count();
+        if node.view.is_down || node.is_unsure {
+            return Verdict::Down(slot);
+        }
+        if let Some(&target) = target
+            && missing > 0
+        {
+            return match missing < keys.len() {
+                true => Verdict::TryAgain(slot),
+                false => Verdict::Ask(slot, target),
+            };
+        }
+        if is_coming && is_asking {
+            return match is_several && missing > 0 {
+                true => Verdict::TryAgain(slot),
+                false => Verdict::Here,
+            };
+        }
+        let primary = node.view.members[usize::from(node.me)].replica_of;
+        if is_mine || (reads_copies && primary == Some(owner)) {
+            return Verdict::Here;
+        }
+        Verdict::Moved(slot, owner)
+    }
+
+    fn write_replication(&self, now: Nanos, reply: &mut Vec<u8>) {
+        let Some(node) = &self.node else { return };
+        let me = &node.view.members[usize::from(node.me)];
+        let role = if me.replica_of.is_some() { "slave" } else { "master" };
+        let mut text = format!("# Replication\r\nrole:{role}\r\n");
+        for (number, replica) in node.view.replicas_of(node.me).enumerate() {
+            let member = &node.view.members[usize::from(replica)];
+            let state = if member.has_failed { "wait_bgsave" } else { "online" };
+            text += &format!(
+                "slave{number}:ip={},port={},state={state},offset=1,lag={}\r\n",
+                member.host,
+                member.port,
+                now % 2
+            );
+        }
+        write_bulk(reply, text.as_bytes());
+    }
+}
+
+/// The keys of a request.
+fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let rest = &args[1..];
+    match args[0].to_ascii_uppercase().as_slice() {
+        b"GET" | b"SET" | b"INCR" | b"RPUSH" | b"LLEN" => rest[..1].to_vec(),
+        b"MSET" => rest.iter().step_by(2).cloned().collect(),
+        b"MGET" | b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"SDIFF" | b"WATCH" => rest.to_vec(),
+        b"BLPOP" => rest[..rest.len() - 1].to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_read(name: &[u8]) -> bool {
+    let reads: [&[u8]; 6] = [b"GET", b"MGET", b"EXISTS", b"TOUCH", b"LLEN", b"SDIFF"];
+    reads.iter().any(|read| name.eq_ignore_ascii_case(read))
+}
