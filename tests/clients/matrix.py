@@ -49,7 +49,8 @@ LIBRARIES = {
     ("rust", "redis-rs"): TOPICS,
     ("rust", "fred"): TOPICS,
     ("go", "go-redis ClusterClient"): CLUSTER_TOPICS,
-    ("java", "Jedis RedisClusterClient"): CLUSTER_TOPICS,
+    # It has no transactions on a cluster, of whatever slots.
+    ("java", "Jedis RedisClusterClient"): [topic for topic in CLUSTER_TOPICS if topic != "transactions"],
     ("node", "ioredis Cluster"): CLUSTER_TOPICS,
     ("go", "gomemcache"): ["values", "conditions", "cas", "many", "counters", "expiry"],
     ("java", "spymemcached"): ["values", "conditions", "cas", "many", "counters", "expiry"],
@@ -58,7 +59,7 @@ LIBRARIES = {
 # Those that speak memcached's protocols, and what they are tried against.
 OF_MEMCACHED = {"gomemcache", "spymemcached", "memjs"}
 # Those that want a cluster, and what they are tried against.
-OF_CLUSTER = {library for (_, library), topics in LIBRARIES.items() if topics is CLUSTER_TOPICS}
+OF_CLUSTER = {library for (_, library), topics in LIBRARIES.items() if STOPS in topics}
 CLUSTERS = ["redis cluster", "cluster in disguise", "store in disguise"]
 BARE = {"redis", "memcached", "redis cluster"}
 # One library per language for every `make test`.
@@ -310,7 +311,7 @@ def run_target(target, port, languages, programs, quick):
         if (library in OF_CLUSTER) != (target in CLUSTERS):
             continue
         if language in languages and (not quick or library in QUICK.get(language, ())):
-            if topics is CLUSTER_TOPICS and port[library].victim is None:
+            if library in OF_CLUSTER and port[library].victim is None:
                 topics = [topic for topic in topics if topic != STOPS]
             wanted.setdefault(language, {})[library] = topics
     with concurrent.futures.ThreadPoolExecutor() as together:

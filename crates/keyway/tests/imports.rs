@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, MemcachedServer, RedisCluster, RedisServer, TempDir, Value, free_address,
-    has_memcached, run_keyway, wait_until, watchdog,
+    Keyway, MemcachedServer, RedisCluster, RedisServer, Replicated, Sentinels, TempDir, Value,
+    free_address, has_memcached, run_keyway, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -77,6 +77,38 @@ fn keys_are_where_predixy_has_them() {
     for (group, key) in recorded(include_str!("../../../tests/placement/predixy.tsv")) {
         assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
         assert_only_at(&servers, group.parse().expect("a group"), key);
+    }
+}
+
+#[test]
+fn keys_are_where_predixy_has_them_on_primaries_that_sentinels_tell() {
+    let _watch = watchdog(Duration::from_secs(240), "an import of a pool with sentinels");
+    let groups: Vec<Replicated> = (0..3).map(|_| Replicated::start(1)).collect();
+    let names = ["shard0", "shard1", "shard2"];
+    let named: Vec<(&str, &Replicated)> = names.into_iter().zip(&groups).collect();
+    let sentinels = Sentinels::start(3, 2, &named);
+    let directory = TempDir::new();
+    let listener = free_address();
+    let lines: String =
+        sentinels.addresses().iter().map(|one| format!("        + {one}\n")).collect();
+    let file = directory.write(
+        "predixy.conf",
+        format!(
+            "Bind {listener}\nStandaloneServerPool {{\n    Hash crc16\n    HashTag \"{{}}\"\n    \
+             Distribution modula\n    RefreshMethod sentinel\n    ServerTimeout 5\n    Sentinels \
+             {{\n{lines}    }}\n    Group shard0 {{\n    }}\n    Group shard1 {{\n    }}\n    Group \
+             shard2 {{\n    }}\n}}\n"
+        ),
+    );
+    let (keyway, _) = start("predixy", &file, vec![listener]);
+    let mut client = keyway.client(0);
+    for (group, key) in recorded(include_str!("../../../tests/placement/predixy.tsv")) {
+        assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
+        let expected: usize = group.parse().expect("a group");
+        for (nth, servers) in groups.iter().enumerate() {
+            let count = servers.client(0).command(&["EXISTS", key]);
+            assert_eq!(count, Value::Integer(i64::from(nth == expected)), "{key} on {nth}");
+        }
     }
 }
 

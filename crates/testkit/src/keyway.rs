@@ -233,7 +233,8 @@ impl Keyway {
     /// Starts `binary` on a file written by someone else (an importer) that
     /// listens on `addresses`, without an admin listener.
     pub fn start_text(binary: &str, text: &str, addresses: Vec<SocketAddr>) -> Keyway {
-        assert!(!text.contains("[server]"), "the text has settings of the process");
+        let is_server = |line: &str| line.trim() == "[server]";
+        assert!(!text.lines().any(is_server), "the text has settings of the process");
         let speaks_memcached = |address: &SocketAddr| {
             let bind = format!("tcp://{address}\"");
             let listener = text.split("\n[").find(|table| table.contains(&bind));

@@ -24,7 +24,11 @@ func init() {
 
 func goCluster(work func(*test, *redis.ClusterClient)) func(*test) {
 	return func(t *test) {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(t.address, ",")})
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: strings.Split(t.address, ","),
+			// A minute by default: a node that nobody redirects from is looked for no sooner.
+			ClusterStateReloadInterval: time.Second,
+		})
 		defer client.Close()
 		work(t, client)
 	}

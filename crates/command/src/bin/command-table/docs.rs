@@ -152,6 +152,7 @@ fn in_sharded_pool(command: &Command, reasons: &mut Vec<&'static str>) -> String
         Handling::Local if command.verb == Verb::Info => {
             "local, with sums over the servers".to_owned()
         }
+        Handling::Local if is_of_cluster(command) => POSING.to_owned(),
         Handling::Tracking => "tracking".to_owned(),
         Handling::Local if does_nothing(command.verb) => "local, does nothing".to_owned(),
         Handling::Local => "local".to_owned(),
@@ -178,6 +179,13 @@ fn in_words(across: Across) -> &'static str {
     }
 }
 
+const POSING: &str = "local, with `cluster_mode`";
+
+/// Whether it is answered where Keyway poses as a cluster.
+fn is_of_cluster(command: &Command) -> bool {
+    command.group == "cluster"
+}
+
 /// Whether it is answered as if it were obeyed.
 fn does_nothing(verb: Verb) -> bool {
     matches!(verb, Verb::ClientNoEvict | Verb::ClientNoTouch)
@@ -202,6 +210,8 @@ fn in_store(command: &Command) -> &'static str {
         "yes"
     } else if does_nothing(command.verb) {
         "local, does nothing"
+    } else if command.handling == Handling::Local && is_of_cluster(command) {
+        POSING
     } else if command.handling == Handling::Local {
         "local"
     } else {

@@ -239,7 +239,8 @@ impl Converter<'_> {
         let of_pool = last(self.pool.inner(), "Password").map(|node| node.value.clone());
         let of_pool = of_pool.filter(|password| !password.is_empty());
         let mut all = places.iter().map(|place| place.password.clone().or(of_pool.clone()));
-        let first = all.next().flatten();
+        // Those that Sentinel tells of have the pool's.
+        let first = all.next().unwrap_or(of_pool.clone());
         if all.any(|other| other != first) {
             let pool = self.pool;
             let what = "the servers have different passwords, and Keyway sends all the same";
@@ -267,9 +268,7 @@ impl Converter<'_> {
             self.refuse(node, "ClusterServerPool has no server", "add \"Servers {\" and its lines");
         }
         let mut text = format!("[pool.{}]\nkind = \"cluster\"\n", key(name));
-        let all: Vec<String> =
-            places.iter().map(|place| string(&place.endpoint.to_string())).collect();
-        let _ = writeln!(text, "servers = [{}]", all.join(", "));
+        let _ = writeln!(text, "servers = {}", endpoints(&places));
         let refresh = last(pool, "RefreshInterval").map(duration);
         let refresh = refresh.and_then(|read| self.read(read)).unwrap_or(REFRESH_DEFAULT);
         let refresh = clamp_time("RefreshInterval", refresh, REFRESH_BOUNDS, &mut self.notes);
@@ -323,13 +322,7 @@ impl Converter<'_> {
         let is_sentinel = pool.is("SentinelServerPool")
             || method.is_some_and(|method| method.value.eq_ignore_ascii_case("sentinel"));
         if is_sentinel {
-            let what = "servers that Sentinel names need a pool of kind \"replicated\", which is not \
-                        in this version yet";
-            let hint = "write the masters as they are now with \"RefreshMethod fixed\", each as the \
-                        first of its Group, and import that; change the file and restart after a \
-                        fail-over";
-            self.refuse(method.unwrap_or(pool), what, hint);
-            return String::new();
+            return self.of_sentinels(name);
         }
         match method {
             Some(method) if method.value.eq_ignore_ascii_case("fixed") => {}
@@ -356,8 +349,14 @@ impl Converter<'_> {
         if groups.is_empty() && self.errors.is_empty() {
             self.refuse(pool, "the pool has no group", "add \"Group NAME {\" and its servers");
         }
+        if let [(_, places)] = groups.as_slice()
+            && places.len() > 1
+        {
+            return self.one_group(name, places);
+        }
         let mut text = format!("[pool.{}]\nkind = \"sharded\"\n", key(name));
-        text.push_str(&self.placement(&groups));
+        text.push_str(&server_lines(&groups));
+        text.push_str(&self.placement(groups.len()));
         if let Some(databases) = last(pool.inner(), "Databases").map(|node| number(node, (1, 128)))
             && let Some(databases) = self.read(databases)
         {
@@ -367,6 +366,77 @@ impl Converter<'_> {
         text.push_str(&self.common(&places));
         self.tell_of_replicas(&groups);
         text
+    }
+
+    /// Groups whose servers Sentinel tells of.
+    fn of_sentinels(&mut self, name: &str) -> String {
+        let pool = self.pool.inner();
+        let node = last(pool, "Sentinels");
+        let sentinels = node.map_or(Ok(Vec::new()), servers);
+        let sentinels = self.read(sentinels).unwrap_or_default();
+        let primaries: Vec<&Node> = pool.iter().filter(|node| node.is("Group")).collect();
+        for (is_missing, what, hint) in [
+            (
+                sentinels.is_empty(),
+                "the pool has no sentinels",
+                "add \"Sentinels {\" and its lines",
+            ),
+            (
+                primaries.is_empty(),
+                "the pool has no group",
+                "add \"Group NAME {\", as Sentinel calls it",
+            ),
+        ] {
+            if is_missing && self.errors.is_empty() {
+                let pool = self.pool;
+                self.refuse(pool, what, hint);
+            }
+        }
+        let of_all = node.map(|node| node.value.clone()).filter(|password| !password.is_empty());
+        let password = |place: &Place| place.password.clone().or(of_all.clone());
+        let first = sentinels.first().and_then(password);
+        if sentinels.iter().any(|place| password(place) != first) {
+            let pool = self.pool;
+            let what = "the sentinels have different passwords, and Keyway sends all the same";
+            self.refuse(pool, what, "give them one password");
+        }
+        let mut text = format!("[pool.{}]\nkind = \"replicated\"\n", key(name));
+        let _ = writeln!(text, "sentinels = {}", endpoints(&sentinels));
+        let names: Vec<String> = primaries.iter().map(|node| string(&node.value)).collect();
+        let _ = writeln!(text, "primaries = [{}]", names.join(", "));
+        if let Some(password) = first {
+            let _ = writeln!(text, "sentinel_password = {}", string(&password));
+        }
+        text.push_str(&self.placement(primaries.len()));
+        self.replicated(text, &[])
+    }
+
+    /// One primary and its replicas, which are listed.
+    fn one_group(&mut self, name: &str, places: &[Place]) -> String {
+        let mut text = format!("[pool.{}]\nkind = \"replicated\"\n", key(name));
+        let _ = writeln!(text, "servers = {}", endpoints(places));
+        self.note(
+            "which of the servers is the primary is asked of them, where predixy takes the first of \
+             the list",
+        );
+        self.replicated(text, &places.iter().collect::<Vec<_>>())
+    }
+
+    /// What pools of primaries and replicas have in common.
+    fn replicated(&mut self, mut text: String, places: &[&Place]) -> String {
+        let pool = self.pool.inner();
+        let refresh = last(pool, "RefreshInterval").map(duration);
+        let refresh = refresh.and_then(|read| self.read(read)).unwrap_or(REFRESH_DEFAULT);
+        let bounds = (REFRESH_BOUNDS.0, Duration::from_secs(3600));
+        let refresh = clamp_time("RefreshInterval", refresh, bounds, &mut self.notes);
+        let _ = writeln!(text, "refresh = {}", string(&format_duration(refresh)));
+        if let Some(from) = self.read_from() {
+            let _ = writeln!(text, "read_from = \"{from}\"");
+        }
+        if last(pool, "Databases").is_some_and(|node| node.value != "1") {
+            self.note("Databases is left out: pools of this kind have one database, 0");
+        }
+        text + &self.common(places)
     }
 
     fn tell_of_replicas(&mut self, groups: &[(&Node, Vec<Place>)]) {
@@ -382,29 +452,18 @@ impl Converter<'_> {
         let why = match priority {
             0 => "predixy reads nothing from them either",
             _ => {
-                "reads go to the first server of each group, as kind \"replicated\" is not in this \
-                  version yet"
+                "of several groups Keyway reads from the first servers, unless Sentinel tells of \
+                  the others"
             }
         };
         self.note(format!("replicas are left out ({}): {why}", replicas.join(", ")));
     }
 
     /// What decides where a key goes: the group's place in the list.
-    fn placement(&mut self, groups: &[(&Node, Vec<Place>)]) -> String {
-        let mut text = "servers = [\n".to_owned();
-        for (node, places) in groups {
-            let Some(place) = places.first() else { continue };
-            let name = node.value.trim();
-            let is_name = !name.is_empty() && !name.contains(char::is_whitespace);
-            let line = match is_name {
-                true => format!("{}:1 {name}", place.endpoint),
-                false => format!("{}:1", place.endpoint),
-            };
-            let _ = writeln!(text, "  {},", string(&line));
-        }
-        text.push_str("]\n");
+    fn placement(&mut self, groups: usize) -> String {
+        let mut text = String::new();
         let pool = self.pool.inner();
-        let is_many = groups.len() > 1;
+        let is_many = groups > 1;
         let random =
             last(pool, "Distribution").filter(|node| node.value.eq_ignore_ascii_case("random"));
         match (last(pool, "Distribution"), random) {
@@ -445,4 +504,26 @@ impl Converter<'_> {
             None => self.refuse(pool, "Hash is missing", "add \"Hash crc16\""),
         }
     }
+}
+
+/// The first server of each group, called as the group.
+fn server_lines(groups: &[(&Node, Vec<Place>)]) -> String {
+    let mut text = "servers = [\n".to_owned();
+    for (node, places) in groups {
+        let Some(place) = places.first() else { continue };
+        let name = node.value.trim();
+        let is_name = !name.is_empty() && !name.contains(char::is_whitespace);
+        let line = match is_name {
+            true => format!("{}:1 {name}", place.endpoint),
+            false => format!("{}:1", place.endpoint),
+        };
+        let _ = writeln!(text, "  {},", string(&line));
+    }
+    text.push_str("]\n");
+    text
+}
+
+fn endpoints(places: &[Place]) -> String {
+    let all: Vec<String> = places.iter().map(|place| string(&place.endpoint.to_string())).collect();
+    format!("[{}]", all.join(", "))
 }

@@ -5,7 +5,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.ClusterPipeline;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisPubSub;
@@ -14,14 +13,13 @@ import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** Jedis's client of Redis Cluster. */
+/** Jedis's client of Redis Cluster, which has no transactions. */
 public final class WithJedisCluster implements Main.Cases {
     @Override
     public Map<String, Main.Case> all() {
         Map<String, Main.Case> cases = new LinkedHashMap<>();
         cases.put("many keys", over(WithJedisCluster::keys));
         cases.put("pipelines", over(WithJedisCluster::pipelines));
-        cases.put("transactions", over(WithJedisCluster::transactions));
         cases.put("pub/sub", over(WithJedisCluster::pubsub));
         cases.put("sharded pub/sub", over(WithJedisCluster::sharded));
         cases.put("a node stops", over(WithJedisCluster::stops));
@@ -69,17 +67,6 @@ public final class WithJedisCluster implements Main.Cases {
             for (int nth = 0; nth < 300; nth++) {
                 Main.equal(replies.get(nth).get(), String.valueOf(nth));
             }
-        }
-    }
-
-    private static void transactions(Main.Test test, RedisClusterClient r) {
-        String n = test.together("n");
-        r.del(n);
-        try (AbstractTransaction transaction = r.multi()) {
-            transaction.incr(n);
-            transaction.incrBy(n, 4);
-            transaction.set(test.together("other"), "x");
-            Main.equal(transaction.exec(), List.of(1L, 5L, "OK"));
         }
     }
 
