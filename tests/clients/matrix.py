@@ -28,6 +28,9 @@ SHARDS = 4
 PROGRAM_SECONDS = 560
 
 TOPICS = ["strings", "hashes", "pipelines", "transactions", "pub/sub", "blocking", "scripts", "scan"]
+# What clients of Redis Cluster are tried with; a node stops where it may be spared.
+STOPS = "a node stops"
+CLUSTER_TOPICS = ["many keys", "pipelines", "transactions", "pub/sub", "sharded pub/sub", STOPS]
 # What each library is tried with: a program that leaves a case out has failed.
 LIBRARIES = {
     ("python", "redis-py"): TOPICS,
@@ -45,15 +48,26 @@ LIBRARIES = {
     ("node", "BullMQ"): ["job and result", "delay and retry", "flows"],
     ("rust", "redis-rs"): TOPICS,
     ("rust", "fred"): TOPICS,
+    ("go", "go-redis ClusterClient"): CLUSTER_TOPICS,
+    ("java", "Jedis RedisClusterClient"): CLUSTER_TOPICS,
+    ("node", "ioredis Cluster"): CLUSTER_TOPICS,
     ("go", "gomemcache"): ["values", "conditions", "cas", "many", "counters", "expiry"],
     ("java", "spymemcached"): ["values", "conditions", "cas", "many", "counters", "expiry"],
     ("node", "memjs"): ["values", "conditions", "many", "counters", "expiry"],
 }
 # Those that speak memcached's protocols, and what they are tried against.
 OF_MEMCACHED = {"gomemcache", "spymemcached", "memjs"}
-BARE = {"redis", "memcached"}
+# Those that want a cluster, and what they are tried against.
+OF_CLUSTER = {library for (_, library), topics in LIBRARIES.items() if topics is CLUSTER_TOPICS}
+CLUSTERS = ["redis cluster", "cluster in disguise", "store in disguise"]
+BARE = {"redis", "memcached", "redis cluster"}
 # One library per language for every `make test`.
-QUICK = {"go": "go-redis", "java": "Jedis", "node": "ioredis", "rust": "redis-rs"}
+QUICK = {
+    "go": ("go-redis", "go-redis ClusterClient"),
+    "java": ("Jedis", "Jedis RedisClusterClient"),
+    "node": ("ioredis", "ioredis Cluster"),
+    "rust": ("redis-rs",),
+}
 # Where each library's version is pinned: file, and a pattern with the version.
 PINS = {
     "redis-py": ("python/requirements.txt", r"^redis==(.+)$"),
@@ -69,6 +83,9 @@ PINS = {
     "ioredis": ("node/package.json", r'"ioredis": "(.+?)"'),
     "node-redis": ("node/package.json", r'"redis": "(.+?)"'),
     "BullMQ": ("node/package.json", r'"bullmq": "(.+?)"'),
+    "go-redis ClusterClient": ("go/go.mod", r"go-redis/v9 v(\S+)"),
+    "Jedis RedisClusterClient": ("java/pom.xml", r"<artifactId>jedis</artifactId>\s*<version>(.+?)</version>"),
+    "ioredis Cluster": ("node/package.json", r'"ioredis": "(.+?)"'),
     "gomemcache": ("go/go.mod", r"gomemcache v(\S+)"),
     "spymemcached": ("java/pom.xml", r"<artifactId>spymemcached</artifactId>\s*<version>(.+?)</version>"),
     "memjs": ("node/package.json", r'"memjs": "(.+?)"'),
@@ -99,6 +116,39 @@ def wait_until_answering(port, process, what, asked=b"PING\r\n"):
             pass
         time.sleep(0.02)
     sys.exit("%s does not answer" % what)
+
+
+def ask(port, line):
+    """What a server says to one command, as it comes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+        one.sendall((line + "\r\n").encode())
+        one.settimeout(0.2)
+        said = b""
+        try:
+            while part := one.recv(65536):
+                said += part
+        except TimeoutError:
+            pass
+    return said.decode(errors="replace")
+
+
+def wait_until_said(port, line, words, lacks="\0"):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        said = ask(port, line)
+        if words in said and lacks not in said:
+            return
+        time.sleep(0.02)
+    sys.exit("%s is never answered with %s" % (line, words))
+
+
+class Cluster:
+    """Where the nodes of a cluster are, and the process behind the first, if it may be stopped."""
+
+    def __init__(self, ports, victim=None):
+        self.ports = ports
+        self.address = ",".join("127.0.0.1:%d" % port for port in ports)
+        self.victim = victim
 
 
 class Servers:
@@ -136,7 +186,52 @@ class Servers:
         names = ["memcached", "memcached pool", "memcached pool, asked in text", "memcached pool, asked in packets"]
         served = cached[SHARDS : SHARDS + 4] + [cached[-1]]
         of_memcached = dict(zip(names + ["memcached store"], served))
-        return {"redis": bare, "pool": pool, "store": store, **of_memcached}
+        return {"redis": bare, "pool": pool, "store": store, **of_memcached, **self.clusters()}
+
+    def clusters(self):
+        """A real cluster, and for each library two Keyways over it, and one with a store, that pose as one."""
+        nodes, buses = free_ports(6)[:3], free_ports(6)[3:]
+        for nth, (port, bus) in enumerate(zip(nodes, buses)):
+            self.start("redis-server", port, [
+                "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
+                "--cluster-port", str(bus), "--cluster-config-file", "nodes-%d.conf" % port,
+                "--save", "", "--appendonly", "no", "--dir", str(self.directory),
+            ])
+            ask(port, "CLUSTER ADDSLOTSRANGE %d %d" % (16384 * nth // 3, 16384 * (nth + 1) // 3 - 1))
+        for port, bus in zip(nodes[1:], buses[1:]):
+            ask(nodes[0], "CLUSTER MEET 127.0.0.1 %d %d" % (port, bus))
+        for port in nodes:
+            wait_until_said(port, "CLUSTER INFO", "cluster_state:ok")
+        of_cluster = '[pool.main]\nkind = "cluster"\nservers = ["127.0.0.1:%d"]\n' % nodes[0]
+        of_store = '[pool.main]\nkind = "store"\nmemory_max = "64MiB"\n'
+        disguised, stores = {}, {}
+        for library in sorted(OF_CLUSTER):
+            first, second, *both = free_ports(4)
+            pair = [self.disguise([port], [first, second], of_cluster) for port in (first, second)]
+            for port in (first, second):
+                wait_until_said(port, "CLUSTER SHARDS", "health", lacks="fail")
+            self.disguise(both, both, of_store)
+            disguised[library] = Cluster([first, second], pair[0])
+            stores[library] = Cluster(both)
+        self.disguised = disguised, stores
+        real = {library: Cluster(nodes) for library in OF_CLUSTER}
+        return dict(zip(CLUSTERS, [real, disguised, stores]))
+
+    def disguise(self, ports, announced, pool):
+        """A Keyway that listens there and poses as the cluster of those announced."""
+        config = self.directory / ("disguise-%d.toml" % ports[0])
+        names = ", ".join('"127.0.0.1:%d"' % port for port in announced)
+        listener = '[[listener]]\nbind = "tcp://127.0.0.1:%d"\npool = "main"\ncluster_mode = "emulate"\ncluster_announce = [%s]\n'
+        config.write_text('[server]\nadmin = "off"\n' + "".join(listener % (port, names) for port in ports) + pool)
+        return self.start("keyway", ports[0], [self.keyway, "serve", str(config)])
+
+    def redirections(self):
+        """What the Keyways that pose as clusters and still run have redirected: nothing, or it is told."""
+        told = []
+        for cluster in [one for kind in self.disguised for one in kind.values()]:
+            errors = ask(cluster.ports[-1], "INFO errorstats")
+            told += re.findall(r"errorstat_(?:MOVED|ASK)\S*", errors)
+        return told
 
     def of_memcached(self, ports):
         """The pools of memcached, and the listener of the store, as parts of a file."""
@@ -154,6 +249,7 @@ class Servers:
         log.close()
         self.processes.append(process)
         wait_until_answering(port, process, what, b"version\r\n" if what == "memcached" else b"PING\r\n")
+        return process
 
     def __exit__(self, *_):
         for process in self.processes:
@@ -174,10 +270,11 @@ def command_of(language, programs, quick):
     }[language]
 
 
-def run_program(command, port, libraries):
+def run_program(command, address, libraries, victim=None):
     """The lines of one program against one server: (language, library, topic) to (verdict, reason)."""
     process = subprocess.Popen(
-        command + ["127.0.0.1:%d" % port] + libraries,
+        command + [address] + libraries,
+        env={**os.environ, "STOCK_VICTIM": str(victim.pid) if victim else ""},
         stdout=subprocess.PIPE, stderr=None if os.environ.get("STOCK_VERBOSE") else subprocess.DEVNULL,
         stdin=subprocess.DEVNULL, start_new_session=True, text=True, errors="replace",
     )
@@ -210,13 +307,22 @@ def run_target(target, port, languages, programs, quick):
     for (language, library), topics in LIBRARIES.items():
         if (library in OF_MEMCACHED) != target.startswith("memcached"):
             continue
-        if language in languages and (not quick or QUICK.get(language) == library):
+        if (library in OF_CLUSTER) != (target in CLUSTERS):
+            continue
+        if language in languages and (not quick or library in QUICK.get(language, ())):
+            if topics is CLUSTER_TOPICS and port[library].victim is None:
+                topics = [topic for topic in topics if topic != STOPS]
             wanted.setdefault(language, {})[library] = topics
     with concurrent.futures.ThreadPoolExecutor() as together:
-        runs = [
-            together.submit(run_program, command_of(language, programs, quick), port, list(libraries))
-            for language, libraries in wanted.items()
-        ]
+        runs = []
+        for language, libraries in wanted.items():
+            command = command_of(language, programs, quick)
+            if target in CLUSTERS:
+                for library in libraries:
+                    cluster = port[library]
+                    runs.append(together.submit(run_program, command, cluster.address, [library], cluster.victim))
+            else:
+                runs.append(together.submit(run_program, command, "127.0.0.1:%d" % port, list(libraries)))
         said = {case: verdict for run in runs for case, verdict in run.result().items()}
     return {
         (target, language, library, topic): said.get((language, library, topic), ("fail", "no result"))
@@ -274,9 +380,24 @@ This page is written by `make test-clients`, which fails when a case fails that 
     text += "\n## What only some libraries do\n\n| language | library | case | pool | store |\n| --- | --- | --- | --- | --- |\n"
     for (language, library), topics in LIBRARIES.items():
         for topic in topics:
-            if topic not in TOPICS and library not in OF_MEMCACHED:
+            if topic not in TOPICS and library not in OF_MEMCACHED | OF_CLUSTER:
                 marks = [mark(results, target, language, library, topic) for target in ("pool", "store")]
                 text += "| %s | %s %s | %s | %s |\n" % (language, library, version(library), topic, " | ".join(marks))
+    text += """
+## Clients of Redis Cluster
+
+Against Keyways that pose as a cluster (`cluster_mode = "emulate"`): two over a real cluster, and two
+listeners of one embedded store. Every case passes against the real cluster, but for that of a node
+that stops, which is a Keyway; no client is redirected. redis-py's RedisCluster is tried by every
+`make test` (`tests/python/cluster_client.py`).
+
+| language | library | case | two Keyways over a cluster | two listeners of a store |
+| --- | --- | --- | --- | --- |
+"""
+    for (language, library), topics in LIBRARIES.items():
+        for topic in topics if library in OF_CLUSTER else []:
+            marks = [mark(results, target, language, library, topic) for target in CLUSTERS[1:]]
+            text += "| %s | %s %s | %s | %s |\n" % (language, library, version(library), topic, " | ".join(marks))
     text += """
 ## Clients of memcached
 
@@ -324,16 +445,22 @@ def main():
     arguments.add_argument("--only", nargs="*", default=sorted({language for language, _ in LIBRARIES}))
     options = arguments.parse_args()
     results = {}
-    with tempfile.TemporaryDirectory() as directory, Servers(options.keyway, directory) as ports:
-        for target, port in ports.items():
-            print("== stock clients against %s" % target, flush=True)
-            results.update(run_target(target, port, options.only, options.programs, options.quick))
+    with tempfile.TemporaryDirectory() as directory:
+        servers = Servers(options.keyway, directory)
+        with servers as ports:
+            for target, port in ports.items():
+                print("== stock clients against %s" % target, flush=True)
+                results.update(run_target(target, port, options.only, options.programs, options.quick))
+            redirections = servers.redirections()
     whole = not options.quick and {language for language, _ in LIBRARIES} == set(options.only)
     if options.accept:
         write_expected(results, options.only)
     if whole:
         write_document(results)
     wrong = judge(results)
+    if redirections:
+        print("FAILED clients of a cluster in disguise were redirected: %s" % ", ".join(redirections))
+        wrong += len(redirections)
     passed = sum(verdict == "pass" for verdict, _ in results.values())
     known = len(results) - passed - wrong
     print("stock clients: %d cases, %d passed, %d known to fail, %d failed" % (len(results), passed, known, wrong))

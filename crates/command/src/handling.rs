@@ -126,7 +126,7 @@ const SCRIPT_CONTROL: &str =
 const PATTERNS: &str = "BY and GET patterns read keys that may be on other servers of a sharded pool; sort in the client";
 const DB_OPTION: &str = "the DB option counts the databases of a server, not those of a sharded pool; copy without it, or run it on the server that holds the keys";
 const CLUSTER: &str =
-    "This instance has cluster support disabled; use a client without cluster mode";
+    "slots and nodes are not managed through Keyway; run it on a server of the cluster";
 const REPLICATION: &str = "replication is set up on the servers of a pool, not through it";
 const SERVER: &str =
     "this is about one server and a sharded pool has several; run it on each server";
@@ -253,37 +253,35 @@ impl Handling {
             Bgrewriteaof | Bgsave | Lastsave | Lolwut | Save | Shutdown | Module | ModuleHelp
             | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
             Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),
-            Asking
-            | Readonly
-            | Readwrite
-            | Cluster
-            | ClusterAddslots
-            | ClusterAddslotsrange
-            | ClusterBumpepoch
-            | ClusterCountFailureReports
+            Asking | Readonly | Readwrite => Local,
+            Cluster
             | ClusterCountkeysinslot
-            | ClusterDelslots
-            | ClusterDelslotsrange
-            | ClusterFailover
-            | ClusterFlushslots
-            | ClusterForget
             | ClusterGetkeysinslot
             | ClusterHelp
             | ClusterInfo
             | ClusterKeyslot
             | ClusterLinks
-            | ClusterMeet
             | ClusterMyid
             | ClusterNodes
             | ClusterReplicas
+            | ClusterShards
+            | ClusterSlaves
+            | ClusterSlots => Local,
+            ClusterAddslots
+            | ClusterAddslotsrange
+            | ClusterBumpepoch
+            | ClusterCountFailureReports
+            | ClusterDelslots
+            | ClusterDelslotsrange
+            | ClusterFailover
+            | ClusterFlushslots
+            | ClusterForget
+            | ClusterMeet
             | ClusterReplicate
             | ClusterReset
             | ClusterSaveconfig
             | ClusterSetConfigEpoch
-            | ClusterSetslot
-            | ClusterShards
-            | ClusterSlaves
-            | ClusterSlots => Refused(CLUSTER),
+            | ClusterSetslot => Refused(CLUSTER),
         }
     }
 }
@@ -599,7 +597,7 @@ mod tests {
     fn a_reason_given_by_the_store_speaks_of_no_sharded_pool() {
         let everywhere: Vec<_> =
             all().filter_map(|command| command.handling.refused_everywhere()).collect();
-        assert!(everywhere.len() > 20);
+        assert!(everywhere.len() > 15);
         assert!(everywhere.into_iter().all(|reason| !reason.contains("pool")));
         let scripts = Handling::of(Verb::ScriptLoad);
         assert_eq!(scripts.refused_everywhere(), None, "scripts may come");

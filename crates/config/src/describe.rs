@@ -12,8 +12,8 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, DEPTH_MAX, Discovery, Ejection, HashTag, Password, Rejoin, ServerProtocol,
-    ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, Password, Rejoin,
+    ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -357,6 +357,16 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     if let crate::ListenAddr::Tcp(_) = listener.bind {
         let keepalive = listener.tcp_keepalive.map_or("off".to_owned(), format_duration);
         out.entry(table, "tcp_keepalive", &string(&keepalive));
+    }
+    let Some(cluster) = &listener.cluster else { return };
+    out.entry(table, "cluster_mode", "\"emulate\"");
+    if !cluster.announce.is_empty() {
+        let address = |(host, port): &(String, u16)| {
+            let host = host.clone();
+            string(&Endpoint::Tcp { host, port: *port }.to_string())
+        };
+        let all: Vec<String> = cluster.announce.iter().map(address).collect();
+        out.entry(table, "cluster_announce", &format!("[{}]", all.join(", ")));
     }
 }
 

@@ -1,5 +1,8 @@
 //! Other proxies' configuration files, turned into ours.
 
+mod foreign;
+mod overlord;
+mod predixy;
 mod twemproxy;
 mod yaml;
 
@@ -35,4 +38,45 @@ pub fn twemproxy(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
 pub fn twemproxy_file(path: &Path) -> Result<Import, Vec<ConfigError>> {
     let text = crate::load::read_configuration(path, "YAML")?;
     twemproxy(&text, &path.display().to_string())
+}
+
+/// Turns the text of a predixy 1.0.5 file, which came from `path`, into ours; files
+/// that it includes are read by `read`. Every key is placed as before.
+///
+/// # Errors
+/// Everything in the file that predixy would refuse or Keyway cannot do.
+pub fn predixy(
+    text: &str,
+    path: &str,
+    read: &dyn Fn(&Path) -> Result<String, String>,
+) -> Result<Import, Vec<ConfigError>> {
+    predixy::import(text, path, read)
+}
+
+/// As [`predixy`], of the file itself and those it includes.
+///
+/// # Errors
+/// As [`predixy`]; or that the file cannot be read.
+pub fn predixy_file(path: &Path) -> Result<Import, Vec<ConfigError>> {
+    let text = crate::load::read_configuration(path, "predixy")?;
+    predixy(&text, &path.display().to_string(), &crate::load::read_file)
+}
+
+/// Turns the text of an overlord 1.9 cluster file, which came from `path`, into
+/// ours: each of its clusters becomes a pool. Every key is placed as before.
+///
+/// # Errors
+/// Everything in the file that overlord would refuse or Keyway cannot do, in line
+/// order.
+pub fn overlord(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
+    overlord::import(text, path)
+}
+
+/// As [`overlord`], of the file itself.
+///
+/// # Errors
+/// As [`overlord`]; or that the file cannot be read.
+pub fn overlord_file(path: &Path) -> Result<Import, Vec<ConfigError>> {
+    let text = crate::load::read_configuration(path, "TOML")?;
+    overlord(&text, &path.display().to_string())
 }

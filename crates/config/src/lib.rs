@@ -12,6 +12,7 @@ mod address;
 mod cluster;
 mod describe;
 mod document;
+mod emulate;
 mod error;
 pub mod import;
 mod load;
@@ -31,7 +32,8 @@ pub use describe::{MemoryBound, describe};
 pub use document::reference;
 pub use error::ConfigError;
 pub use model::{
-    Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    ClusterModeConfig, Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel,
+    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig,
+    StoreConfig, Workers,
 };
 pub use value::size_text;

@@ -112,7 +112,7 @@ pub(crate) fn read_configuration(path: &Path, format: &str) -> Result<String, Ve
     })
 }
 
-fn read_file(path: &Path) -> Result<String, String> {
+pub(crate) fn read_file(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();

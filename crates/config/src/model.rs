@@ -134,6 +134,16 @@ pub struct ListenerConfig {
     pub mode: Option<u32>,
     /// Silence after which the kernel probes a client; never when `None`.
     pub tcp_keepalive: Option<Duration>,
+    /// The cluster that its clients are told of; none when `None`.
+    pub cluster: Option<ClusterModeConfig>,
+}
+
+/// The cluster that clients of a listener are told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterModeConfig {
+    /// Host and port of every Keyway that is one of its nodes; empty for this
+    /// listener alone.
+    pub announce: Vec<(String, u16)>,
 }
 
 /// What clients of a listener speak.

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
-use crate::{cluster, routes, warnings};
+use crate::{cluster, emulate, routes, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
@@ -503,6 +503,7 @@ fn listener(
             ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),
             ListenAddr::Unix(_) => None,
         },
+        cluster: emulate::resolve(section, bind, report),
     })
 }
 

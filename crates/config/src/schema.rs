@@ -335,6 +335,20 @@ pub(crate) static LISTENER: Table = Table {
         )
         .or_word("off")
         .known_elsewhere_as(&["tcpkeepalive"]),
+        key(
+            "cluster_mode",
+            Choice(&Choices { now: &["off", "emulate"], later: &[] }),
+            Is("\"off\""),
+            "`\"emulate\"`: clients of Redis Cluster take Keyway for one. CLUSTER SLOTS, SHARDS, NODES and the like tell of the Keyways of `cluster_announce`, any of which answers for every slot, so that no client is ever redirected (docs/cluster.md). `\"off\"`: cluster support is disabled.",
+        )
+        .known_elsewhere_as(&["cluster_enabled", "cluster-enabled"]),
+        key(
+            "cluster_announce",
+            Servers,
+            Unset("this listener alone, at the address by which its client has reached it"),
+            "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
+        )
+        .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
     ],
 };
 
@@ -470,6 +484,7 @@ const HASH: Key = key(
             "hsieh",
             "murmur",
             "jenkins",
+            "crc16_xmodem",
         ],
         later: &[],
     }),

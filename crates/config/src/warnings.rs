@@ -20,6 +20,9 @@ pub(crate) fn warn(
 ) {
     warn_of_unused(pools, listeners, report);
     listeners.iter().for_each(|listener| warn_of_open_listener(listener, pools, report));
+    for listener in listeners {
+        crate::emulate::warn_of_stores(listener, listeners, pools, report);
+    }
     if let Some(server) = root.section("server") {
         warn_of_open_admin(server, report);
     }

@@ -1,7 +1,7 @@
 //! Files and what Keyway says about them. After a wanted change of messages,
 //! run with `BLESS=1` to write the expected files anew, and read the diff.
 
-use keyway_config::{Config, describe, import, reference};
+use keyway_config::{Config, ConfigError, describe, import, reference};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -105,6 +105,63 @@ fn every_mistake_in_a_twemproxy_file_is_told_with_its_line() {
     assert_none_differ(differences.collect());
 }
 
+/// Reads a file of another proxy: the text, and what it is called.
+type Importer = fn(&Path, &str) -> Result<import::Import, Vec<ConfigError>>;
+
+/// Each importer besides twemproxy's, with its folder and its files' extension.
+const IMPORTERS: [(&str, &str, Importer); 2] =
+    [("predixy", "conf", from_predixy), ("overlord", "toml", from_overlord)];
+
+fn from_predixy(path: &Path, name: &str) -> Result<import::Import, Vec<ConfigError>> {
+    let folder = path.parent().unwrap();
+    let read = |included: &Path| {
+        fs::read_to_string(folder.join(included)).map_err(|_| "cannot be read".to_owned())
+    };
+    import::predixy(&fs::read_to_string(path).unwrap(), name, &read)
+}
+
+fn from_overlord(path: &Path, name: &str) -> Result<import::Import, Vec<ConfigError>> {
+    import::overlord(&fs::read_to_string(path).unwrap(), name)
+}
+
+#[test]
+fn files_of_predixy_and_overlord_become_valid_files_of_ours() {
+    let mut differences = Vec::new();
+    for (of, extension, importer) in IMPORTERS {
+        for path in files(&format!("import/{of}/good"), extension) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let imported =
+                importer(&path, &name).unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+            let config = Config::from_str(&imported.toml, "imported.toml")
+                .unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+            assert!(!config.pools.is_empty());
+            for note in &imported.notes {
+                let text = note.split_once(": ").map_or(note.as_str(), |(_, text)| text);
+                assert!(imported.toml.contains(text), "{name}: a note is not in the file: {note}");
+                assert!(!note.contains("hunter"), "{name} shows a secret: {note}");
+            }
+            differences.push(difference(&path.with_extension("imported"), &imported.toml));
+        }
+    }
+    assert_none_differ(differences);
+}
+
+#[test]
+fn every_mistake_in_a_file_of_predixy_or_overlord_is_told_with_its_line() {
+    let mut differences = Vec::new();
+    for (of, extension, importer) in IMPORTERS {
+        for path in files(&format!("import/{of}/bad"), extension) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let errors = importer(&path, &name).expect_err(&format!("{name} is accepted"));
+            assert!(errors.iter().all(|e| e.line >= 1 && !e.hint.is_empty()), "{name}: {errors:?}");
+            let text = lines(&errors);
+            assert!(!text.contains("hunter"), "{name} shows a secret: {text}");
+            differences.push(difference(&path.with_extension("err"), &text));
+        }
+    }
+    assert_none_differ(differences);
+}
+
 #[test]
 fn the_reference_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
@@ -128,7 +185,7 @@ fn suggestions(hint: &str) -> Vec<&str> {
 /// `line` with the value of `key` replaced; for a list, with its only element
 /// replaced.
 fn with_value(line: &str, key: &str, value: &str) -> Option<String> {
-    if key == "servers" {
+    if ["servers", "cluster_announce"].contains(&key) {
         let (before, rest) = line.split_once('"')?;
         let (_, after) = rest.rsplit_once('"')?;
         return (!rest.contains("\", \"")).then(|| format!("{before}\"{value}\"{after}"));

@@ -325,7 +325,7 @@ fn assert_imported_or_explained(text: &str) {
 fn nutcracker_pool() -> impl Strategy<Value = (String, ShardedPool)> {
     let servers = prop::collection::btree_map("[a-z]{1,12}", (1u16.., 1u32..1000), 1..6);
     let settings = (
-        prop::sample::select(&Hash::ALL[..]),
+        prop::sample::select(&Hash::TWEMPROXY[..]),
         prop::sample::select(&[Distribution::Ketama, Distribution::Modula][..]),
         prop::sample::select(&["", "{}", "$$"][..]),
         any::<bool>(),

@@ -114,6 +114,10 @@ impl AdminState for Process {
             .filter_map(|(index, pool)| {
                 let totals = self.registry.backend_totals(index);
                 let kind = &self.plan.pools[index].kind;
+                // Without sentinels what is known goes on being served.
+                if matches!(kind, PoolKind::Sharded { pool, .. } if pool.is_sentinels) {
+                    return None;
+                }
                 let ids = topology.backend_ids(index).zip(totals).enumerate();
                 let there = ids.filter(|(server, _)| kind.has_server(*server));
                 let mut backends = there.map(|(_, backend)| backend).peekable();

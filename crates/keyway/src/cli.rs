@@ -25,6 +25,7 @@ Examples:
   keyway check keyway.toml                          is the file right, and what does it mean?
   keyway locate keyway.toml user:42                 which server has this key?
   keyway import twemproxy nutcracker.yml > keyway.toml
+  keyway import predixy predixy.conf > keyway.toml
 ")]
 pub struct Cli {
     #[command(subcommand)]
@@ -99,6 +100,10 @@ struct Import {
 enum Foreign {
     /// nutcracker.yml
     Twemproxy,
+    /// predixy.conf, with the files that it includes
+    Predixy,
+    /// A file of clusters, as for overlord's option -cluster
+    Overlord,
 }
 
 /// Does what was typed.
@@ -168,8 +173,12 @@ fn located(arguments: Locate) -> Result<ExitCode> {
 }
 
 fn import(from: Foreign, file: &Path) -> ExitCode {
-    let Foreign::Twemproxy = from;
-    match keyway_config::import::twemproxy_file(file) {
+    let imported = match from {
+        Foreign::Twemproxy => keyway_config::import::twemproxy_file(file),
+        Foreign::Predixy => keyway_config::import::predixy_file(file),
+        Foreign::Overlord => keyway_config::import::overlord_file(file),
+    };
+    match imported {
         Ok(import) => {
             print(&import.toml);
             for note in &import.notes {

@@ -221,11 +221,12 @@ impl Section {
 }
 
 impl Facts for ProcessFacts {
-    fn info(&self, pool: u16, sections: &[&str], out: &mut String) {
+    fn info(&self, pool: u16, is_cluster: bool, sections: &[&str], out: &mut String) {
         let Some(facts) = self.pools.get(usize::from(pool)) else { return };
         let report = Report {
             process: self,
             index: usize::from(pool),
+            is_cluster,
             pool: facts,
             unix_micros: (self.wall_clock)().unix_micros,
             store: OnceCell::new(),
@@ -292,6 +293,7 @@ impl Fields<'_> {
 struct Report<'a> {
     process: &'a ProcessFacts,
     index: usize,
+    is_cluster: bool,
     pool: &'a PoolFacts,
     unix_micros: u64,
     /// Read at most once, since that locks every shard of the store in turn.
@@ -313,7 +315,7 @@ impl Report<'_> {
             Section::Latencystats => latencies::write_quantiles(self, fields),
             Section::Latencies => latencies::write_shares(self, fields),
             Section::Cluster => {
-                fields.put("cluster_enabled", 0);
+                fields.put("cluster_enabled", u8::from(self.is_cluster));
             }
             Section::Keyspace => self.keyspace(fields),
             Section::Quotas => self.quotas(fields),
@@ -341,7 +343,7 @@ impl Report<'_> {
         fields
             .put("redis_version", REDIS_VERSION)
             .put("keyway_version", self.process.registry.layout().version)
-            .put("redis_mode", "standalone")
+            .put("redis_mode", if self.is_cluster { "cluster" } else { "standalone" })
             .put("os", os.join(" "))
             .put("arch_bits", usize::BITS)
             .put("monotonic_clock", "POSIX clock_gettime")

@@ -13,6 +13,7 @@ mod facts;
 mod locate;
 mod log;
 mod memory;
+mod peers;
 mod plan;
 mod serve;
 mod workers;

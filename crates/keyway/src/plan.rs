@@ -8,13 +8,14 @@ use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol
 use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
 use keyway_net::{Address, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
-use keyway_proxy::local::ClientRegistry;
+use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{Epoch, HealthBoard, Topology};
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -142,6 +143,7 @@ pub fn plan(
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
+            cluster: emulated(settings, listener),
             memcached: match settings.protocol {
                 Protocol::Redis => None,
                 Protocol::Memcached { item_len_max } => Some(item_len_max),
@@ -169,6 +171,31 @@ pub fn plan(
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })
+}
+
+/// The cluster that clients of a listener are told of, if any.
+fn emulated(settings: &ListenerConfig, listener: &Listener) -> Option<Arc<EmulatedCluster>> {
+    let cluster = settings.cluster.as_ref()?;
+    let own = own_place(&cluster.announce, listener.local_addr());
+    Some(Arc::new(EmulatedCluster::new(cluster.announce.iter().cloned(), own)))
+}
+
+/// Which of the Keyways at these addresses is the one that listens at `bound`, as
+/// far as can be told: the one with this address, else with this machine's name and
+/// this port, else the first with this port.
+fn own_place(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
+    let system = rustix::system::uname();
+    let machine = system.nodename().to_string_lossy().into_owned();
+    let has_port = |port: u16| bound.is_none_or(|bound| bound.port() == port);
+    let is_bound = |host: &str| bound.is_some_and(|bound| host.parse() == Ok(bound.ip()));
+    let is_named = |host: &str| {
+        let rest = host.strip_prefix(machine.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let find = |is_own: &dyn Fn(&str) -> bool| {
+        announced.iter().position(|(host, port)| has_port(*port) && is_own(host))
+    };
+    find(&is_bound).or_else(|| find(&is_named)).or_else(|| find(&|_| true)).unwrap_or(0)
 }
 
 fn pool_plan(

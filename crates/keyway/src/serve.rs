@@ -3,7 +3,7 @@
 use crate::admin::Process;
 use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{log, memory, plan};
+use crate::{log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
@@ -42,6 +42,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let admin = start_admin(&config, &process)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
+    peers::watch(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     run(workers, &process, &signals);
     drop(admin);
@@ -184,7 +185,10 @@ fn announce(
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
             PoolKindConfig::Sharded(sharded) => {
                 let servers = match &sharded.pool.cluster {
-                    Some(cluster) => counted(cluster.seeds.len(), "server to ask for others"),
+                    Some(found) if found.sentinels.is_some() => {
+                        format!("{} that sentinels know", counted(found.primaries.len(), "name"))
+                    }
+                    Some(found) => counted(found.seeds.len(), "known server"),
                     None => counted(sharded.pool.servers.len(), "server"),
                 };
                 format!("{} over {servers}", sharded.pool.kind())

@@ -303,6 +303,11 @@ impl Io for EpollIo {
         }
     }
 
+    fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
+        let name = rustix::net::getsockname(borrow(&socket)).ok()?;
+        SocketAddr::try_from(name).ok()
+    }
+
     fn pause_accepting(&mut self, paused: bool) {
         let events = if paused { EventFlags::empty() } else { EventFlags::IN };
         for (index, listener) in self.listeners.iter().enumerate() {

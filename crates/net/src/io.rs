@@ -144,6 +144,12 @@ pub trait Io {
     /// Takes the next client of a listener.
     fn accept(&mut self, listener: ListenerIndex) -> Accept;
 
+    /// The address of ours that an accepted client has connected to; `None` where
+    /// there is none to tell.
+    fn local_address(&self, _socket: Socket) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     /// Stops telling of waiting clients, or tells of them again: for a while
     /// there is no descriptor for another one.
     fn pause_accepting(&mut self, paused: bool);

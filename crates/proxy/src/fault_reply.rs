@@ -51,6 +51,12 @@ fn text_with(fault: Fault, backend: &str, what: impl Fn(BackendFault) -> &'stati
     }
 }
 
+/// What a server did, behind its name.
+#[cold]
+pub fn fault_words(fault: BackendFault) -> &'static str {
+    what(fault)
+}
+
 fn what(fault: BackendFault) -> &'static str {
     match fault {
         BackendFault::Connect => "cannot be reached",

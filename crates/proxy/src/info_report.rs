@@ -31,6 +31,8 @@ pub struct InfoQuery {
     pub lists_backends: bool,
     /// Whether what they say is added up.
     pub sums: bool,
+    /// Whether the client is told of a cluster.
+    pub is_cluster: bool,
 }
 
 /// The sections whose numbers are the servers'.
@@ -57,7 +59,12 @@ impl InfoAsks {
         };
         let (lists_backends, sums) = (has(&["backends"]), has(&SUMMED) || has(&MANY));
         if lists_backends || sums {
-            return InfoAsks::Servers(InfoQuery { sections, lists_backends, sums });
+            return InfoAsks::Servers(InfoQuery {
+                sections,
+                lists_backends,
+                sums,
+                is_cluster: false,
+            });
         }
         InfoAsks::Keyway
     }

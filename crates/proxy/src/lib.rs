@@ -28,7 +28,7 @@ mod slow_log;
 pub mod tracking;
 
 pub use errand::{Errand, Next, Work};
-pub use fault_reply::{write_crossslot, write_fault};
+pub use fault_reply::{fault_words, write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};

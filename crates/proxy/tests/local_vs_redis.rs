@@ -16,7 +16,7 @@ const PASSWORD: &str = "sesame";
 struct SameFacts;
 
 impl Facts for SameFacts {
-    fn info(&self, _: u16, sections: &[&str], out: &mut String) {
+    fn info(&self, _: u16, _: bool, sections: &[&str], out: &mut String) {
         if sections.contains(&"cluster") {
             out.push_str("# Cluster\r\ncluster_enabled:0\r\n");
         }
@@ -76,6 +76,7 @@ impl Local {
                     facts: &SameFacts,
                     pool: 0,
                     reply_len_max: 1 << 30,
+                    cluster: None,
                 };
                 answer(&request, &mut context, &mut out);
             }

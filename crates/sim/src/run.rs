@@ -128,7 +128,7 @@ pub struct Sim {
 struct SimFacts;
 
 impl Facts for SimFacts {
-    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
+    fn info(&self, _pool: u16, _poses: bool, _sections: &[&str], out: &mut String) {
         out.push_str("# Server\r\n");
     }
     fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
@@ -705,6 +705,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         pool,
         name: format!("sim:{pool}"),
         password: password.clone(),
+        cluster: None,
     });
     Arc::new(Plan {
         limits: scenario.limits,

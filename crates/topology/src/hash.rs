@@ -1,5 +1,5 @@
-//! The hash functions twemproxy knows, under its names and with its results on
-//! x86-64, where `char` is signed: several of them feed bytes of 0x80 and above
+//! The hash functions twemproxy knows, and one of others, under twemproxy's names and
+//! with its results on x86-64, where `char` is signed: several of them feed bytes of 0x80 and above
 //! sign-extended, which the published functions do not.
 //!
 //! None of them is fit against keys chosen by an adversary; they are here so
@@ -24,6 +24,8 @@ pub enum Hash {
     Md5,
     /// CRC-16/XMODEM, with bits shifted out of the register kept above it.
     Crc16,
+    /// CRC-16/XMODEM, its 16 bits alone, as Redis Cluster and predixy have it.
+    Crc16Xmodem,
     /// Bits 16 to 30 of CRC-32, as libmemcached has it: 15 bits in all.
     Crc32,
     /// CRC-32, whole.
@@ -45,8 +47,19 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Every function, in the order twemproxy lists them.
-    pub const ALL: [Hash; 12] = [
+    /// Every function.
+    pub const ALL: [Hash; 13] = {
+        let mut all = [Hash::Crc16Xmodem; 13];
+        let mut index = 0;
+        while index < Hash::TWEMPROXY.len() {
+            all[index] = Hash::TWEMPROXY[index];
+            index += 1;
+        }
+        all
+    };
+
+    /// Those that twemproxy has, in the order it lists them.
+    pub const TWEMPROXY: [Hash; 12] = [
         Hash::OneAtATime,
         Hash::Md5,
         Hash::Crc16,
@@ -61,12 +74,14 @@ impl Hash {
         Hash::Jenkins,
     ];
 
-    /// The name in configuration files, ours and twemproxy's.
+    /// The name in configuration files; for [`Hash::TWEMPROXY`] also in
+    /// twemproxy's.
     pub const fn name(self) -> &'static str {
         match self {
             Hash::OneAtATime => "one_at_a_time",
             Hash::Md5 => "md5",
             Hash::Crc16 => "crc16",
+            Hash::Crc16Xmodem => "crc16_xmodem",
             Hash::Crc32 => "crc32",
             Hash::Crc32a => "crc32a",
             Hash::Fnv1_64 => "fnv1_64",
@@ -91,6 +106,7 @@ impl Hash {
             Hash::OneAtATime => one_at_a_time::one_at_a_time(key),
             Hash::Md5 => md5::md5(key),
             Hash::Crc16 => crc::crc16(key),
+            Hash::Crc16Xmodem => u32::from(crc::crc16_narrow(key)),
             Hash::Crc32 => crc::crc32(key),
             Hash::Crc32a => crc::crc32a(key),
             Hash::Fnv1_64 => fnv::fnv1_64(key),
@@ -140,6 +156,14 @@ mod samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_narrow_crc_is_the_wide_one_cut() {
+        assert_eq!(Hash::Crc16Xmodem.hash(b"123456789"), 0x31c3);
+        for key in samples::keys() {
+            assert_eq!(Hash::Crc16Xmodem.hash(&key), Hash::Crc16.hash(&key) & 0xffff);
+        }
+    }
 
     #[test]
     fn names_lead_back_to_their_functions() {

@@ -32,6 +32,8 @@ pub enum ViewError {
     TooManySlots,
     /// More than [`NODES_MAX`] nodes.
     TooManyNodes,
+    /// No server has any slot, where others know of some that have.
+    NoSlots,
 }
 
 impl ViewError {
@@ -52,6 +54,9 @@ fn cut(text: &[u8]) -> Box<str> {
 impl fmt::Display for ViewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ViewError::NoSlots => {
+                f.write_str("names no server for any slot: it was reset, or is of no cluster")
+            }
             ViewError::NotOneReply => f.write_str("is not exactly one reply"),
             ViewError::TooLong => write!(f, "is longer than {VIEW_LEN_MAX} bytes"),
             ViewError::Refused(text) => write!(f, "is an error: {text}"),

@@ -45,6 +45,17 @@ pub struct ClusterTotals {
     pub unanswered: AtomicU64,
 }
 
+/// What a server has told that was new.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    /// What was known before.
+    pub(crate) before: Arc<ClusterMap>,
+    /// What is known now.
+    pub(crate) map: Arc<ClusterMap>,
+    /// Servers for which there was no place.
+    pub(crate) left_out: usize,
+}
+
 /// A cluster, as the process knows it.
 #[derive(Debug)]
 pub struct Cluster {
@@ -68,6 +79,8 @@ pub struct Cluster {
     /// How far each server is behind its primary, in milliseconds, by place; as far as
     /// can be when that is not known.
     lags: Box<[AtomicU64]>,
+    /// Why the latest question was not answered.
+    trouble: Mutex<String>,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -89,6 +102,7 @@ impl Cluster {
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
     }
@@ -152,34 +166,22 @@ impl Cluster {
 
     /// Takes what a server says; returns what became of it, `None` when it was known
     /// or is out of date.
-    pub(crate) fn learn(&self, view: &ClusterView, now: Time) -> Option<(Arc<ClusterMap>, usize)> {
+    pub(crate) fn learn(&self, view: &ClusterView, now: Time) -> Option<Learned> {
         self.learn_by(|map| map.apply(view, now))
     }
 
     /// The same for one primary and its replicas.
-    pub(crate) fn learn_group(
-        &self,
-        told: &GroupView,
-        now: Time,
-    ) -> Option<(Arc<ClusterMap>, usize)> {
+    pub(crate) fn learn_group(&self, told: &GroupView, now: Time) -> Option<Learned> {
         self.learn_by(|map| map.apply_group(told, now))
     }
 
-    fn learn_by(
-        &self,
-        apply: impl FnOnce(&ClusterMap) -> Applied,
-    ) -> Option<(Arc<ClusterMap>, usize)> {
-        let mut left_out = 0;
-        let mut has_changed = false;
-        let map = self.update(|map| match apply(map) {
-            Applied::Next(next, count) => {
-                left_out = count;
-                has_changed = true;
-                Some(next)
-            }
-            Applied::Same | Applied::Stale => None,
-        });
-        has_changed.then_some((map, left_out))
+    fn learn_by(&self, apply: impl FnOnce(&ClusterMap) -> Applied) -> Option<Learned> {
+        let mut map = self.map.lock();
+        let Applied::Next(next, left_out) = apply(&map) else { return None };
+        self.version.store(next.version(), Release);
+        let next = Arc::new(next);
+        let before = std::mem::replace(&mut *map, Arc::clone(&next));
+        Some(Learned { before, map: next, left_out })
     }
 
     /// Notes that a slot is another server's.
@@ -196,6 +198,16 @@ impl Cluster {
             next
         });
         place
+    }
+
+    /// Notes why a question was not answered.
+    pub(crate) fn note_trouble(&self, text: String) {
+        *self.trouble.lock() = text;
+    }
+
+    /// Why the latest of those was not answered that were not.
+    pub(crate) fn trouble(&self) -> String {
+        self.trouble.lock().clone()
     }
 
     /// Whether clients may wait for the first map: not long after the first did.

@@ -5,7 +5,7 @@ use crate::{
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, Mailer};
 use keyway_proxy::course::{Bucket, RouteTotals};
-use keyway_proxy::local::{ClientRegistry, Facts, Unblock};
+use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
@@ -98,6 +98,8 @@ pub struct ListenerPlan {
     /// Its clients are those of memcached, and store items of so many bytes at
     /// most.
     pub memcached: Option<u32>,
+    /// The cluster that its clients are told of.
+    pub cluster: Option<Arc<EmulatedCluster>>,
 }
 
 /// A pool.

@@ -2,6 +2,7 @@
 // Prints a line per case: language, library, topic, pass or fail, reason.
 const MODULES = {
   ioredis: "./with_ioredis.mjs",
+  "ioredis Cluster": "./with_ioredis_cluster.mjs",
   "node-redis": "./with_node_redis.mjs",
   BullMQ: "./with_bullmq.mjs",
   memjs: "./with_memjs.mjs",
@@ -14,6 +15,6 @@ process.on("unhandledRejection", (error) => process.env.STOCK_VERBOSE && console
 process.on("uncaughtException", (error) => process.env.STOCK_VERBOSE && console.error(error));
 for (const library of libraries.length > 0 ? libraries : Object.keys(MODULES)) {
   const module = await import(MODULES[library]);
-  await module.default({ host, port: Number(port) });
+  await module.default({ address, host, port: Number(port) });
 }
 process.exit(0);

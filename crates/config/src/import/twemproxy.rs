@@ -5,11 +5,12 @@
 //! `client_connections` is read but never enforced.
 
 use super::Import;
+use super::foreign::{
+    CONNECT_TIMEOUT_FOR_EVER, Head, PoolNames, TIMEOUT_FOR_EVER, TIMEOUT_MAX, clamp,
+};
 use super::yaml::{self, Content, Node, Place};
 use crate::address::{ListenAddr, parse_listen, parse_server};
 use crate::error::{ConfigError, Problem, any_of, nearest, quoted};
-use crate::model::Config;
-use crate::reader::{POOL_NAME_LEN_MAX, check_pool_name};
 use crate::toml_text::{key, string};
 use crate::value::format_duration;
 use keyway_topology::{Distribution, Hash, HashTag, Server};
@@ -52,19 +53,8 @@ const BACKLOG_DEFAULT: u64 = 512;
 const SERVER_RETRY_TIMEOUT_DEFAULT: u64 = 30_000;
 const SERVER_FAILURE_LIMIT_DEFAULT: u64 = 2;
 
-/// In place of twemproxy's "for ever". Far above any reply that is still
-/// waited for, yet a server that hangs does not hold its requests for good.
-const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
-
-/// Longest `timeout` a pool takes.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
-
 /// Longest `for` of an ejection.
 const EJECTION_MAX: Duration = Duration::from_secs(86_400);
-
-/// Most for connecting, and in place of "for ever": some lost packets are made
-/// up for, yet a server that is gone is noticed.
-const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
 /// A value as written, by its form.
 enum Value {
@@ -128,7 +118,7 @@ struct Importer<'p> {
     /// The `[[listener]]` and `[pool.NAME]` tables so far.
     tables: String,
     listeners: Vec<(Place, ListenAddr)>,
-    names: BTreeSet<String>,
+    names: PoolNames,
     /// What the pools are called in the file, each with its line.
     originals: BTreeMap<String, usize>,
 }
@@ -140,7 +130,7 @@ pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>>
         notes: Vec::new(),
         tables: String::new(),
         listeners: Vec::new(),
-        names: BTreeSet::new(),
+        names: PoolNames::default(),
         originals: BTreeMap::new(),
     };
     match yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
@@ -281,7 +271,7 @@ impl Importer<'_> {
 
     fn convert_pool(&mut self, pool: &Pool) {
         let mut notes = Vec::new();
-        let name = self.pool_name(&pool.name, &mut notes);
+        let name = self.names.claim(&pool.name, &mut notes);
         let Some(bind) = pool.bind() else { return };
         if bind.was_localhost {
             notes.push("localhost became 127.0.0.1".to_owned());
@@ -298,27 +288,6 @@ impl Importer<'_> {
             self.notes.push(format!("pool {}: {note}", quoted(name)));
         }
         self.tables.push_str(tables);
-    }
-
-    /// A name Keyway takes and no other pool has.
-    fn pool_name(&mut self, original: &str, notes: &mut Vec<String>) -> String {
-        let mut name = original.to_owned();
-        if check_pool_name(original).is_err() {
-            let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-            let plain = original.chars().map(|c| if fits(c) { c } else { '_' });
-            // Room for a number that makes it unique.
-            name = plain.take(POOL_NAME_LEN_MAX - 8).collect();
-        }
-        let base = name.clone();
-        let mut number = 2;
-        while !self.names.insert(name.clone()) {
-            name = format!("{base}_{number}");
-            number += 1;
-        }
-        if name != original {
-            notes.push(format!("was called {}", quoted(original)));
-        }
-        name
     }
 
     /// Notes where the pool listens; two pools cannot have one address.
@@ -349,34 +318,16 @@ impl Importer<'_> {
             self.errors.sort_by_key(|error| (error.line, error.column));
             return Err(self.errors);
         }
-        let source: String = self.path.chars().filter(|c| !c.is_control()).collect();
-        let mut toml = format!(
-            "# Imported from {source}, a file of twemproxy. See what it means with `keyway check`.\n\
-             # Every key stays on the server it is on. Instead of twemproxy's statistics port,\n\
-             # Keyway serves /metrics on the admin address, tcp://127.0.0.1:9380 by default.\n"
-        );
-        let admin = parse_listen(ADMIN_DEFAULT);
-        if admin.is_ok_and(|admin| self.listeners.iter().any(|(_, l)| l.clashes_with(&admin))) {
-            let note = format!(
-                "{ADMIN_DEFAULT}, where metrics would be served, is a pool's: they are off"
-            );
-            let _ = write!(toml, "\n# Note: {note}.\n[server]\nadmin = \"off\"\n");
-            self.notes.push(note);
+        let listeners: Vec<ListenAddr> =
+            self.listeners.into_iter().map(|(_, listener)| listener).collect();
+        Head {
+            path: self.path,
+            of: "twemproxy",
+            listeners: &listeners,
+            metrics: "Instead of twemproxy's statistics port,\n# Keyway serves /metrics on the admin address",
         }
-        toml.push_str(&self.tables);
-        match Config::from_str(&toml, self.path) {
-            Ok(_) => Ok(Import { toml, notes: self.notes }),
-            Err(errors) => Err(errors.into_iter().map(refused_after_import).collect()),
-        }
+        .finish(&self.tables, self.notes)
     }
-}
-
-const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";
-
-/// The lines of the imported text would mislead: it was never shown.
-fn refused_after_import(error: ConfigError) -> ConfigError {
-    let what = format!("the imported file would not be valid: {}", error.what);
-    ConfigError { line: 0, column: 0, what, ..error }
 }
 
 fn read_scalar(name: &str, form: Form, value: &Node) -> Result<Value, Problem> {
@@ -430,7 +381,7 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
     };
     match name {
         "listen" => return parse_bind(text).map(Value::Bind),
-        "hash" => known(Hash::ALL.iter().map(|hash| hash.name()).collect())?,
+        "hash" => known(Hash::TWEMPROXY.iter().map(|hash| hash.name()).collect())?,
         "distribution" => known(Distribution::TWEMPROXY.iter().map(|d| d.name()).collect())?,
         "hash_tag" if !text.is_empty() => {
             let ascii = text.bytes().all(|b| b.is_ascii_graphic());
@@ -488,15 +439,6 @@ fn parse_mode(text: &str) -> Result<u32, Problem> {
     mode.filter(|_| text.bytes().all(|b| b.is_ascii_digit())).ok_or_else(|| {
         Problem::new(format!("{} is not a file mode", quoted(text)), "write octal digits: 0660")
     })
-}
-
-/// `value`, or the nearest that Keyway takes, with a note.
-fn clamp(name: &str, value: u64, (min, max): (u64, u64), notes: &mut Vec<String>) -> u64 {
-    let taken = value.clamp(min, max);
-    if taken != value {
-        notes.push(format!("{name} was {value}, which Keyway does not take: now {taken}"));
-    }
-    taken
 }
 
 /// A time in milliseconds as a file of twemproxy gives it, from 1 ms to `max`.

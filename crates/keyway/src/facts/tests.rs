@@ -80,7 +80,7 @@ fn facts() -> ProcessFacts {
 
 fn info(facts: &ProcessFacts, pool: u16, sections: &[&str]) -> String {
     let mut text = String::new();
-    facts.info(pool, sections, &mut text);
+    facts.info(pool, false, sections, &mut text);
     text
 }
 

@@ -1,4 +1,4 @@
-use super::{Internal, Link, Owner, REFUSAL_LEN_MAX};
+use super::{Internal, Link, Owner, REFUSAL_LEN_MAX, Redirection};
 
 impl Link {
     /// Puts one more request in front of the one that was enqueued last, to go
@@ -19,6 +19,14 @@ impl Link {
         last.replies_before += 1;
     }
 
+    /// Notes that replies to `count` more requests come before that to what was
+    /// enqueued last, which holds them.
+    pub fn note_before_last(&mut self, count: u16) {
+        if let Some(last) = self.fifo.back_mut() {
+            last.replies_before += count;
+        }
+    }
+
     /// A server has refused a request that goes before one that blocks: that is
     /// WAIT, whose count would be of something else. A command that the server
     /// does not know is one that it needs not.
@@ -27,10 +35,14 @@ impl Link {
         if !self.refusal.is_empty() || reply.starts_with(b"-ERR unknown command") {
             return;
         }
+        self.refuses_once = true;
+        if self.redirected.is_some() && Redirection::of(reply).is_some() {
+            self.refusal.extend_from_slice(reply);
+            return;
+        }
         let line = reply.trim_ascii_end();
         self.refusal.extend_from_slice(&line[..line.len().min(REFUSAL_LEN_MAX)]);
         self.refusal.extend_from_slice(b" (said to what must be sent before the command)\r\n");
-        self.refuses_once = true;
     }
 }
 

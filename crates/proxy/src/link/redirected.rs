@@ -13,6 +13,13 @@ use keyway_topology::Redirect;
 /// What is sent before a request that a server was said to take for another.
 pub const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
+/// What a replica answers to `WAIT`.
+const WAIT_OF_REPLICA: &[u8] = b"-ERR WAIT cannot be used with replica";
+
+/// What ends commands that wait at a primary that becomes a replica. The end by
+/// `CLIENT UNBLOCK` is in other words.
+const ENDED: &[u8] = b"-UNBLOCKED force unblock";
+
 /// Why a server of a cluster does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
@@ -25,6 +32,9 @@ pub enum Redirection {
     /// `LOADING`, `MASTERDOWN`: the server has not all of its data. `READONLY`: it is a
     /// primary no more.
     NotReady,
+    /// The server is no primary any more, and has ended what waited there, or takes
+    /// no `WAIT`.
+    Demoted,
 }
 
 impl Redirection {
@@ -37,6 +47,8 @@ impl Redirection {
             b"TRYAGAIN" => Some(Redirection::TryAgain),
             b"CLUSTERDOWN" => Some(Redirection::Down),
             b"LOADING" | b"MASTERDOWN" | b"READONLY" => Some(Redirection::NotReady),
+            b"ERR" if reply.starts_with(WAIT_OF_REPLICA) => Some(Redirection::Demoted),
+            b"UNBLOCKED" if reply.starts_with(ENDED) => Some(Redirection::Demoted),
             _ => None,
         }
     }
@@ -155,7 +167,8 @@ impl Link {
             self.fifo.push_front(*exchange);
             return Err(BackendFault::Protocol);
         }
-        let is_aside = kind == Kind::Error && self.put_aside(exchange, reply);
+        let is_error = kind == Kind::Error || self.refuses_once;
+        let is_aside = is_error && self.put_aside(exchange, reply);
         self.output.release(exchange.len as usize);
         Ok(is_aside)
     }
@@ -163,6 +176,14 @@ impl Link {
     #[cold]
     fn put_aside(&mut self, exchange: &Exchange, reply: &[u8]) -> bool {
         let Some(aside) = &mut self.redirected else { return false };
+        // Said to what went before it, in which case its own reply says nothing.
+        let is_refused_before = self.refuses_once && Redirection::of(&self.refusal).is_some();
+        let before = match is_refused_before {
+            true => std::mem::take(&mut self.refusal),
+            false => Vec::new(),
+        };
+        self.refuses_once &= !is_refused_before;
+        let reply = if is_refused_before { &before[..] } else { reply };
         let inner = std::mem::take(&mut aside.inner);
         // Of a transaction nothing was executed.
         let is_refused = !inner.is_empty() && reply.starts_with(b"-EXECABORT");
@@ -225,6 +246,8 @@ mod tests {
             ("-TRYAGAIN Multiple keys request during rehashing of slot", Redirection::TryAgain),
             ("-CLUSTERDOWN Hash slot not served", Redirection::Down),
             ("-LOADING Redis is loading the dataset in memory", Redirection::NotReady),
+            ("-ERR WAIT cannot be used with replica instances.", Redirection::Demoted),
+            ("-UNBLOCKED force unblock from blocking operation, x", Redirection::Demoted),
         ] {
             assert_eq!(Redirection::of(format!("{reply}\r\n").as_bytes()), Some(redirection));
         }
@@ -233,6 +256,8 @@ mod tests {
             b"-MOVED 1\r\n",
             b"-MOVED\r\n",
             b"-MOVEDX 1 a:1\r\n",
+            b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+            b"-ERR WAIT failed\r\n",
             b"-ERR MOVED 1 a:1\r\n",
             b"+MOVED 1 a:1\r\n",
             b"-\r\n",

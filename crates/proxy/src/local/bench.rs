@@ -1,6 +1,6 @@
 //! One client of its own to ask local commands with, for tests.
 
-use super::{After, ClientEntry, ClientRegistry, Facts, LocalContext, answer};
+use super::{After, ClientEntry, ClientRegistry, EmulatedCluster, Facts, LocalContext, answer};
 use crate::Identity;
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
@@ -10,7 +10,7 @@ use keyway_resp::Protocol;
 struct FixedFacts;
 
 impl Facts for FixedFacts {
-    fn info(&self, _: u16, sections: &[&str], out: &mut String) {
+    fn info(&self, _: u16, _: bool, sections: &[&str], out: &mut String) {
         for section in sections {
             out.push_str(&format!("# {section}\r\n"));
         }
@@ -27,6 +27,7 @@ pub(super) struct Bench {
     pub(super) clock: Clock,
     pub(super) clients: ClientRegistry,
     pub(super) reply_len_max: usize,
+    pub(super) cluster: Option<EmulatedCluster>,
     password: Option<&'static str>,
 }
 
@@ -37,6 +38,7 @@ impl Bench {
             clock: Clock { now: Time(0), unix_micros: 1_000_000_000 },
             clients: ClientRegistry::default(),
             reply_len_max: 1 << 30,
+            cluster: None,
             password: None,
         };
         bench.add_client(7, 0, "127.0.0.1:7");
@@ -101,6 +103,7 @@ impl Bench {
             facts: &FixedFacts,
             pool: 0,
             reply_len_max: self.reply_len_max,
+            cluster: self.cluster.as_ref(),
         };
         let mut out = Vec::new();
         let after = answer(&request, &mut context, &mut out);

@@ -16,7 +16,7 @@ pub(super) fn hello(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) 
     match greet(args, context) {
         Ok(protocol) => {
             speak(protocol, context);
-            describe(context.identity, out);
+            describe(context.identity, context.cluster.is_some(), out);
         }
         Err(text) => reply::error(out, &text),
     }
@@ -60,7 +60,7 @@ fn speak(protocol: Protocol, context: &mut LocalContext) {
     }
 }
 
-fn describe(identity: &Identity, out: &mut Vec<u8>) {
+fn describe(identity: &Identity, is_cluster: bool, out: &mut Vec<u8>) {
     identity.protocol.map(out, 7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply::bulk(out, name.as_bytes());
@@ -70,7 +70,8 @@ fn describe(identity: &Identity, out: &mut Vec<u8>) {
     reply::integer(out, identity.protocol.number());
     reply::bulk(out, b"id");
     reply::integer(out, identity.id as i64);
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let mode = if is_cluster { "cluster" } else { "standalone" };
+    for (name, value) in [("mode", mode), ("role", "master")] {
         reply::bulk(out, name.as_bytes());
         reply::bulk(out, value.as_bytes());
     }

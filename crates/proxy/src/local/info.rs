@@ -11,14 +11,14 @@ pub(super) fn info(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
         sections.push("default");
     }
     let mut text = String::new();
-    context.facts.info(context.pool, &sections, &mut text);
+    context.facts.info(context.pool, context.cluster.is_some(), &sections, &mut text);
     context.identity.protocol.text(out, text.as_bytes());
 }
 
 /// A section of INFO, to look up fields in.
 pub(super) fn section(facts: &dyn Facts, pool: u16, name: &str) -> String {
     let mut text = String::new();
-    facts.info(pool, &[name], &mut text);
+    facts.info(pool, false, &[name], &mut text);
     text
 }
 

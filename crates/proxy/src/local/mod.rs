@@ -11,6 +11,7 @@ mod auth;
 mod bench;
 mod client;
 mod client_filter;
+mod cluster;
 mod command_info;
 mod config;
 mod hello;
@@ -26,6 +27,7 @@ mod slowlog;
 mod wait;
 
 pub use auth::is_password;
+pub use cluster::EmulatedCluster;
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 
@@ -54,14 +56,17 @@ pub struct LocalContext<'a> {
     /// Bytes of undelivered output above which the client would be
     /// disconnected: no reply is to be longer.
     pub reply_len_max: usize,
+    /// The cluster that clients of this listener are told of, if any.
+    pub cluster: Option<&'a EmulatedCluster>,
 }
 
 /// What the process knows about itself; the binary provides it.
 pub trait Facts: Send + Sync {
     /// Appends the `INFO` sections asked for (`default`, `all`, `everything`
     /// or names such as `server`, in any case), as lines of `field:value\r\n`
-    /// under `# Section` heads.
-    fn info(&self, pool: u16, sections: &[&str], out: &mut String);
+    /// under `# Section` heads. `is_cluster` is for clients that are told of a
+    /// cluster.
+    fn info(&self, pool: u16, is_cluster: bool, sections: &[&str], out: &mut String);
     /// Mean time of a server's replies so far, in microseconds; `None` before
     /// the first.
     fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
@@ -227,6 +232,21 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
             memory::answer(request, context, out)
         }
+        Verb::Asking
+        | Verb::Readonly
+        | Verb::Readwrite
+        | Verb::ClusterCountkeysinslot
+        | Verb::ClusterGetkeysinslot
+        | Verb::ClusterHelp
+        | Verb::ClusterInfo
+        | Verb::ClusterKeyslot
+        | Verb::ClusterLinks
+        | Verb::ClusterMyid
+        | Verb::ClusterNodes
+        | Verb::ClusterReplicas
+        | Verb::ClusterShards
+        | Verb::ClusterSlaves
+        | Verb::ClusterSlots => cluster::answer(request, context, out),
         Verb::ClientHelp
         | Verb::ConfigHelp
         | Verb::FunctionHelp

@@ -13,7 +13,7 @@
 use super::wire::{Pushed, read_push};
 use super::{Hashing, Name, SubscriptionKind};
 use crate::link::NO_ROOM;
-use crate::{LinkOptions, Output};
+use crate::{LinkOptions, Output, Redirection};
 use indexmap::IndexMap;
 use keyway_base::{BackendFault, Limits, ReplyBound, Time};
 use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
@@ -83,12 +83,18 @@ pub enum Heard<'a> {
         /// The error reply, whole.
         reply: &'a [u8],
     },
+    /// A server of a cluster does not have this name, or not any more; it is asked
+    /// again if it stays wanted here.
+    Astray {
+        /// What it said: another server has it, if it is a redirection.
+        said: &'a [u8],
+    },
 }
 
 /// How far a wanted name has come on this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// To be sent once the connection stands.
+    /// To be sent once the connection stands, or again.
     Unsent,
     /// Sent with this ticket.
     Sent(u64),
@@ -123,6 +129,10 @@ pub struct SubscriberLink {
     failures: u32,
     /// It confirmed a subscription on this connection.
     has_worked: bool,
+    /// The server is of a cluster: its names may become another's.
+    follows: bool,
+    /// Names are to be sent again.
+    has_astray: bool,
     /// The socket took less than was offered.
     pub send_blocked: bool,
 }
@@ -142,12 +152,19 @@ impl Default for SubscriberLink {
             pinged: None,
             failures: 0,
             has_worked: false,
+            follows: false,
+            has_astray: false,
             send_blocked: false,
         }
     }
 }
 
 impl SubscriberLink {
+    /// A link to a server of a cluster.
+    pub fn of_cluster() -> SubscriberLink {
+        SubscriberLink { follows: true, ..SubscriberLink::default() }
+    }
+
     /// Where the connection is in its life.
     pub fn state(&self) -> SubscriberState {
         self.state
@@ -268,6 +285,20 @@ impl SubscriberLink {
             SubscriberState::Backoff { until: now + longest * share / 1_000_000 }
         };
         self.has_worked = false;
+        self.has_astray = false;
+    }
+
+    /// Asks again for the names that the server did not have, or not any more.
+    pub fn ask_again(&mut self, now: Time) {
+        if self.state != SubscriberState::Ready || !std::mem::take(&mut self.has_astray) {
+            return;
+        }
+        for kind in SubscriptionKind::ALL {
+            let wants = self.wants[kind as usize].iter();
+            let astray = wants.filter(|(_, want)| **want == Want::Unsent);
+            let names: Vec<Name> = astray.map(|(name, _)| Name::clone(name)).collect();
+            names.iter().for_each(|name| self.send(kind, name, true, now));
+        }
     }
 
     /// What can be sent now.
@@ -365,6 +396,9 @@ impl SubscriberLink {
                     Ok(())
                 }
                 Some(Pushed::Changed { kind, subscribes, name }) => {
+                    if self.follows && !self.is_expected(kind, subscribes, name) {
+                        return self.take_end((kind, subscribes), (name, frame), hear);
+                    }
                     self.take_change((kind, subscribes), name, hear)
                 }
                 Some(Pushed::Pong) => Ok(()),
@@ -379,6 +413,35 @@ impl SubscriberLink {
             Kind::Simple => Ok(()),
             _ => Err(BackendFault::Protocol),
         }
+    }
+
+    fn is_expected(&self, kind: SubscriptionKind, subscribes: bool, name: Option<&[u8]>) -> bool {
+        self.expected.front().is_some_and(|expected| {
+            expected.kind == kind
+                && expected.subscribes == subscribes
+                && name == Some(&expected.name)
+        })
+    }
+
+    /// The slot of a shard channel has left the server, which then ends what was
+    /// subscribed.
+    #[cold]
+    fn take_end(
+        &mut self,
+        (kind, subscribes): (SubscriptionKind, bool),
+        (name, frame): (Option<&[u8]>, &[u8]),
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<(), BackendFault> {
+        let Some(name) = name.filter(|_| kind == SubscriptionKind::Shard && !subscribes) else {
+            return Err(BackendFault::Protocol);
+        };
+        let want = self.wants[kind as usize].get_mut(name);
+        if let Some(want) = want.filter(|want| **want == Want::Active) {
+            *want = Want::Unsent;
+            self.has_astray = true;
+            hear(Heard::Astray { said: frame });
+        }
+        Ok(())
     }
 
     fn take_change(
@@ -416,6 +479,12 @@ impl SubscriberLink {
             return Err(BackendFault::Protocol);
         }
         if self.wants[kind as usize].get(&*name) == Some(&Want::Sent(ticket)) {
+            if self.follows && Redirection::of(reply).is_some() {
+                self.wants[kind as usize].insert(name, Want::Unsent);
+                self.has_astray = true;
+                hear(Heard::Astray { said: reply });
+                return Ok(());
+            }
             self.wants[kind as usize].swap_remove(&*name);
             hear(Heard::Refused { kind, name: &name, reply });
         }
@@ -495,6 +564,7 @@ mod tests {
                     Heard::Message { name, .. } => write!(heard, "m{} ", name.escape_ascii()),
                     Heard::Confirmed { name, .. } => write!(heard, "+{} ", name.escape_ascii()),
                     Heard::Refused { name, .. } => write!(heard, "-{} ", name.escape_ascii()),
+                    Heard::Astray { said } => write!(heard, "?{} ", said[0] as char),
                 };
             })?;
         }
@@ -503,6 +573,40 @@ mod tests {
 
     fn change(word: &str, name: &str) -> String {
         format!("*3\r\n${}\r\n{word}\r\n${}\r\n{name}\r\n:1\r\n", word.len(), name.len())
+    }
+
+    #[test]
+    fn a_shard_channel_that_leaves_its_server_is_asked_for_again() {
+        use SubscriptionKind::Shard;
+        let mut plain = connected();
+        plain.want(Shard, &name("a"), Time(0));
+        hear(&mut plain, &change("ssubscribe", "a"), 1000).unwrap();
+        let fault = hear(&mut plain, &change("sunsubscribe", "a"), 1000);
+        assert_eq!(fault, Err(BackendFault::Protocol));
+
+        let mut link = SubscriberLink::of_cluster();
+        link.on_connecting(&options(), Time(0));
+        link.on_connected(&options(), Time(0));
+        link.want(Shard, &name("a"), Time(0));
+        link.want(Shard, &name("b"), Time(0));
+        let both = change("ssubscribe", "a") + &change("ssubscribe", "b");
+        assert_eq!(hear(&mut link, &both, 1000).unwrap(), "+a +b ");
+        link.advance(link.unsent().len());
+        // Its own end of the one crosses the server's end of both.
+        link.unwant(Shard, &name("b"), Time(0));
+        link.advance(link.unsent().len());
+        let ends = change("sunsubscribe", "a") + &change("sunsubscribe", "b");
+        assert_eq!(hear(&mut link, &(ends + &change("sunsubscribe", "b")), 1000).unwrap(), "?* ");
+        assert!(link.wants(Shard, b"a") && !link.is_active(Shard, b"a"));
+        link.ask_again(Time(0));
+        link.ask_again(Time(0));
+        let sent = link.unsent().escape_ascii().to_string();
+        assert_eq!(sent.matches("ssubscribe").count(), 1, "{sent}");
+        link.advance(link.unsent().len());
+        assert_eq!(hear(&mut link, "-MOVED 7 h:1\r\n", 1000).unwrap(), "?- ");
+        link.ask_again(Time(0));
+        assert_eq!(hear(&mut link, &change("ssubscribe", "a"), 1000).unwrap(), "+a ");
+        assert!(hear(&mut link, &change("unsubscribe", "a"), 1000).is_err());
     }
 
     #[test]

@@ -384,7 +384,7 @@ impl ClusterSim {
         self.view.version += 1;
         let view = Rc::new(self.view.clone());
         scene.servers[usize::from(heir)].adopt(Rc::clone(&view), scene.network);
-        self.within(scene.network, (MILLI, 300 * MILLI), Step::StepDown(old, heir));
+        self.within(scene.network, (MILLI, 300 * MILLI), Step::Demote(old, heir));
         Some(())
     }
 

@@ -72,7 +72,7 @@ pub(crate) enum Step {
     Detect(u16),
     Elect(u16, u16),
     Return(u16),
-    StepDown(u16, u16),
+    Demote(u16, u16),
     Correct(u16),
     Forget(u16),
     Retire(u16),
@@ -196,7 +196,7 @@ impl ClusterSim {
             }
             Step::Elect(node, heir) => self.elect(node, heir, scene),
             Step::Return(node) => self.come_back(node, scene),
-            Step::StepDown(node, heir) => self.step_down(node, heir, scene),
+            Step::Demote(node, heir) => self.step_down(node, heir, scene),
             Step::Correct(node) => {
                 self.view.version += 1;
                 let view = Rc::new(self.view.clone());

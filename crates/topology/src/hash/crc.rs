@@ -112,7 +112,7 @@ pub(super) fn crc16(key: &[u8]) -> u32 {
 }
 
 /// CRC-16/XMODEM.
-fn crc16_narrow(bytes: &[u8]) -> u16 {
+pub(super) fn crc16_narrow(bytes: &[u8]) -> u16 {
     let table = |slice: usize, byte: u8| CRC16[slice][usize::from(byte)];
     let mut crc = 0u16;
     let mut rest = bytes;

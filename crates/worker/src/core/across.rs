@@ -557,8 +557,7 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Step {
-        let plan = Arc::clone(&self.plan);
-        self.answer_unrouted(session, busy, &plan.pools[session.pool as usize], request);
+        self.answer_unrouted(session, busy, request);
         Step::Started
     }
 }

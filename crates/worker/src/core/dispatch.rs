@@ -216,7 +216,7 @@ impl Plane {
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
         if let (Route::One(server), true) = (route, state.readers.is_some()) {
-            return self.send_to_reader(links, pool, asked, server);
+            return self.send_to_reader(links, asked, server);
         }
         if let Route::One(server) = route {
             let link = match TRACKED {
@@ -232,13 +232,7 @@ impl Plane {
     /// Sends a request to a server that may answer it: of a pool whose replicas are
     /// read.
     #[inline(never)]
-    fn send_to_reader(
-        &mut self,
-        links: &mut [LinkSlot],
-        pool: &PoolPlan,
-        asked: &mut Asked,
-        primary: u16,
-    ) -> Step {
+    fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
         let reads = self.reads_replicas(asked);
         let Asked { key, session, busy, request } = asked;
         let place = (primary, session.lane);
@@ -246,7 +240,7 @@ impl Plane {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
             Some(Reader::None) => {
-                self.answer_unrouted(session, busy, pool, request);
+                self.answer_unrouted(session, busy, request);
                 return Step::Started;
             }
         };
@@ -481,15 +475,17 @@ impl Plane {
         out: &mut Vec<u8>,
     ) -> After {
         let plan = &self.plan;
+        let listener = &plan.listeners[session.listener as usize];
         let mut context = LocalContext {
             identity: &mut session.identity,
             clock: self.clock,
-            password: plan.listeners[session.listener as usize].password.as_deref(),
+            password: listener.password.as_deref(),
             databases: pool.databases,
             clients: &plan.clients,
             facts: &*plan.facts,
             pool: session.pool,
             reply_len_max: plan.limits.session_output_len_hard as usize,
+            cluster: listener.cluster.as_deref(),
         };
         local::answer(request, &mut context, out)
     }
@@ -623,7 +619,7 @@ impl Plane {
                 let text = request.keys_error(fault);
                 self.refuse(session, busy, |out| reply::error(out, &text));
             }
-            _ => self.answer_unrouted(session, busy, pool, request),
+            _ => self.answer_unrouted(session, busy, request),
         }
     }
 
@@ -632,18 +628,15 @@ impl Plane {
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
-        pool: &PoolPlan,
         request: &Request,
     ) {
         self.count(session, request);
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
-        let found_out = self.unknown_server(session.pool, &pool.name);
-        self.answer(session, busy, |out| match found_out {
-            Some(text) => reply::error(out, &text),
-            None => write_fault(Fault::Unrouted, &pool.name, out),
-        });
+        let mut told = Vec::new();
+        self.write_unrouted(session.pool, &mut told);
+        self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 
     #[inline]

@@ -33,8 +33,10 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         asked: &mut Asked,
-        query: InfoQuery,
+        mut query: InfoQuery,
     ) -> Step {
+        query.is_cluster =
+            self.plan.listeners[usize::from(asked.session.listener)].cluster.is_some();
         if self.in_use(asked.session.pool).count() == 0 {
             let (plan, pool) = (Arc::clone(&self.plan), asked.session.pool);
             let protocol = asked.session.identity.protocol;
@@ -126,7 +128,7 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     }
     let sections: Vec<&str> = query.sections.iter().map(String::as_str).collect();
     let mut own = String::new();
-    plan.facts.info(join.pool, &sections, &mut own);
+    plan.facts.info(join.pool, query.is_cluster, &sections, &mut own);
     let databases = options.database..options.database.saturating_add(options.databases.max(1));
     protocol.text(out, query.text(&own, databases, &servers).as_bytes());
 }

@@ -121,6 +121,9 @@ pub(crate) struct LinkSlot {
     lease: Option<Key<Session>>,
     /// Hashes of the keys for which a blocking command waits on it.
     awaited_keys: Vec<u32>,
+    /// Whether what was asked on a private link goes out again soon: its session
+    /// keeps it.
+    awaits_retry: bool,
     /// What `CLIENT ID` answered on it, of a private link.
     client_id: Option<i64>,
     /// Its command is to be ended, with an error or not.

@@ -143,6 +143,7 @@ impl LinkSlot {
             is_free: false,
             lease: None,
             awaited_keys: Vec::new(),
+            awaits_retry: false,
             client_id: None,
             unblock: None,
             role: None,

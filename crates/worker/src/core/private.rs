@@ -134,6 +134,7 @@ impl Plane {
         slot.lease = None;
         slot.link.is_blocking = false;
         slot.link.blocks_until = None;
+        slot.awaits_retry = false;
         slot.awaited_keys.clear();
         // What is said to the server about the client of this connection may
         // still be on its way, and must not meet another's command.
@@ -249,7 +250,7 @@ impl Plane {
         index: LinkIndex,
     ) {
         let slot = &mut links[index];
-        if slot.link.in_flight() > 0 {
+        if slot.link.in_flight() > 0 || slot.awaits_retry {
             return;
         }
         if slot.role.is_some() {
@@ -329,6 +330,7 @@ impl Core {
         }
         slot.client_id = None;
         slot.unblock = None;
+        slot.awaits_retry = false;
         if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
             state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }

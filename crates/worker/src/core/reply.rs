@@ -371,7 +371,7 @@ impl Plane {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
-            Owner::Internal(Internal::Cluster) => self.miss_of_cluster(pool, backend),
+            Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
             Owner::Internal(_) | Owner::None => {}
         }
     }

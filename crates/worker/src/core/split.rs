@@ -92,7 +92,7 @@ impl Plane {
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
         let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
-            self.answer_unrouted(session, busy, pool, request);
+            self.answer_unrouted(session, busy, request);
             return Step::Started;
         };
         if used == 1 {
@@ -124,7 +124,7 @@ impl Plane {
             .counts
             .extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
         let step = if scratch.counts.iter().all(|&count| count == 0) {
-            self.answer_unrouted(session, busy, &plan.pools[index], request);
+            self.answer_unrouted(session, busy, request);
             Step::Started
         } else {
             let work = Work { request, cut: Cut::Whole, rule };

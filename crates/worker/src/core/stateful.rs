@@ -380,9 +380,7 @@ impl Plane {
         }
         let Some(index) = self.link_for_exec(asked, watch) else {
             self.end_transaction(links, asked.key, asked.session);
-            let plan = Arc::clone(&self.plan);
-            let pool = &plan.pools[asked.session.pool as usize];
-            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         };
         let slot = &mut links[index];

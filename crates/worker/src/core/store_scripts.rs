@@ -201,6 +201,7 @@ impl ScriptHost {
             facts: &*self.plan.facts,
             pool: self.pool,
             reply_len_max: self.plan.limits.session_output_len_hard as usize,
+            cluster: None,
         };
         // What would be done to the connection is refused in scripts.
         let _ = local::answer(request, &mut context, out);

@@ -15,7 +15,7 @@ use std::time::Duration;
 struct NoFacts;
 
 impl Facts for NoFacts {
-    fn info(&self, _pool: u16, _sections: &[&str], _out: &mut String) {}
+    fn info(&self, _pool: u16, _poses: bool, _sections: &[&str], _out: &mut String) {}
     fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -60,6 +60,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             name: String::new(),
             password: None,
             memcached: None,
+            cluster: None,
         }],
         pools: vec![PoolPlan {
             name: "pool".to_owned(),

@@ -7,28 +7,46 @@
 //! takes part in replication there: the offset that is waited for is then
 //! behind the client's writes. The reply is the smallest of all.
 
+use super::cluster::{ClusterState, Waits};
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
-use super::{LinkIndex, LinkSlot, Plane};
+use super::{Core, LinkIndex, LinkSlot, Plane};
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
-use keyway_proxy::{Join, Owner, Session};
+use keyway_proxy::{Join, Owner, Redirected, Session};
 use keyway_resp::{Protocol, reply};
-use std::sync::Arc;
+use keyway_topology::key_slot;
 
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
 /// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
 /// wait for all that was written before the connection's last command: PING. A
-/// server that refuses it to this user answers WAIT with that.
-const MOVES_OFFSET: &[u8] =
-    b"*1\r\n$4\r\nPING\r\n*3\r\n$8\r\nSPUBLISH\r\n$13\r\n__keyway_wait\r\n$0\r\n\r\n";
+/// server that refuses it to this user answers WAIT with that. A server of a cluster
+/// takes it for channels of its own slots.
+fn move_offset(out: &mut Vec<u8>, tag: Option<u32>) {
+    reply::array(out, 1);
+    reply::bulk(out, b"PING");
+    reply::array(out, 3);
+    reply::bulk(out, b"SPUBLISH");
+    match tag {
+        Some(tag) => reply::bulk(out, format!("__keyway_wait{{{tag}}}").as_bytes()),
+        None => reply::bulk(out, b"__keyway_wait"),
+    }
+    reply::bulk(out, b"");
+}
 
-/// Replies to [`MOVES_OFFSET`].
-const REPLIES_BEFORE: u16 = 2;
+/// Replies to [`move_offset`].
+pub(super) const REPLIES_BEFORE_WAIT: u16 = 2;
+
+/// How WAIT begins, and none of what goes before it.
+const WAIT: &[u8] = b"*3\r\n$4\r\n";
+
+/// Numbers looked at for one in a slot of a server. With fewer one that has a
+/// single slot may be found none; as many take a millisecond or two.
+const TAGS_MAX: u32 = 200_000;
 
 impl Plane {
     /// Starts a request that operators send, or clients that ask for more than
@@ -56,9 +74,7 @@ impl Plane {
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
         if servers.is_empty() {
-            let plan = Arc::clone(&self.plan);
-            let pool = &plan.pools[asked.session.pool as usize];
-            self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         }
         let Some(leased) = self.lease_each(links, asked, &servers) else {
@@ -179,14 +195,75 @@ impl Plane {
         slot.link.blocks_until = until;
         self.note_deadline(until);
         self.prepare_link(index, slot, asked.session.identity.database);
+        let tag = self.tag_of_server(slot.pool, slot.backend);
         let out = slot.link.request_buf();
         let start = out.len();
-        out.extend_from_slice(MOVES_OFFSET);
+        move_offset(out, tag);
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
         let (owner, class) = (Owner::Join { join, fragment }, asked.request.command.class as u8);
-        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE), self.clock.now);
+        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, slot);
+    }
+
+    /// A number whose slot a server of a cluster has.
+    fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+        let mut tags = 0..TAGS_MAX;
+        tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
+    }
+}
+
+impl Plane {
+    /// Whether it is a server's part of WAIT.
+    pub(super) fn is_wait(&self, owner: Owner) -> bool {
+        let Owner::Join { join, .. } = owner else { return false };
+        self.joins.get(join).is_some_and(|join| join.is_waiting)
+    }
+}
+
+impl Plane {
+    /// Who has the slot of what went before a WAIT.
+    fn place_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+        let (owners, mut place) = (state.map.owners(), None);
+        self.each_command(sent, |request| {
+            if request.command.verb == Verb::Spublish {
+                place = owners.of(key_slot(&request.args[1]));
+            }
+        });
+        place
+    }
+}
+
+impl Core {
+    /// Asks for replicas again where a server of a cluster had become one itself, or
+    /// the slot of what went before had left it. What was written to one that has no
+    /// slots any more is with the one that has them.
+    #[cold]
+    pub(super) fn wait_again(
+        &mut self,
+        (from, (pool, backend)): (LinkIndex, (u16, u16)),
+        mut one: Redirected,
+        waits: Option<Waits>,
+    ) {
+        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
+        let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
+            true => {
+                let tag = self.plane.tag_of_server(pool, backend);
+                let mut request = Vec::with_capacity(one.request.len());
+                move_offset(&mut request, tag);
+                let at = one.request.windows(WAIT.len()).rposition(|bytes| bytes == WAIT);
+                request.extend_from_slice(&one.request[at.unwrap_or_default()..]);
+                one.request = request.into();
+                Some(backend)
+            }
+            false => self.plane.place_of_offset(pool, &one.request),
+        };
+        match place {
+            Some(place) => self.retry_private(place, from, &one, waits),
+            None => self.give_up(from, &one),
+        }
     }
 }

@@ -74,7 +74,11 @@ impl<I: Io> Worker<I> {
         let identity = Identity { addr, ..Identity::new(id, is_open, clock.now) };
         let entry = ClientEntry {
             addr: Arc::clone(&identity.addr),
-            laddr: place.name.clone(),
+            laddr: match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
+                // Clients of a cluster are told of nodes by the address they use.
+                Some(reached) => reached.to_string(),
+                None => place.name.clone(),
+            },
             worker: self.index,
             pool: place.pool,
             connected_unix: clock.unix_micros / 1_000_000,

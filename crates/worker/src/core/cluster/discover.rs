@@ -4,11 +4,13 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::PoolKind;
-use keyway_base::Time;
-use keyway_proxy::{Internal, LinkState, Owner};
+use crate::cluster::Learned;
+use keyway_base::{Fault, Time};
+use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, ViewError,
+    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, SLOT_COUNT,
+    ViewError,
 };
 use std::sync::Arc;
 
@@ -53,9 +55,9 @@ impl Core {
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        while let Some(pool) = self.plane.cluster.unanswered.pop() {
+        for (pool, place) in std::mem::take(&mut self.plane.cluster.unanswered) {
             if self.plane.hears_groups(pool) {
-                self.miss_group(pool);
+                self.miss_group(pool, place);
             } else {
                 self.plane.note_unanswered(pool);
             }
@@ -85,13 +87,13 @@ impl Core {
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
-            0 if knows_slots => Err(ViewError::Expected("slots")),
+            0 if knows_slots => Err(ViewError::NoSlots),
             _ => Ok(view),
         });
         match view {
             Ok(view) => {
-                if let Some((map, left_out)) = shared.learn(&view, now) {
-                    tell_changes(name, &state.map, &map, left_out);
+                if let Some(learned) = shared.learn(&view, now) {
+                    tell_changes(name, &learned);
                 }
                 let refresh = shared.settings().refresh;
                 let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
@@ -99,6 +101,7 @@ impl Core {
                 self.plane.trust_all(heard.pool);
             }
             Err(error) => {
+                shared.note_trouble(format!("what {from} says of it {error}"));
                 if self.plane.plan.notices.cluster.is_due(now) {
                     tracing::warn!(
                         pool = name,
@@ -158,7 +161,7 @@ impl Core {
             return;
         }
         let is_asked = match shared.settings().discovery {
-            Discovery::Sentinel => self.ask_sentinel(pool),
+            Discovery::Sentinel => self.ask_sentinels(pool),
             Discovery::Roles => self.ask_roles(pool),
             discovery => match self.someone_to_ask(pool) {
                 Some(index) => {
@@ -181,19 +184,25 @@ impl Core {
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
         let cluster = state.cluster.as_ref()?;
         let map = &cluster.map;
-        let is_trusted = |place: &u16| !cluster.misleading.contains(place);
-        let mut places: Vec<u16> = map.nodes().map(|(place, _)| place).collect();
-        // All of them together may be right after all.
-        if places.iter().any(is_trusted) {
-            places.retain(is_trusted);
-        }
-        let candidates: Vec<LinkIndex> =
-            places.into_iter().map(|place| state.link(place, 0, Protocol::Resp2)).collect();
+        // One that has left, as the others say, knows least of them. All that mislead may
+        // be right together.
+        let is_trusted = |place: u16| !cluster.misleading.contains(&place);
+        let candidates: Vec<(LinkIndex, bool)> = map
+            .nodes()
+            .map(|(place, node)| {
+                let is_fit = node.absent_since.is_none() && is_trusted(place);
+                (state.link(place, 0, Protocol::Resp2), is_fit)
+            })
+            .collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
-        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
-        turned().find(is_ready).or_else(|| turned().find(may_be))
+        let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
+        turned()
+            .find(|&(index, is_present)| is_present && is_ready(index))
+            .or_else(|| turned().find(|&(index, is_present)| is_present && may_be(index)))
+            .or_else(|| turned().find(|&(index, _)| may_be(index)))
+            .map(|(index, _)| index)
     }
 
     fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
@@ -257,9 +266,23 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, pool: u16, place: u16) {
+    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+        let about = self.cluster_state(self.asked_about(pool));
+        if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
+            let backend = self.describe_backend(pool, place);
+            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+        }
         self.distrust(pool, place);
-        self.cluster.unanswered.push(pool);
+        self.cluster.unanswered.push((pool, place));
+    }
+
+    /// Appends the error for a request that no server of a pool is known for.
+    #[cold]
+    pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
+        match self.unknown_server(pool) {
+            Some(text) => reply::error(out, &text),
+            None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
+        }
     }
 
     /// Others are asked first from now on.
@@ -285,16 +308,23 @@ impl Plane {
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
         if asks_seeds && self.plan.notices.cluster.is_due(now) {
-            let has_slots = self.cluster_state(pool).is_some_and(ClusterState::has_slots);
+            let state = self.cluster_state(pool);
+            let has_slots = state.is_some_and(ClusterState::has_slots);
+            let why = state.map(|state| state.shared.trouble());
             let pool = &self.plan.pools[usize::from(pool)].name;
             if has_slots {
                 tracing::warn!(
                     pool,
+                    why,
                     "no server tells who has which slot of the cluster; asking those configured as \
                      well; told at most once a minute"
                 );
             } else {
-                tracing::warn!(pool, "nobody tells who is the primary; told at most once a minute");
+                tracing::warn!(
+                    pool,
+                    why,
+                    "nobody tells who is the primary; told at most once a minute"
+                );
             }
         }
     }
@@ -332,13 +362,9 @@ fn read_view(
 }
 
 /// Says in the log which servers came and went, and whose slots are whose.
-pub(super) fn tell_changes(
-    pool: &str,
-    before: &keyway_topology::ClusterMap,
-    map: &keyway_topology::ClusterMap,
-    left_out: usize,
-) {
-    if left_out > 0 {
+pub(super) fn tell_changes(pool: &str, learned: &Learned) {
+    let Learned { before, map, left_out } = learned;
+    if *left_out > 0 {
         tracing::error!(
             pool,
             left_out,
@@ -350,6 +376,9 @@ pub(super) fn tell_changes(
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
+        if slots < SLOT_COUNT {
+            tracing::warn!(pool, slots, "the cluster does not serve all of its 16384 slots");
+        }
         return tracing::info!(pool, servers, serving, slots, "the cluster is known");
     }
     for (place, node) in map.nodes() {

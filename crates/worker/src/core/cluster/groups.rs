@@ -5,31 +5,45 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
 use crate::{Plan, PoolKind};
-use keyway_proxy::{Internal, LinkState};
+use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{
     Discovery, Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary,
-    WatchedReplica,
+    WatchedReplica, primary_address,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What was asked, in the order in which answers come.
+/// What was asked of one server, in the order in which answers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
-    /// `SENTINEL MASTER`, of the primary of this number.
+pub(super) struct Question {
+    /// Who was asked: a sentinel, or a server of the pool.
+    place: u16,
+    about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
+    /// leads a fail-over its other answers are still about the old one.
+    Address(u16),
+    /// `SENTINEL MASTER`, of that primary.
     Primary(u16),
-    /// `SENTINEL REPLICAS`, of that primary.
+    /// `SENTINEL SLAVES`, of that primary.
     Replicas(u16),
-    /// `INFO replication`, of the server at this place.
-    Role(u16),
+    /// `INFO replication`, of itself.
+    Role,
 }
 
 /// What was told so far of what was asked.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    primary: Option<WatchedPrimary>,
+    /// By the sentinel that has told it.
+    addresses: BTreeMap<u16, Endpoint>,
+    primaries: BTreeMap<u16, WatchedPrimary>,
     roles: BTreeMap<u16, InfoReplication>,
+    /// Whether anybody has answered in full.
+    is_answered: bool,
 }
 
 /// The pools of sentinels, each with the pool they are asked about.
@@ -46,40 +60,36 @@ pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
 }
 
 impl Core {
-    /// Asks one sentinel about every primary of a pool. Returns whether there was one to
-    /// ask.
-    pub(super) fn ask_sentinel(&mut self, pool: u16) -> bool {
-        let Some(index) = self.sentinel_to_ask(pool) else { return false };
+    /// Asks every sentinel about every primary of a pool: they hear of a fail-over one
+    /// after the other. Returns whether there was one to ask.
+    pub(super) fn ask_sentinels(&mut self, pool: u16) -> bool {
+        let now = self.plane.clock.now;
+        let of = self.plane.cluster.sentinels.iter().find(|&(_, &about)| about == pool);
+        let Some((&of, _)) = of else { return false };
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         let names = state.shared.settings().primaries.clone();
-        let mut questions = std::collections::VecDeque::new();
-        for (group, name) in names.iter().enumerate() {
-            let name = name.as_bytes();
-            self.ask_server(index, &[b"SENTINEL", b"MASTER", name], Internal::Cluster);
-            // The later word for it is not known before Redis 5.
-            self.ask_server(index, &[b"SENTINEL", b"SLAVES", name], Internal::Cluster);
-            questions.push_back(Question::Primary(group as u16));
-            questions.push_back(Question::Replicas(group as u16));
+        let PoolState::Sharded(state) = &self.plane.pools[usize::from(of)] else { return false };
+        let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
+        let links: Vec<(u16, LinkIndex)> = (0..count)
+            .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
+            .filter(|&(_, index)| !self.links[index].link.is_down(now))
+            .collect();
+        let mut questions = VecDeque::new();
+        for &(place, index) in &links {
+            for (group, name) in (0..).zip(&names) {
+                let name = name.as_bytes();
+                let address = b"GET-MASTER-ADDR-BY-NAME";
+                self.ask_server(index, &[b"SENTINEL", address, name], Internal::Cluster);
+                self.ask_server(index, &[b"SENTINEL", b"MASTER", name], Internal::Cluster);
+                // The later word for it is not known before Redis 5.
+                self.ask_server(index, &[b"SENTINEL", b"SLAVES", name], Internal::Cluster);
+                let about = [About::Address(group), About::Primary(group), About::Replicas(group)];
+                questions.extend(about.map(|about| Question { place, about }));
+            }
         }
         self.plane.cluster.questions.insert(pool, questions);
         self.plane.cluster.told.insert(pool, Told::default());
-        true
-    }
-
-    /// The link to a sentinel, one that stands rather than another; not always the same.
-    fn sentinel_to_ask(&mut self, pool: u16) -> Option<LinkIndex> {
-        let now = self.plane.clock.now;
-        let drawn = self.plane.next_random() as usize;
-        let sentinels = self.plane.cluster.sentinels.iter();
-        let (&of, _) = sentinels.into_iter().find(|&(_, &about)| about == pool)?;
-        let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len();
-        let PoolState::Sharded(state) = &self.plane.pools[usize::from(of)] else { return None };
-        let link =
-            |at: usize| state.link(((at + drawn % count) % count) as u16, 0, Protocol::Resp2);
-        let links = || (0..count).map(link);
-        let is_ready = |&index: &LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |&index: &LinkIndex| !self.links[index].link.is_down(now);
-        links().find(is_ready).or_else(|| links().find(may_be))
+        !links.is_empty()
     }
 
     /// Asks every server of a pool what it is. Returns whether there was one to ask.
@@ -93,7 +103,8 @@ impl Core {
             .map(|(place, _)| (place, state.link(place, 0, Protocol::Resp2)))
             .filter(|&(_, index)| !self.links[index].link.is_down(now))
             .collect();
-        let questions = links.iter().map(|&(place, _)| Question::Role(place)).collect();
+        let role = |&(place, _): &(u16, LinkIndex)| Question { place, about: About::Role };
+        let questions = links.iter().map(role).collect();
         self.plane.cluster.questions.insert(pool, questions);
         self.plane.cluster.told.insert(pool, Told::default());
         for &(_, index) in &links {
@@ -105,36 +116,36 @@ impl Core {
     /// Hears what a sentinel, or a server itself, has said.
     pub(super) fn hear_group(&mut self, from: u16, place: u16, reply: &[u8]) {
         let pool = self.plane.asked_about(from);
-        let Some(question) = self.plane.take_question(pool, place) else { return };
-        let outcome = match question {
-            Question::Primary(group) => self.hear_primary(pool, group, reply),
-            Question::Replicas(group) => self.hear_replicas(pool, group, (from, place), reply),
-            Question::Role(place) => self.hear_role(pool, place, reply),
+        let Some(about) = self.plane.take_question(pool, place) else { return };
+        let outcome = match about {
+            About::Address(_) => self.hear_address(pool, place, reply),
+            About::Primary(_) => self.hear_primary(pool, place, reply),
+            About::Replicas(group) => self.hear_replicas(pool, group, place, reply),
+            About::Role => self.hear_role(pool, place, reply),
         };
-        if let Err(error) = outcome {
-            self.tell_useless(pool, (from, place), &error);
-            self.plane.cluster.questions.remove(&pool);
-            return self.plane.note_unanswered(pool);
+        match (outcome, self.plane.cluster.told.get_mut(&pool)) {
+            (Ok(()), Some(told)) => {
+                told.is_answered |= matches!(about, About::Replicas(_) | About::Role);
+            }
+            (Ok(()), None) => {}
+            (Err(error), _) => {
+                self.tell_useless(pool, (from, place), &error);
+                self.plane.forget_questions(pool, place);
+            }
         }
         self.end_questions(pool);
     }
 
     /// A question was not answered.
-    pub(super) fn miss_group(&mut self, from: u16) {
+    pub(super) fn miss_group(&mut self, from: u16, place: u16) {
         let pool = self.plane.asked_about(from);
-        let Some(questions) = self.plane.cluster.questions.get_mut(&pool) else { return };
-        if from == pool {
-            // Of all the servers that are asked, which one does not matter.
-            questions.pop_front();
-            return self.end_questions(pool);
-        }
-        self.plane.cluster.questions.remove(&pool);
-        self.plane.note_unanswered(pool);
+        self.plane.forget_questions(pool, place);
+        self.end_questions(pool);
     }
 
-    /// Goes by what was told once all is answered.
+    /// Goes by what was told once all have answered, or will not.
     fn end_questions(&mut self, pool: u16) {
-        let is_over = self.plane.cluster.questions.get(&pool).is_some_and(|left| left.is_empty());
+        let is_over = self.plane.cluster.questions.get(&pool).is_some_and(VecDeque::is_empty);
         if !is_over {
             return;
         }
@@ -142,20 +153,30 @@ impl Core {
         let told = self.plane.cluster.told.remove(&pool).unwrap_or_default();
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
-        let now = self.plane.clock.now;
+        if !told.is_answered {
+            return self.plane.note_unanswered(pool);
+        }
         if shared.settings().discovery == Discovery::Roles {
             match self.elect(pool, &told.roles) {
                 Some(view) => self.learn_group(pool, &view),
                 None => return self.plane.note_unanswered(pool),
             }
         }
-        shared.note_answered(now, shared.settings().refresh);
+        shared.note_answered(self.plane.clock.now, shared.settings().refresh);
     }
 
-    fn hear_primary(&mut self, pool: u16, _group: u16, reply: &[u8]) -> Result<(), ViewError> {
+    fn hear_address(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+        let address = primary_address(reply)?;
+        if let (Some(told), Some(address)) = (self.plane.cluster.told.get_mut(&pool), address) {
+            told.addresses.insert(place, address);
+        }
+        Ok(())
+    }
+
+    fn hear_primary(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
         let primary = WatchedPrimary::from_primary(reply)?;
         if let Some(told) = self.plane.cluster.told.get_mut(&pool) {
-            told.primary = Some(primary);
+            told.primaries.insert(place, primary);
         }
         Ok(())
     }
@@ -164,15 +185,15 @@ impl Core {
         &mut self,
         pool: u16,
         group: u16,
-        (_from, _place): (u16, u16),
+        place: u16,
         reply: &[u8],
     ) -> Result<(), ViewError> {
         let replicas = WatchedReplica::from_replicas(reply)?;
-        let told = self.plane.cluster.told.get_mut(&pool);
-        let Some(primary) = told.and_then(|told| told.primary.take()) else { return Ok(()) };
+        let Some(told) = self.plane.cluster.told.get_mut(&pool) else { return Ok(()) };
+        let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
         let view = GroupView {
             group,
-            primary: primary.endpoint,
+            primary: told.addresses.remove(&place).unwrap_or(primary.endpoint),
             epoch: primary.config_epoch,
             replicas: replicas.into_iter().map(replica).collect(),
         };
@@ -190,10 +211,8 @@ impl Core {
 
     fn learn_group(&mut self, pool: u16, view: &GroupView) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        let (shared, before) = (Arc::clone(&state.shared), Arc::clone(&state.map));
-        if let Some((map, left_out)) = shared.learn_group(view, self.plane.clock.now) {
-            let name = &self.plane.plan.pools[usize::from(pool)].name;
-            tell_changes(name, &before, &map, left_out);
+        if let Some(learned) = state.shared.learn_group(view, self.plane.clock.now) {
+            tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
         }
     }
 
@@ -208,7 +227,7 @@ impl Core {
         let (&primary, _) = primaries
             .max_by_key(|&(&place, role)| (online(role), map.is_serving(usize::from(place))))?;
         let others = map.nodes().filter(|&(place, _)| place != primary);
-        let replicas = others.filter_map(|(place, node)| {
+        let replicas = others.map(|(place, node)| {
             let health = match roles.get(&place) {
                 Some(role) if role.is_replica() => {
                     let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
@@ -217,7 +236,7 @@ impl Core {
                 Some(_) => NodeHealth::Failing,
                 None => NodeHealth::Failed,
             };
-            Some((node.endpoint.clone(), health))
+            (node.endpoint.clone(), health)
         });
         let replicas = replicas.collect();
         Some(GroupView { group: 0, primary: endpoint(primary)?, epoch: None, replicas })
@@ -254,18 +273,21 @@ impl Plane {
     }
 
     /// The pool that servers are asked about: their own, or that of sentinels.
-    fn asked_about(&self, pool: u16) -> u16 {
+    pub(super) fn asked_about(&self, pool: u16) -> u16 {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 
-    /// The question that the server at `place` has answered.
-    fn take_question(&mut self, pool: u16, place: u16) -> Option<Question> {
+    /// What the server at `place` has answered.
+    fn take_question(&mut self, pool: u16, place: u16) -> Option<About> {
         let questions = self.cluster.questions.get_mut(&pool)?;
-        let is_it = |question: &Question| match *question {
-            Question::Role(of) => of == place,
-            Question::Primary(_) | Question::Replicas(_) => true,
-        };
-        let at = questions.iter().position(is_it)?;
-        questions.remove(at)
+        let at = questions.iter().position(|question| question.place == place)?;
+        Some(questions.remove(at)?.about)
+    }
+
+    /// The server at `place` will not answer.
+    fn forget_questions(&mut self, pool: u16, place: u16) {
+        if let Some(questions) = self.cluster.questions.get_mut(&pool) {
+            questions.retain(|question| question.place != place);
+        }
     }
 }

@@ -17,6 +17,7 @@ mod redirect;
 mod split;
 
 pub(super) use readers::{Reader, Readers};
+pub(super) use redirect::Waits;
 
 use super::pools::PoolState;
 use super::reply::release_all;
@@ -54,8 +55,8 @@ pub(super) struct State {
     questions: BTreeMap<u16, VecDeque<groups::Question>>,
     /// What was told so far, by that pool.
     told: BTreeMap<u16, groups::Told>,
-    /// Pools of which a question was not answered.
-    unanswered: Vec<u16>,
+    /// Servers that have not answered a question, by pool and place.
+    unanswered: Vec<(u16, u16)>,
     /// Requests to be sent again, by when.
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
@@ -270,35 +271,42 @@ impl Plane {
     #[inline]
     pub(super) fn awaits_map(&mut self, asked: &mut Asked) -> bool {
         let state = self.cluster_state(asked.session.pool);
-        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map(asked)
+        state.is_some_and(|state| !state.map.is_known())
+            && asked.request.handling() != Handling::Local
+            && self.wait_for_map((asked.key, asked.session))
+    }
+
+    /// The same for any request of a session.
+    #[inline]
+    pub(super) fn awaits_map_for(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let state = self.cluster_state(session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
     }
 
     #[cold]
-    fn wait_for_map(&mut self, asked: &mut Asked) -> bool {
-        let Some(state) = self.cluster_state(asked.session.pool) else { return false };
-        let needs_none = asked.request.handling() == Handling::Local;
-        if needs_none || !state.shared.may_be_known_soon(self.clock.now) {
+    fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if !state.shared.may_be_known_soon(self.clock.now) {
             return false;
         }
-        asked.session.waits_for_link = true;
-        self.cluster.waiting.push(asked.key);
+        session.waits_for_link = true;
+        self.cluster.waiting.push(key);
         true
     }
 
     /// Why a request to a pool whose servers are found out has none; `None` for a pool
     /// whose servers are listed.
     #[cold]
-    pub(super) fn unknown_server(&self, pool: u16, name: &str) -> Option<String> {
+    fn unknown_server(&self, pool: u16) -> Option<String> {
         let state = self.cluster_state(pool)?;
+        let name = &self.plan.pools[usize::from(pool)].name;
+        let why = state.shared.trouble();
         let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
         Some(match (state.map.is_known(), state.has_slots()) {
-            (false, true) => format!(
-                "CLUSTERDOWN who has which slot of [pool.{name}] is not known: none of its servers \
-                 has told; see the log"
-            ),
-            (false, false) => format!(
-                "ERR who is the primary in [pool.{name}] is not known: nobody has told; see the log"
-            ),
+            (false, true) => {
+                format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
+            }
+            (false, false) => format!("ERR nobody tells who is the primary in {name}: {why}"),
             (true, _) if reads_replicas_only => format!(
                 "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
             ),

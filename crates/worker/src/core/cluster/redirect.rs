@@ -7,12 +7,13 @@
 //! has been sent behind it, so that nothing overtakes it.
 
 use super::super::pools::PoolState;
+use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Sent, Time};
-use keyway_command::{Args, Request};
-use keyway_proxy::{ASKING, Owner, Redirected, Redirection};
-use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
+use keyway_command::{Args, Request, Verb};
+use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
+use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
 use std::sync::Arc;
@@ -27,7 +28,18 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 pub(super) struct Retry {
     at: Time,
     from: LinkIndex,
+    /// Pool and server of that link: its place may be another's by then.
+    backend: (u16, u16),
     redirected: Redirected,
+    waits: Option<Waits>,
+}
+
+/// What is kept of a command that waits on a private link: the connection may end.
+pub(in super::super) struct Waits {
+    pool: u16,
+    protocol: Protocol,
+    until: Option<Time>,
+    keys: Vec<u32>,
 }
 
 impl Core {
@@ -51,12 +63,9 @@ impl Core {
             return self.give_up(from, &one);
         }
         let now = self.plane.clock.now;
-        let Some(redirect) = Redirect::parse(&one.reply) else {
-            // On another link it would guard nothing, or hold up what others send.
-            return match self.links[from].is_private {
-                true => self.give_up(from, &one),
-                false => self.retry_later(from, one),
-            };
+        let is_wait = self.plane.is_wait(one.exchange.owner);
+        let Some(redirect) = Redirect::parse(&one.reply).filter(|_| !is_wait) else {
+            return self.retry_later(from, one);
         };
         let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
             return self.give_up(from, &one);
@@ -123,7 +132,7 @@ impl Core {
         let (pool, protocol) = (slot.pool, slot.link.protocol());
         let owner = plane.session_of(one.exchange.owner);
         let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
-            // What it is a part of ends all the same.
+            // Its client has left; what was made for the request ends with a reply.
             return self.give_up(from, one);
         };
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
@@ -174,7 +183,16 @@ impl Core {
         shared.totals.retried.fetch_add(1, Relaxed);
         let at = plane.clock.now + pause;
         plane.note_cluster_deadline(at);
-        plane.cluster.retries.push(Retry { at, from, redirected: one });
+        let slot = &mut links[from];
+        slot.awaits_retry = slot.is_private;
+        let backend = (slot.pool, slot.backend);
+        let waits = (slot.is_private && slot.link.is_blocking).then(|| Waits {
+            pool: slot.pool,
+            protocol: slot.link.protocol(),
+            until: slot.link.blocks_until,
+            keys: slot.awaited_keys.clone(),
+        });
+        plane.cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
     }
 
     /// Sends the requests again of which it is time.
@@ -191,10 +209,18 @@ impl Core {
                 at += 1;
                 continue;
             }
-            let Retry { from, redirected, .. } = self.plane.cluster.retries.remove(at);
+            let Retry { from, backend, redirected, waits, .. } =
+                self.plane.cluster.retries.remove(at);
+            if self.plane.is_wait(redirected.exchange.owner) {
+                self.wait_again((from, backend), redirected, waits);
+                continue;
+            }
             // Who has the slot now may be another.
-            let place = self.plane.place_of_request(&self.links[from], &redirected.request);
+            let place = self.plane.place_of_request(backend, &redirected.request);
             match place {
+                Some(place) if waits.is_some() || self.links[from].is_private => {
+                    self.retry_private(place, from, &redirected, waits);
+                }
                 Some(place) => self.send_to(place, from, &redirected, false),
                 None => self.give_up(from, &redirected),
             }
@@ -204,7 +230,8 @@ impl Core {
     /// Sends requests to the servers that have their keys now.
     pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
         for one in all {
-            match self.plane.place_of_request(&self.links[from], &one.request) {
+            let sent_to = (self.links[from].pool, self.links[from].backend);
+            match self.plane.place_of_request(sent_to, &one.request) {
                 Some(place) => self.send_to(place, from, &one, false),
                 None => {
                     let Core { sessions, links, plane } = self;
@@ -216,8 +243,50 @@ impl Core {
         }
     }
 
+    /// The same for what one session has sent on a link of its own: a command that
+    /// waits does so on another if that is gone.
+    pub(in super::super) fn retry_private(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        one: &Redirected,
+        waits: Option<Waits>,
+    ) {
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[from];
+        let owner = plane.session_of(one.exchange.owner);
+        if owner.is_none() || slot.lease != owner || !std::mem::take(&mut slot.awaits_retry) {
+            return match waits {
+                Some(waits) => self.wait_elsewhere(place, from, one, waits),
+                None => self.give_up(from, one),
+            };
+        }
+        if place == slot.backend && slot.link.state() == LinkState::Ready {
+            return plane.enqueue_again(links, from, one, false);
+        }
+        self.redirect_private(place, from, one, false);
+    }
+
+    /// Has a command wait on a new link of its session's, since the one that it had
+    /// is gone.
+    fn wait_elsewhere(&mut self, place: u16, from: LinkIndex, one: &Redirected, waits: Waits) {
+        let Core { sessions, links, plane } = self;
+        let owner = plane.session_of(one.exchange.owner);
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
+        let Some(index) = plane.lease(links, owner, (waits.pool, place), waits.protocol) else {
+            return self.give_up(from, one);
+        };
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = waits.until;
+        links[index].awaited_keys = waits.keys;
+        session.stateful.get_or_insert_default().blocked_on.push(index);
+        plane.plan.clients.set_blocked(session.identity.id, true);
+        plane.enqueue_again(links, index, one, false);
+    }
+
     /// Tells whoever waits what the server has said.
-    fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
         plane.deliver(sessions, place, &one.exchange, Kind::Error, &one.reply);
@@ -235,7 +304,11 @@ impl Plane {
     ) {
         let slot = &mut links[index];
         self.prepare_link(index, slot, 0);
+        self.give_what_it_calls(index, slot, one);
         slot.link.enqueue_redirected(one, self.clock.now);
+        if self.is_wait(one.exchange.owner) {
+            slot.link.note_before_last(REPLIES_BEFORE_WAIT);
+        }
         if asking {
             slot.link.precede_last(ASKING);
         }
@@ -244,31 +317,69 @@ impl Plane {
         self.note_deadline(deadline);
     }
 
+    /// A server does not have a channel that it was thought to have: it tells who has,
+    /// or somebody is asked.
+    #[cold]
+    pub(in super::super) fn on_name_astray(&self, (pool, backend): (u16, u16), said: &[u8]) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        state.shared.ask_soon();
+        let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
+        let Some(redirect) = redirect else { return };
+        if let Some(endpoint) = self.endpoint_of(pool, backend, &redirect) {
+            state.shared.note_moved(redirect.slot, &endpoint, self.clock.now);
+        }
+    }
+
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some; the one it was sent to where none has.
-    fn place_of_request(&self, slot: &LinkSlot, request: &[u8]) -> Option<u16> {
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(slot.pool)].kind else {
+    fn place_of_request(&self, (at, backend): (u16, u16), request: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return None };
+        let PoolState::Sharded(state) = &self.pools[usize::from(at)] else { return None };
+        let (mut keys, mut found) = (Vec::new(), None);
+        self.each_command(request, |request| {
+            keys.clear();
+            if found.is_none() && request.keys(&mut keys).is_ok() {
+                found = keys
+                    .first()
+                    .and_then(|&key| request.args.get(key as usize))
+                    .map(|key| place(pool, &state.ring, key, 0));
+            }
+        });
+        found.unwrap_or(Some(backend))
+    }
+
+    /// Sends ahead what a request calls and this server may not have: another was
+    /// given it.
+    fn give_what_it_calls(&mut self, index: LinkIndex, slot: &mut LinkSlot, one: &Redirected) {
+        if matches!(one.exchange.owner, Owner::Gather { .. }) {
+            return self.give_item_script(slot);
+        }
+        let (mut scripts, mut calls_functions) = (Vec::new(), false);
+        self.each_command(&one.request, |request| match request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => scripts.extend(Digest::parse(&request.args[1])),
+            Verb::Fcall | Verb::FcallRo => calls_functions = true,
+            _ => {}
+        });
+        self.give_scripts(slot, &scripts);
+        if calls_functions {
+            self.give_libraries(index, slot);
+        }
+    }
+
+    /// Looks at the commands of what was sent: one, or those of a transaction.
+    pub(in super::super) fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
         let limits = ParseLimits::of(&self.plan.limits);
-        let (mut args, mut inline, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rest = request;
+        let (mut args, mut inline, mut rest) = (Vec::new(), Vec::new(), sent);
         while let Ok(Parsed::Ready { consumed }) =
             parse_request(rest, &limits, &mut args, &mut inline)
         {
-            keys.clear();
-            let resolved = Request::resolve(Args::new(&rest[..consumed], &args)).ok();
-            let key = resolved.and_then(|request| {
-                request.keys(&mut keys).ok()?;
-                request.args.get(*keys.first()? as usize)
-            });
-            if let Some(key) = key {
-                return place(pool, &state.ring, key, 0);
+            if let Ok(request) = Request::resolve(Args::new(&rest[..consumed], &args)) {
+                look(&request);
             }
             rest = &rest[consumed..];
         }
-        Some(slot.backend)
     }
 
     /// Where a server sends a request: on its own host, if it does not say.

@@ -11,7 +11,6 @@ use keyway_command::Split;
 use keyway_proxy::Owner;
 use keyway_resp::reply;
 use keyway_topology::SLOT_COUNT;
-use std::sync::Arc;
 
 /// Room for splitting one request.
 #[derive(Default)]
@@ -91,9 +90,7 @@ impl Plane {
         let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
             false => {
-                let plan = Arc::clone(&self.plan);
-                let pool = &plan.pools[usize::from(asked.session.pool)];
-                self.answer_unrouted(asked.session, asked.busy, pool, asked.request);
+                self.answer_unrouted(asked.session, asked.busy, asked.request);
                 Step::Started
             }
         };

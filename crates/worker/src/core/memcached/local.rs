@@ -114,7 +114,7 @@ impl Plane {
     /// Statistics under memcached's names, as far as the store has them.
     fn store_figures(&self, pool: u16, store: &Store) -> Vec<(&'static str, String)> {
         let mut info = String::new();
-        self.plan.facts.info(pool, &["server", "clients"], &mut info);
+        self.plan.facts.info(pool, false, &["server", "clients"], &mut info);
         let of_info = |field: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
             line.unwrap_or("0").to_owned()

@@ -329,8 +329,11 @@ impl Plane {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached(store, call),
             PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
-            PoolKind::Sharded { pool: sharded, options, warm_up, .. } => {
+            PoolKind::Sharded { pool: sharded, options, warm_up, cluster, .. } => {
                 if options.memcached.is_none() {
+                    if cluster.is_some() && self.awaits_map_for((call.key, call.session)) {
+                        return Step::Wait;
+                    }
                     return self.send_to_redis(links, (pool, sharded), call);
                 }
                 let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);

@@ -13,17 +13,19 @@ use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of,
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
-use keyway_topology::{Distribution, ShardedPool};
+use keyway_topology::{Distribution, SLOT_COUNT, ShardedPool, key_slot};
 use std::sync::Arc;
 
 /// Room for splitting one request.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
-    /// Server of each key.
-    servers: Vec<u16>,
-    /// Fragment of each server, or [`NO_FRAGMENT`].
+    /// Fragment of each key.
+    owners: Vec<u16>,
+    /// Fragment of each server, in a cluster of each slot, or [`NO_FRAGMENT`].
     fragments: Vec<u16>,
-    /// Keys of one server, as positions.
+    /// Server of each fragment.
+    servers: Vec<u16>,
+    /// Keys of one fragment, as positions.
     positions: Vec<u32>,
 }
 
@@ -277,29 +279,15 @@ impl Plane {
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
-        scratch.servers.clear();
-        scratch.fragments.clear();
-        scratch.fragments.resize(sharded.servers.len(), NO_FRAGMENT);
-        let mut used = 0;
-        for index in 0..call.request.keys.len() {
-            let key = call.request.key(call.bytes, index);
-            let Some(server) = self.server_of(call.session.pool, sharded, key) else {
-                return self.tell_unrouted(pool, call);
-            };
-            scratch.servers.push(server);
-            let fragment = &mut scratch.fragments[usize::from(server)];
-            if *fragment == NO_FRAGMENT {
-                *fragment = used;
-                used += 1;
-            }
+        if !self.place_items(scratch, sharded, call) {
+            return self.tell_unrouted(pool, call);
         }
-        if used == 1 {
-            return self.send_to_one(links, pool, (to, scratch.servers[0]), call);
+        if let [server] = scratch.servers[..] {
+            return self.send_to_one(links, pool, (to, server), call);
         }
-        for (server, &fragment) in scratch.fragments.iter().enumerate() {
-            let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
-            if fragment != NO_FRAGMENT
-                && !call.is_resumed()
+        for &server in &scratch.servers {
+            let link = self.memcached_link(call.session.pool, server, call.session.lane);
+            if !call.is_resumed()
                 && !links[link].link.has_room(self.link_options(call.session.pool))
             {
                 return Step::Full(link);
@@ -308,17 +296,43 @@ impl Plane {
         self.count_memcached(call);
         let mut gather = self.begin_gather(call, Rule::Items);
         let to = dialect_for(call.request, to);
-        // In the order of their numbers.
         for &server in &scratch.servers {
-            let fragment = &mut scratch.fragments[usize::from(server)];
-            if usize::from(*fragment) == gather.fragments() {
-                gather.add_fragment(server, wire_of(to));
-            }
-            gather.add_owner(*fragment);
+            gather.add_fragment(server, wire_of(to));
         }
+        scratch.owners.iter().for_each(|&fragment| gather.add_owner(fragment));
         let key = self.memcached.gathers.insert(gather);
         self.send_shares(scratch, links, (pool, to), (call, key));
         Step::Started
+    }
+
+    /// Finds which keys go together, and where. Returns whether all have a server.
+    fn place_items(
+        &mut self,
+        scratch: &mut Scratch,
+        sharded: &ShardedPool,
+        call: &Call<'_>,
+    ) -> bool {
+        // A cluster takes the keys of one slot together and no others.
+        let by_slot = sharded.cluster.as_ref().is_some_and(|it| it.discovery.has_slots());
+        scratch.owners.clear();
+        scratch.servers.clear();
+        scratch.fragments.clear();
+        let groups = if by_slot { SLOT_COUNT } else { sharded.servers.len() };
+        scratch.fragments.resize(groups, NO_FRAGMENT);
+        for index in 0..call.request.keys.len() {
+            let key = call.request.key(call.bytes, index);
+            let Some(server) = self.server_of(call.session.pool, sharded, key) else {
+                return false;
+            };
+            let group = if by_slot { key_slot(key) } else { server };
+            let fragment = &mut scratch.fragments[usize::from(group)];
+            if *fragment == NO_FRAGMENT {
+                *fragment = scratch.servers.len() as u16;
+                scratch.servers.push(server);
+            }
+            scratch.owners.push(*fragment);
+        }
+        true
     }
 
     /// Sends each server its share of the keys.
@@ -330,19 +344,15 @@ impl Plane {
         (call, gather): (&mut Call<'_>, Key<Box<Gather>>),
     ) {
         let mut is_last = false;
-        for server in 0..scratch.fragments.len() {
-            let fragment = scratch.fragments[server];
-            if fragment == NO_FRAGMENT {
-                continue;
-            }
+        for (fragment, &server) in (0..).zip(&scratch.servers) {
             scratch.positions.clear();
-            let positions = scratch.servers.iter().enumerate();
-            let own = positions.filter(|(_, owner)| usize::from(**owner) == server);
+            let owners = scratch.owners.iter().enumerate();
+            let own = owners.filter(|(_, owner)| **owner == fragment);
             scratch.positions.extend(own.map(|(position, _)| position as u32));
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
             let place = (gather, fragment);
-            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, keys), place);
+            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), place);
         }
         if is_last {
             self.finish_gather_now(gather, call);
@@ -359,8 +369,9 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(call.session.pool);
-        let used = |server: &usize| plan.health.is_usable(plan.topology.backend_id(index, *server));
-        let servers: Vec<usize> = (0..sharded.servers.len()).filter(used).collect();
+        let used = |server: &usize| self.is_server_used(call.session.pool, *server);
+        let count = sharded.servers.len();
+        let (servers, rest): (Vec<usize>, Vec<usize>) = (0..count).partition(used);
         if servers.is_empty() {
             return self.tell_unrouted(pool, call);
         }
@@ -377,7 +388,8 @@ impl Plane {
         // Which servers' figures are told apart is the first word, and ours.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
-            for server in (0..sharded.servers.len()).filter(|server| !used(server)) {
+            // Of a cluster all servers that have slots are asked.
+            for server in rest.into_iter().filter(|_| sharded.cluster.is_none()) {
                 let state = plan.health.state(plan.topology.backend_id(index, server));
                 gather.add_out(server as u16, state.label());
             }

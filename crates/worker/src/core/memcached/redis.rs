@@ -102,7 +102,7 @@ impl Plane {
     }
 
     /// Sends the script ahead, on a connection that was not given it yet.
-    fn give_item_script(&self, slot: &mut LinkSlot) {
+    pub(in crate::core) fn give_item_script(&self, slot: &mut LinkSlot) {
         let flushes = self.scripts(slot.pool).flushes();
         let script = script();
         if !slot.given.has_script(&script.digest, flushes) {

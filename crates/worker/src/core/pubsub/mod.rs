@@ -88,9 +88,13 @@ impl PubSub {
         let (mut pools, mut slots) = (Vec::new(), Vec::new());
         for (index, pool) in plan.pools.iter().enumerate() {
             let first = slots.len();
-            if let PoolKind::Sharded { pool, .. } = &pool.kind {
+            if let PoolKind::Sharded { pool, cluster, .. } = &pool.kind {
+                let link = || match cluster {
+                    Some(_) => SubscriberLink::of_cluster(),
+                    None => SubscriberLink::default(),
+                };
                 slots.extend((0..pool.servers.len()).map(|backend| SubscriberSlot {
-                    link: SubscriberLink::default(),
+                    link: link(),
                     pool: index as u16,
                     backend: backend as u16,
                     id: plan.topology.backend_id(index, backend),

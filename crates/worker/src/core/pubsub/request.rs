@@ -101,8 +101,7 @@ impl Plane {
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
-                    let pool = &plan.pools[session.pool as usize];
-                    self.answer_unrouted(session, busy, pool, request);
+                    self.answer_unrouted(session, busy, request);
                     return Step::Started;
                 };
                 return self.forward(links, key, session, busy, request, link);

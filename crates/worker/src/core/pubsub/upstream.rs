@@ -65,6 +65,7 @@ impl Core {
                 has_confirmed = true;
                 plane.on_active(sessions, pool, kind, name);
             }
+            Heard::Astray { said } => plane.on_name_astray((pool, backend), said),
             Heard::Refused { kind, name, reply } => {
                 plane.drop_refused(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
@@ -157,6 +158,7 @@ impl Core {
         plane.tend_pending(sessions, now);
         for index in 0..plane.pubsub.slots.len() {
             let link = &mut plane.pubsub.slots[index].link;
+            link.ask_again(now);
             match link.handle_timeout(now) {
                 Err(fault) => dead.push((index, fault)),
                 Ok(()) if link.wants_connection(now) || !link.unsent().is_empty() => {
@@ -235,7 +237,7 @@ impl Plane {
         let slots = self.slots_of(pool, kind, name);
         if slots.is_empty() {
             let mut error = Vec::new();
-            write_fault(Fault::Unrouted, &self.plan.pools[pool as usize].name, &mut error);
+            self.write_unrouted(pool, &mut error);
             return Outcome::Failed(error);
         }
         let now = self.clock.now;

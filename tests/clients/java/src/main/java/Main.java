@@ -21,6 +21,7 @@ public final class Main {
 
     static {
         CLASSES.put("Jedis", "WithJedis");
+        CLASSES.put("Jedis RedisClusterClient", "WithJedisCluster");
         CLASSES.put("Lettuce", "WithLettuce");
         CLASSES.put("Redisson", "WithRedisson");
         CLASSES.put("spymemcached", "WithSpymemcached");
@@ -94,11 +95,14 @@ public final class Main {
 
     /** What a case is told: where the server is, and its own name. */
     static final class Test {
+        /** As given: of a cluster, those of its nodes with commas between. */
+        final String address;
         final String host;
         final int port;
         private final String base;
 
         Test(String address, String library, String topic) {
+            this.address = address;
             int colon = address.lastIndexOf(':');
             host = address.substring(0, colon);
             port = Integer.parseInt(address.substring(colon + 1));

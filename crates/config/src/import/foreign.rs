@@ -1,0 +1,168 @@
+//! What the importers have in common.
+
+use crate::address::{ListenAddr, parse_listen};
+use crate::error::{ConfigError, Problem, quoted};
+use crate::model::Config;
+use crate::reader::{POOL_NAME_LEN_MAX, check_pool_name};
+use crate::value::format_duration;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::Import;
+
+/// In place of another proxy's "for ever". Far above any reply that is still
+/// waited for, yet a server that hangs does not hold its requests for good.
+pub(super) const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
+
+/// Longest `timeout` a pool takes.
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// Most for connecting, and in place of "for ever": some lost packets are made
+/// up for, yet a server that is gone is noticed.
+pub(super) const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
+
+const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";
+
+/// `value`, or the nearest that Keyway takes, with a note.
+pub(super) fn clamp(
+    name: &str,
+    value: u64,
+    (min, max): (u64, u64),
+    notes: &mut Vec<String>,
+) -> u64 {
+    let taken = value.clamp(min, max);
+    if taken != value {
+        notes.push(format!("{name} was {value}, which Keyway does not take: now {taken}"));
+    }
+    taken
+}
+
+/// A time, or the nearest to it that Keyway takes, with a note.
+pub(super) fn clamp_time(
+    name: &str,
+    time: Duration,
+    (min, max): (Duration, Duration),
+    notes: &mut Vec<String>,
+) -> Duration {
+    let taken = Duration::from_millis(time.as_millis().try_into().unwrap_or(u64::MAX));
+    let taken = taken.clamp(min, max);
+    if taken != time {
+        let text = format_duration(taken);
+        notes.push(format!("{name} was {time:?}, which Keyway does not take: now {text}"));
+    }
+    taken
+}
+
+/// Names that Keyway takes and no other pool has.
+#[derive(Default)]
+pub(super) struct PoolNames(BTreeSet<String>);
+
+impl PoolNames {
+    pub(super) fn claim(&mut self, original: &str, notes: &mut Vec<String>) -> String {
+        let mut name = original.to_owned();
+        if check_pool_name(original).is_err() {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            let plain = original.chars().map(|c| if fits(c) { c } else { '_' });
+            // Room for a number that makes it unique.
+            name = plain.take(POOL_NAME_LEN_MAX - 8).collect();
+        }
+        let base = name.clone();
+        let mut number = 2;
+        while !self.0.insert(name.clone()) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        if name != original {
+            notes.push(format!("was called {}", quoted(original)));
+        }
+        name
+    }
+}
+
+/// Reads `IP:PORT`, `/PATH` or, of host names, `localhost:PORT`.
+pub(super) fn parse_bind(text: &str) -> Result<ListenAddr, Problem> {
+    if text.starts_with('/') {
+        return parse_listen(&format!("unix://{text}"));
+    }
+    let hint = "write \"IP:PORT\" or \"/PATH\"";
+    let (host, port) = text
+        .rsplit_once(':')
+        .ok_or_else(|| Problem::new(format!("{} has no port", quoted(text)), hint))?;
+    if port == "0" {
+        return Err(Problem::new(format!("{} has port 0", quoted(text)), hint));
+    }
+    let listen = match host.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("tcp://[{host}]:{port}"),
+        // Go takes no host for every address.
+        Err(_) if host.is_empty() => format!("tcp://0.0.0.0:{port}"),
+        Err(_) => format!("tcp://{host}:{port}"),
+    };
+    parse_listen(&listen)
+}
+
+/// What the file begins with, and what is noted of it.
+pub(super) struct Head<'a> {
+    /// Where the original is.
+    pub(super) path: &'a str,
+    /// Whose file it is.
+    pub(super) of: &'static str,
+    /// Where its pools listen.
+    pub(super) listeners: &'a [ListenAddr],
+    /// Where statistics are now, up to the address.
+    pub(super) metrics: &'static str,
+}
+
+impl Head<'_> {
+    /// The whole file, of its tables and the notes so far; checked.
+    pub(super) fn finish(
+        &self,
+        tables: &str,
+        mut notes: Vec<String>,
+    ) -> Result<Import, Vec<ConfigError>> {
+        let source: String = self.path.chars().filter(|c| !c.is_control()).collect();
+        let mut toml = format!(
+            "# Imported from {source}, a file of {}. See what it means with `keyway check`.\n\
+             # Every key stays on the server it is on. {}, tcp://127.0.0.1:9380 by default.\n",
+            self.of, self.metrics,
+        );
+        let admin = parse_listen(ADMIN_DEFAULT);
+        if admin.is_ok_and(|admin| self.listeners.iter().any(|own| own.clashes_with(&admin))) {
+            let note = format!(
+                "{ADMIN_DEFAULT}, where metrics would be served, is a pool's: they are off"
+            );
+            let _ = write!(toml, "\n# Note: {note}.\n[server]\nadmin = \"off\"\n");
+            notes.push(note);
+        }
+        toml.push_str(tables);
+        match Config::from_str(&toml, self.path) {
+            Ok(_) => Ok(Import { toml, notes }),
+            Err(errors) => Err(errors.into_iter().map(refused_after_import).collect()),
+        }
+    }
+}
+
+/// The lines of the imported text would mislead: it was never shown.
+fn refused_after_import(error: ConfigError) -> ConfigError {
+    let what = format!("the imported file would not be valid: {}", error.what);
+    ConfigError { line: 0, column: 0, what, ..error }
+}
+
+/// Times out requests and connecting, as a file that has one timeout for both says.
+pub(super) fn timeouts(
+    name: &str,
+    time: Duration,
+    of: &str,
+    notes: &mut Vec<String>,
+) -> (Duration, Duration) {
+    if time.is_zero() {
+        notes.push(format!(
+            "{of} without {name} waits for ever, which Keyway does not: a request fails after {}, \
+             alone; lower it to what clients wait",
+            format_duration(TIMEOUT_FOR_EVER)
+        ));
+        return (TIMEOUT_FOR_EVER, CONNECT_TIMEOUT_FOR_EVER);
+    }
+    let timeout = clamp_time(name, time, (Duration::from_millis(1), TIMEOUT_MAX), notes);
+    (timeout, timeout.min(CONNECT_TIMEOUT_FOR_EVER))
+}

@@ -1,0 +1,120 @@
+//! predixy 1.0.5's files.
+//!
+//! What a key means here is what predixy does with it. A file has one pool, over
+//! a Redis Cluster or over groups of servers that it places keys on itself.
+
+mod convert;
+mod parse;
+mod values;
+
+use super::Import;
+use crate::error::{ConfigError, Problem, any_of, nearest, quoted};
+use parse::{Node, ReadFile};
+
+/// Keys of the file itself.
+const GLOBAL: [&str; 21] = [
+    "Name",
+    "Bind",
+    "LocalDC",
+    "WorkerThreads",
+    "MaxMemory",
+    "ClientTimeout",
+    "BufSize",
+    "Log",
+    "LogRotate",
+    "AllowMissLog",
+    "LogVerbSample",
+    "LogDebugSample",
+    "LogInfoSample",
+    "LogNoticeSample",
+    "LogWarnSample",
+    "LogErrorSample",
+    "LatencyMonitor",
+    "Authority",
+    "DataCenter",
+    "CustomCommand",
+    "Include",
+];
+
+/// The kinds of pools.
+const POOLS: [&str; 3] = ["ClusterServerPool", "StandaloneServerPool", "SentinelServerPool"];
+
+/// Keys of every pool, and those of pools that place keys.
+const OF_POOL: [&str; 10] = [
+    "Password",
+    "MasterReadPriority",
+    "StaticSlaveReadPriority",
+    "DynamicSlaveReadPriority",
+    "RefreshInterval",
+    "ServerTimeout",
+    "ServerFailureLimit",
+    "ServerRetryTimeout",
+    "KeepAlive",
+    "Databases",
+];
+const OF_GROUPS: [&str; 6] =
+    ["RefreshMethod", "Distribution", "Hash", "HashTag", "Sentinels", "Group"];
+
+/// Turns a text into ours; `read` reads what it includes.
+pub(super) fn import(
+    text: &str,
+    path: &str,
+    read: ReadFile<'_>,
+) -> Result<Import, Vec<ConfigError>> {
+    let nodes = parse::parse(text, path, read).map_err(|error| vec![error])?;
+    let mut errors = Vec::new();
+    let pool = check(&nodes, &mut errors);
+    let Some(pool) = pool.filter(|_| errors.is_empty()) else {
+        if errors.is_empty() {
+            let what = "no pool is in the file".to_owned();
+            let hint = format!("predixy wants {}", any_of(POOLS));
+            errors.push(ConfigError { path: path.to_owned(), line: 1, column: 1, what, hint });
+        }
+        return Err(errors);
+    };
+    convert::convert(&nodes, pool, path)
+}
+
+/// Tells of keys that predixy does not know, and finds the pool.
+fn check<'n>(nodes: &'n [Node], errors: &mut Vec<ConfigError>) -> Option<&'n Node> {
+    let mut found: Option<&Node> = None;
+    for node in nodes {
+        if POOLS.iter().any(|pool| node.is(pool)) {
+            if let Some(other) = found {
+                let what = format!(
+                    "{} is a second pool: line {} has {}, and predixy has one",
+                    node.key, other.at.line, other.key
+                );
+                errors.push(node.at.error(Problem::new(what, "give each pool a file of its own")));
+            }
+            let extra: &[&str] = match node.is(POOLS[0]) {
+                true => &["Servers"],
+                false => &OF_GROUPS,
+            };
+            for inner in node.inner() {
+                check_key(inner, OF_POOL.iter().chain(extra).copied(), &node.key, errors);
+            }
+            found = Some(node);
+        } else {
+            check_key(node, GLOBAL.iter().chain(&POOLS).copied(), "the file", errors);
+        }
+    }
+    found
+}
+
+fn check_key<'k>(
+    node: &Node,
+    known: impl Iterator<Item = &'k str> + Clone,
+    place: &str,
+    errors: &mut Vec<ConfigError>,
+) {
+    if known.clone().any(|key| node.is(key)) {
+        return;
+    }
+    let hint = match nearest(&node.key, known.clone()) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => format!("predixy knows {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    let what = format!("unknown key {} in {place}", quoted(&node.key));
+    errors.push(node.at.error(Problem::new(what, hint)));
+}

@@ -1,0 +1,153 @@
+//! Servers of a cluster that die, stall, change roles and come back, under a load
+//! that looks at every reply.
+
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
+
+mod cluster_setup;
+
+use cluster_setup::{Load, Seen, serve, warnings};
+use keyway_testkit::{RedisCluster, Value, cluster_slot, encode_words, wait_until, watchdog};
+use std::time::{Duration, Instant};
+
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// What a load may have met while a shard had no primary: errors until a little
+/// after there was one, and nothing that a replica had acknowledged is lost.
+fn expect_errors_until(seen: &Seen, from: Duration, until: Duration) {
+    assert!(seen.wrong.is_empty(), "{:?}", &seen.wrong[..seen.wrong.len().min(5)]);
+    assert_eq!(seen.lost_acknowledged, 0, "acknowledged by a replica");
+    let odd = |(at, _): &&(Duration, String)| *at < from || *at > until;
+    let early: Vec<_> = seen.errors.iter().filter(odd).take(5).collect();
+    assert!(early.is_empty(), "from {from:?} to {until:?}: {early:?}");
+    println!(
+        "{} replies, {} errors until {:?}, {} increments lost; {:?}",
+        seen.replies,
+        seen.errors.len(),
+        seen.last_error(),
+        seen.lost,
+        seen.errors.first(),
+    );
+}
+
+#[test]
+fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
+    let _watch = watchdog(WITHIN, "a primary is killed");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"1s\"")], 2);
+    let began = Instant::now();
+    let load = Load::start(keyway.address(0), 6, Some(1));
+    load.go_on(100);
+    let from = began.elapsed();
+    cluster.kill(0);
+    cluster.wait_primary(3);
+    // The others hear of it, and whoever failed a moment ago is asked again.
+    let until = began.elapsed() + Duration::from_secs(2);
+    cluster.wait_settled();
+    load.go_on(300);
+    wait_until("errors would be told", WITHIN, || began.elapsed() > until);
+    load.go_on(300);
+    let seen = load.end();
+    expect_errors_until(&seen, from, until);
+    assert!(!seen.errors.is_empty(), "there was no primary for a while");
+    let log = keyway.process().log();
+    assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
+    println!("{}", warnings(&keyway).join("\n"));
+    // It comes back as a replica, and nobody notices.
+    let load = Load::start(keyway.address(0), 4, Some(1));
+    cluster.restart(0);
+    cluster.wait_settled();
+    load.go_on(200);
+    load.end().expect_clean(1000);
+}
+
+#[test]
+fn a_primary_that_stalls_is_left_when_its_replica_took_over() {
+    let _watch = watchdog(WITHIN, "a primary stalls");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"500ms\"")], 1);
+    let began = Instant::now();
+    let load = Load::start(keyway.address(0), 4, Some(1));
+    load.go_on(100);
+    let from = began.elapsed();
+    cluster.pause(1);
+    cluster.wait_primary(4);
+    let until = began.elapsed() + Duration::from_secs(2);
+    cluster.wait_settled();
+    wait_until("errors would be told", WITHIN, || began.elapsed() > until);
+    load.go_on(200);
+    // It believes to be a primary still, for a moment; nobody asks it.
+    cluster.resume(1);
+    cluster.wait_settled();
+    load.go_on(200);
+    let seen = load.end();
+    expect_errors_until(&seen, from, until);
+}
+
+#[test]
+fn a_fail_over_by_hand_costs_nothing() {
+    let _watch = watchdog(WITHIN, "fail-overs by hand");
+    let cluster = RedisCluster::start(3, 1);
+    // Clients wait while it goes on.
+    let keyway = serve(&cluster, &[("timeout", "\"10s\"")], 2);
+    let load = Load::start(keyway.address(0), 6, Some(1));
+    load.go_on(50);
+    for (node, other) in [(3, 0), (4, 1), (0, 3), (5, 2)] {
+        cluster.failover(node);
+        cluster.wait_settled();
+        load.go_on(300);
+        assert_eq!(cluster.replicas_of(node), [other]);
+    }
+    let mut seen = load.end();
+    // Now and then a node itself takes the cluster for down, for some 20 ms.
+    let is_down = |node| cluster.process(node).log().contains("Cluster state changed: fail");
+    if (0..6).any(is_down) {
+        seen.errors.retain(|(_, text)| !text.contains("CLUSTERDOWN"));
+    }
+    seen.expect_clean(5_000);
+    assert_eq!(warnings(&keyway), Vec::<String>::new());
+}
+
+#[test]
+fn what_waits_at_a_primary_waits_on_at_the_next() {
+    let _watch = watchdog(WITHIN, "commands that wait");
+    let cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"5s\"")], 1);
+    let slot = cluster_slot(b"list");
+    let primary = cluster.primary_of_slot(slot).expect("a primary");
+    let next = primary + 3;
+    let blocked = |node| cluster.ask(node, "INFO clients").text().contains("blocked_clients:1");
+    let mut waiting = keyway.client(0);
+    waiting.send(&encode_words("BLPOP list 30"));
+    wait_until("it waits", WITHIN, || blocked(primary));
+    cluster.failover(next);
+    wait_until("it waits at the next", Duration::from_secs(20), || blocked(next));
+    assert_eq!(keyway.client(0).words("RPUSH list v"), Value::Integer(1));
+    assert_eq!(waiting.reply(), Value::Array(vec![Value::bulk("list"), Value::bulk("v")]));
+    assert_eq!(warnings(&keyway), Vec::<String>::new());
+}
+
+#[test]
+fn a_primary_that_comes_and_goes_is_followed() {
+    let _watch = watchdog(WITHIN, "a flapping primary");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"500ms\"")], 1);
+    let load = Load::start(keyway.address(0), 4, Some(1));
+    for _ in 0..3 {
+        let slot = cluster_slot(b"a");
+        let primary = cluster.primary_of_slot(slot).expect("a primary");
+        let replica = cluster.replicas_of(primary)[0];
+        cluster.kill(primary);
+        cluster.wait_primary(replica);
+        cluster.restart(primary);
+        cluster.wait_settled();
+    }
+    load.go_on(50);
+    let seen = load.end();
+    assert!(seen.wrong.is_empty(), "{:?}", &seen.wrong[..seen.wrong.len().min(5)]);
+    assert_eq!(seen.lost_acknowledged, 0);
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    let lines = warnings(&keyway);
+    assert!(lines.len() < 60, "{} lines: {}", lines.len(), lines.join("\n"));
+    println!("{} errors, {} warnings", seen.errors.len(), lines.len());
+}

@@ -1,0 +1,81 @@
+//! Subscribers on a cluster whose slots move and whose servers fail.
+
+mod cluster_setup;
+
+use cluster_setup::{key_of, serve};
+use keyway_testkit::{Client, Keyway, RedisCluster, Value, wait_until, watchdog};
+use std::time::Duration;
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Publishes numbers until `ear` hears one that was told to somebody, then some
+/// more, each of which is heard once and in order.
+fn expect_heard_again(keyway: &Keyway, ear: &mut Client, publish: &str, from: u32) -> u32 {
+    let mut client = keyway.client(0);
+    let mut number = from;
+    ear.set_reply_within(Duration::from_millis(100));
+    let heard = |reply: &Value| reply.array().last().map(Value::text);
+    wait_until("a message is heard", WITHIN, || {
+        number += 1;
+        let _ = client.words(&format!("{publish} {number}"));
+        let mut last = None;
+        while let Ok(reply) = ear.try_reply() {
+            assert!(reply.array()[0].text().ends_with("message"), "{reply:?}");
+            last = heard(&reply);
+        }
+        last == Some(number.to_string())
+    });
+    ear.set_reply_within(Duration::from_secs(10));
+    for next in number + 1..number + 50 {
+        assert!(!client.words(&format!("{publish} {next}")).is_error());
+        assert_eq!(heard(&ear.reply()), Some(next.to_string()));
+    }
+    ear.set_reply_within(Duration::from_millis(100));
+    assert!(ear.try_reply().is_err(), "nothing comes twice");
+    number + 50
+}
+
+/// What has come meanwhile is no message twice.
+fn expect_in_order(ear: &mut Client) {
+    ear.set_reply_within(Duration::from_millis(100));
+    let mut before = 0_u32;
+    while let Ok(reply) = ear.try_reply() {
+        let heard = reply.array().last().map(Value::text).and_then(|text| text.parse().ok());
+        assert!(heard > Some(before), "{reply:?} behind {before}");
+        before = heard.unwrap_or(before);
+    }
+}
+
+#[test]
+fn subscribers_hear_again_when_slots_moved_and_when_a_primary_died() {
+    let _watch = watchdog(WITHIN * 3, "subscribers");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"1s\""), ("refresh", "\"1s\"")], 1);
+    let channel = key_of(5, "ch");
+    let mut ears = [keyway.client(0), keyway.client(0), keyway.client(0)];
+    ears[0].words(&format!("SSUBSCRIBE {channel}"));
+    ears[1].words(&format!("SUBSCRIBE {channel}"));
+    ears[2].words("PSUBSCRIBE *ch");
+    let publish =
+        [format!("SPUBLISH {channel}"), format!("PUBLISH {channel}"), format!("PUBLISH {channel}")];
+    let mut number = 0;
+    let mut expect_all = |ears: &mut [Client; 3]| {
+        for (ear, publish) in ears.iter_mut().zip(&publish) {
+            expect_in_order(ear);
+            number = expect_heard_again(&keyway, ear, publish, number);
+        }
+    };
+    expect_all(&mut ears);
+    cluster.move_slots(0, 1, 0..20);
+    expect_all(&mut ears);
+    cluster.failover(4);
+    cluster.wait_settled();
+    expect_all(&mut ears);
+    for node in [4, 2] {
+        cluster.kill(node);
+        let other = if node == 4 { 1 } else { 5 };
+        cluster.wait_primary(other);
+        cluster.wait_settled();
+        expect_all(&mut ears);
+    }
+}

@@ -1,0 +1,198 @@
+//! Primaries with replicas, found through Sentinel or listed.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use keyway_testkit::{
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, Value,
+    wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(15);
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let quoted: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn through(sentinels: &Sentinels, names: &[&str]) -> Pool {
+    let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    Pool::of_kind("main", "replicated")
+        .with("sentinels", &list(&sentinels.addresses()))
+        .with("primaries", &format!("[{}]", names.join(", ")))
+        .with("refresh", "\"200ms\"")
+}
+
+fn listed(servers: &Replicated) -> Pool {
+    Pool::of_kind("main", "replicated")
+        .with("servers", &list(&servers.addresses()))
+        .with("refresh", "\"200ms\"")
+}
+
+/// Requests that a server was sent by Keyway.
+fn asked(keyway: &Keyway, address: SocketAddr) -> f64 {
+    keyway.metrics().sum("keyway_backend_requests_total", &[&format!("backend=\"{address}\"")])
+}
+
+fn set(client: &mut Client, key: &str) -> bool {
+    client.command(&["SET", key, "v"]) == Value::simple("OK")
+}
+
+#[test]
+fn a_fail_over_by_sentinel_is_followed_and_what_a_client_reads_is_right() {
+    let _watch = watchdog(Duration::from_secs(90), "a fail-over by sentinel");
+    let mut servers = Replicated::start(2);
+    let mut sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let pool = through(&sentinels, &["mymaster"]);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "before"));
+    // A replica that has just come is sent nothing for a second.
+    let has = |server: usize| servers.client(server).command(&["GET", "before"]) != Value::Nil;
+    wait_until("it is copied", SOON, || has(1) && has(2));
+
+    servers.kill(0);
+    let promoted = sentinels.wait_primary("mymaster", |address| address != servers.address(0));
+    let within = Duration::from_secs(1);
+    wait_until("a second behind the sentinels", within, || set(&mut client, "after"));
+    assert_eq!(client.command(&["GET", "before"]), Value::bulk("v"));
+    let new = servers.server_at(promoted).expect("one of ours");
+    assert_eq!(servers.client(new).command(&["GET", "after"]), Value::bulk("v"));
+
+    // All sentinels at once, and a primary that comes back as a replica.
+    sentinels.restart_all();
+    servers.restart(0);
+    wait_until("the old primary is a replica", SOON, || servers.primaries() == [new]);
+    for nth in 0..50 {
+        assert!(set(&mut client, &format!("k{nth}")), "nobody else was the primary meanwhile");
+    }
+    let log = keyway.process().log();
+    assert_eq!(log.matches("a server is the primary now").count(), 2, "{log}");
+}
+
+#[test]
+fn a_manual_fail_over_under_load_loses_nothing_that_redis_does_not() {
+    let _watch = watchdog(Duration::from_secs(90), "a manual fail-over");
+    let servers = Replicated::start(2);
+    let sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let pool = through(&sentinels, &["mymaster"]).with("timeout", "\"3s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let load = CheckedLoad::start(keyway.address(0), LoadShape::default());
+    load.wait_replies(2_000);
+    let promoted = sentinels.failover("mymaster");
+    wait_until("the new primary serves", SOON, || asked(&keyway, promoted) > 1000.0);
+    let report = load.stop();
+    // Sentinel does not stop the old primary before the new one takes over, so what was
+    // written in between is lost with any client; but nothing is mixed up.
+    assert!(report.wrong.is_empty() && report.doubled.is_empty(), "{report}");
+}
+
+#[test]
+fn several_primaries_share_the_keys_by_their_names() {
+    let _watch = watchdog(Duration::from_secs(60), "several primaries");
+    let groups = [Replicated::start(1), Replicated::start(1), Replicated::start(1)];
+    let names = ["alpha", "beta", "gamma"];
+    let watched: Vec<(&str, &Replicated)> = names.into_iter().zip(&groups).collect();
+    let sentinels = Sentinels::start(1, 1, &watched);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![through(&sentinels, &names)]));
+    let mut client = keyway.client(0);
+    let keys: Vec<String> = (0..300).map(|nth| format!("key:{nth}")).collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
+    let request: Vec<&str> = ["MSET"].into_iter().chain(pairs).collect();
+    assert_eq!(client.command(&request), Value::simple("OK"));
+    let held: Vec<i64> = groups
+        .iter()
+        .map(|group| match group.ask(0, "DBSIZE") {
+            Value::Integer(count) => count,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(held.iter().sum::<i64>(), 300, "{held:?}");
+    assert!(held.iter().all(|&count| count > 40), "{held:?}");
+    let request: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    assert_eq!(client.command(&request), Value::Array(vec![Value::bulk("v"); 300]));
+    assert_eq!(client.words("DBSIZE"), Value::Integer(300));
+}
+
+#[test]
+fn servers_that_are_listed_are_asked_which_is_the_primary() {
+    let _watch = watchdog(Duration::from_secs(60), "listed servers");
+    let mut servers = Replicated::start(2);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![listed(&servers)]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "a"));
+    servers.promote(1);
+    // A write that the demoted one refuses goes to the new one.
+    for nth in 0..50 {
+        let reply = client.command(&["SET", &format!("k{nth}"), "v"]);
+        assert_eq!(reply, Value::simple("OK"), "the {nth}th");
+    }
+    assert_eq!(servers.client(1).command(&["GET", "k49"]), Value::bulk("v"));
+    servers.kill(1);
+    servers.promote(2);
+    wait_until("the last one is the primary", SOON, || set(&mut client, "b"));
+    assert_eq!(servers.client(2).command(&["GET", "b"]), Value::bulk("v"));
+}
+
+#[test]
+fn reads_go_to_replicas_in_turns_and_to_the_primary_behind_a_write() {
+    let _watch = watchdog(Duration::from_secs(60), "reads from replicas");
+    let mut servers = Replicated::start(2);
+    let pool = listed(&servers)
+        .with("read_from", "\"prefer-replica\"")
+        .with("pin_after_write", "\"400ms\"")
+        .with("read_from_primary", "[\"ttl\"]");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "k"));
+    let at: Vec<SocketAddr> = servers.addresses();
+    let counts = |keyway: &Keyway| [0, 1, 2].map(|server| asked(keyway, at[server]));
+    let before = counts(&keyway);
+    for _ in 0..10 {
+        assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"), "its own write is read");
+    }
+    let pinned = counts(&keyway);
+    assert_eq!(pinned[0] - before[0], 10.0, "{before:?} {pinned:?}");
+    // A replica that has just come is sent nothing for a second.
+    let has = |server: usize| servers.client(server).command(&["GET", "k"]) == Value::bulk("v");
+    wait_until("it is copied", SOON, || has(1) && has(2));
+    wait_until("the write was long ago", SOON, || {
+        client.command(&["GET", "k"]);
+        counts(&keyway)[1] > pinned[1]
+    });
+    let pinned = counts(&keyway);
+    for _ in 0..40 {
+        assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"));
+        assert!(client.command(&["TTL", "k"]) == Value::Integer(-1));
+    }
+    assert_eq!(client.command(&["MGET", "k", "none"]).array().len(), 2);
+    let spread = counts(&keyway);
+    let grown = [0, 1, 2].map(|server| spread[server] - pinned[server]);
+    assert_eq!(grown[0], 40.0, "TTL alone: {grown:?}");
+    assert!(grown[1] >= 20.0 && grown[2] >= 20.0, "in turns: {grown:?}");
+    // Without replicas the primary is read.
+    servers.kill(1);
+    servers.kill(2);
+    wait_until("the primary is read", SOON, || client.command(&["GET", "k"]) == Value::bulk("v"));
+}
+
+#[test]
+fn replicas_alone_are_read_where_that_is_asked_for_and_an_error_says_that_none_is_there() {
+    let _watch = watchdog(Duration::from_secs(60), "replicas alone");
+    let mut servers = Replicated::start(1);
+    let pool = listed(&servers).with("read_from", "\"replica\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "k"));
+    wait_until("it is copied", SOON, || client.command(&["GET", "k"]) == Value::bulk("v"));
+    servers.kill(1);
+    let mut said = BTreeSet::new();
+    wait_until("no replica is there", SOON, || {
+        let text = client.command(&["GET", "k"]).error_text();
+        said.insert(text.clone());
+        text.contains("no replica of it may be read now")
+    });
+    assert!(set(&mut client, "k"), "writes go on: {said:?}");
+}
