@@ -117,10 +117,7 @@ impl Ring {
                 let chosen = (u64::from(random) * members.len() as u64) >> 32;
                 Some(members[chosen as usize])
             }
-            Kind::Primaries(names, places) => {
-                let place = places.get(usize::from(names.pick(hash, random)?)).copied();
-                place.filter(|&place| place != SlotOwners::NONE)
-            }
+            Kind::Primaries(names, places) => pick_primary(names, places, hash, random),
             Kind::Slots(owners) => owners.of((hash as usize % SLOT_COUNT) as u16),
         }
     }
@@ -129,6 +126,13 @@ impl Ring {
     pub fn is_empty(&self) -> bool {
         matches!(self.kind, Kind::Empty)
     }
+}
+
+/// Apart from [`Ring::pick`], which it calls and which is to be inlined.
+#[inline(never)]
+fn pick_primary(names: &Ring, places: &[u16], hash: u32, random: u32) -> Option<u16> {
+    let place = places.get(usize::from(names.pick(hash, random)?)).copied();
+    place.filter(|&place| place != SlotOwners::NONE)
 }
 
 /// Points of the average server; one of twice the weight gets twice as many.

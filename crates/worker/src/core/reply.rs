@@ -206,9 +206,26 @@ fn error_reason(reply: &[u8]) -> Option<FailureReason> {
 }
 
 impl Plane {
+    /// Hands a reply that was put aside to whoever waits for it.
+    #[inline(never)]
+    pub(super) fn deliver_aside(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        server: (u16, u16),
+        exchange: &Exchange,
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        self.deliver(sessions, server, exchange, kind, reply);
+    }
+
     /// Hands a backend's reply to whoever waits for it.
-    #[inline]
-    pub(super) fn deliver(
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "once per reply, called from one place beside the above"
+    )]
+    fn deliver(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),

@@ -101,14 +101,14 @@ impl Core {
             let mut null = Vec::new();
             protocol.null_array(&mut null);
             let backend = (pool, slot.backend);
-            return plane.deliver(sessions, backend, &one.exchange, Kind::Null, &null);
+            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Null, &null);
         }
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
         if !slot.link.is_blocking {
             // A watch that began nowhere: EXEC will fail.
             plane.lose_watch(links, owner, session);
             let backend = (pool, links[from].backend);
-            return plane.deliver(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
+            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
         }
         let Some(index) = plane.lease(links, owner, (pool, place), protocol) else {
             return self.give_up(from, one);
@@ -289,7 +289,7 @@ impl Core {
     pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
-        plane.deliver(sessions, place, &one.exchange, Kind::Error, &one.reply);
+        plane.deliver_aside(sessions, place, &one.exchange, Kind::Error, &one.reply);
     }
 }
 
