@@ -96,6 +96,7 @@ pub(crate) fn line(choices: &mut Choices) -> Vec<Vec<u8>> {
 fn is_answered_here(request: &Request) {
     let (clock, clients) = (Clock::default(), ClientRegistry::default());
     let mut context = LocalContext {
+        cluster: None,
         identity: &mut Identity::new(7, true, clock.now),
         clock,
         password: Some("secret"),

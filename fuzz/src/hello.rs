@@ -28,6 +28,7 @@ pub fn run(data: &[u8]) {
         let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) else { continue };
         let before = identity.clone();
         let mut context = LocalContext {
+            cluster: None,
             identity: &mut identity,
             clock: Clock { now: Time(0), unix_micros: 0 },
             password,

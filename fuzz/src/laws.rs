@@ -47,7 +47,7 @@ pub fn compose<A: AsRef<[u8]>>(args: &[A]) -> (Vec<u8>, Vec<ByteRange>) {
 pub struct NoFacts;
 
 impl Facts for NoFacts {
-    fn info(&self, _pool: u16, _sections: &[&str], out: &mut String) {
+    fn info(&self, _pool: u16, _is_cluster: bool, _sections: &[&str], out: &mut String) {
         out.push_str("# Server\r\n");
     }
     fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {

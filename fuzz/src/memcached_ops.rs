@@ -518,6 +518,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
+        cluster: None,
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".to_owned(),

@@ -10,13 +10,12 @@ mod stateful;
 mod verdict;
 
 use crate::ledger::{Circumstances, Ledger};
-use crate::memcached;
 use crate::model::{CounterModel, Fate, KeyModel};
 use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
 use crate::random::Random;
 use crate::server::key_name;
-use crate::value;
 use crate::wire::{Value, clip, parse_value, write_request};
+use crate::{memcached, value};
 use cached::{Cache, Cached};
 use channels::{Hearing, Told};
 use entries::Reading;

@@ -17,8 +17,7 @@ use keyway_base::Time;
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
-use keyway_proxy::QueueBudget;
-use keyway_proxy::local::{ClientRegistry, Facts};
+use keyway_proxy::{QueueBudget, local::ClientRegistry, local::Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,

@@ -1,6 +1,6 @@
 //! Many seeds, each a whole life of one or two workers.
 
-use keyway_sim::{Options, run_many, run_seed};
+use keyway_sim::{Options, run_many, run_many_of, run_seed};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 600;
@@ -30,6 +30,27 @@ fn a_seed_is_the_same_run_every_time() {
         let again = run_seed(seed, &told).map_err(|violation| violation.text);
         assert_eq!(once, again, "seed {seed}");
     }
+}
+
+/// Seeds of clusters.
+const CLUSTER_SEEDS: u64 = 250;
+
+/// Slots move under load, primaries fail, servers come and go: requests of a client on one
+/// key are executed once and in their order, what was acknowledged is there unless a copy
+/// was behind, no error is told that no server gave and no fault explains, and in the end
+/// the map is that of the cluster and nothing is left of servers that have gone.
+#[test]
+fn no_seed_of_clusters_breaks_a_law() {
+    let options = Options { clusters: true, ..Options::default() };
+    let summary = run_many_of(0, CLUSTER_SEEDS, &options);
+    println!("{summary}");
+    for violation in &summary.violations {
+        println!("{violation} --clusters");
+    }
+    assert_eq!(summary.violation_count, 0);
+    let total = &summary.total;
+    assert!(total.redirected > 10 * CLUSTER_SEEDS && total.refused > 5 * CLUSTER_SEEDS);
+    assert!(total.commits > 10 * CLUSTER_SEEDS && total.replies > 500 * CLUSTER_SEEDS);
 }
 
 /// Seeds of pools that lead to others.

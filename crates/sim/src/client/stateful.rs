@@ -223,7 +223,12 @@ impl Client {
         }
         ledger.close_group(draft.group);
         write_request(&mut self.output, &[b"EXEC"]);
+        let is_refused =
+            draft.len > self.habits.transaction_len_max || self.crosses(&draft.parts, ledger);
         self.begin(now, What::Exec { parts: draft.parts, watches }, names);
+        if is_refused {
+            self.has_written = draft.had_written;
+        }
     }
 
     /// `MULTI`, some commands on keys of its own, and `EXEC`.

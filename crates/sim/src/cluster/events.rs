@@ -73,13 +73,17 @@ impl ClusterSim {
         let to = self.pick(|this, node| this.is_primary(node) && node != from)?;
         let count = self.random.scaled(1, 12);
         for slot in self.slots_of(from, count, scene) {
-            let pause = self.random.scaled(5 * MICRO, 20 * MILLI);
-            self.moving.insert(slot, Moving { from, to, pause });
-            scene.servers[usize::from(from)].node().away.insert(slot, to);
-            scene.servers[usize::from(to)].node().here.insert(slot, from);
-            self.within(scene.network, (1, pause), Step::Migrate(slot));
+            self.begin_move(slot, (from, to), scene);
         }
         Some(())
+    }
+
+    fn begin_move(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
+        let pause = self.random.scaled(5 * MICRO, 60 * MILLI);
+        self.moving.insert(slot, Moving { from, to, pause });
+        scene.servers[usize::from(from)].node().away.insert(slot, to);
+        scene.servers[usize::from(to)].node().here.insert(slot, from);
+        self.within(scene.network, (1, pause), Step::Migrate(slot));
     }
 
     /// Moves the next key of a slot, or the slot itself once it is empty.
@@ -111,6 +115,13 @@ impl ClusterSim {
         match at_once {
             true => self.publish(&[to, from], scene),
             false => self.publish(&[to], scene),
+        }
+        // Back again, before everybody has heard of it.
+        let is_quiet = !self.busy.contains(&to) && !self.busy.contains(&from);
+        let goes_on = !at_once && is_quiet && scene.network.now < self.plan.ends_at;
+        if goes_on && self.random.percent(40) {
+            scene.servers[usize::from(from)].adopt(Rc::new(self.view.clone()), scene.network);
+            self.begin_move(slot, (to, from), scene);
         }
     }
 
@@ -294,8 +305,8 @@ impl ClusterSim {
         };
         self.busy.extend(heir);
         self.at(scene.network, detected.min(self.plan.ends_at), Step::Detect(node));
-        if heir.is_some() {
-            self.at(scene.network, elected.min(self.plan.ends_at), Step::Elect(node));
+        if let Some(heir) = heir {
+            self.at(scene.network, elected.min(self.plan.ends_at), Step::Elect(node, heir));
         }
         self.at(scene.network, back.min(self.plan.ends_at), Step::Return(node));
         let until = self.plan.ends_at.min(back + self.longest_gossip());
@@ -318,9 +329,7 @@ impl ClusterSim {
         }
     }
 
-    pub(super) fn elect(&mut self, old: u16, scene: &mut Scene) {
-        let own = |&copy: &u16| self.is_alive[usize::from(copy)];
-        let Some(heir) = self.view.replicas_of(old).find(own) else { return };
+    pub(super) fn elect(&mut self, old: u16, heir: u16, scene: &mut Scene) {
         let now = scene.network.now;
         let server = &mut scene.servers[usize::from(heir)];
         server.apply_copies(now, scene.network);

@@ -70,7 +70,7 @@ pub(crate) enum Step {
     Adopt(u16, Rc<View>),
     Migrate(u16),
     Detect(u16),
-    Elect(u16),
+    Elect(u16, u16),
     Return(u16),
     Demote(u16, u16),
     Correct(u16),
@@ -194,7 +194,7 @@ impl ClusterSim {
                 self.view.is_down |= has_slots && self.plan.is_strict;
                 self.publish(&[], scene);
             }
-            Step::Elect(node) => self.elect(node, scene),
+            Step::Elect(node, heir) => self.elect(node, heir, scene),
             Step::Return(node) => self.come_back(node, scene),
             Step::Demote(node, heir) => self.step_down(node, heir, scene),
             Step::Correct(node) => {

@@ -5,7 +5,8 @@ use crate::cluster::{EventKind, Member};
 use keyway_topology::{ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy};
 
 /// What is done by those who care for a cluster, and harms nobody.
-const ORDERLY: [EventKind; 8] = [
+const ORDERLY: [EventKind; 9] = [
+    EventKind::Move,
     EventKind::Move,
     EventKind::Move,
     EventKind::Move,
@@ -81,7 +82,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         };
         (START + random.below(FAULTS_WITHIN), kind)
     };
-    let events = (0..random.between(1, 14)).map(|_| event(random)).collect();
+    let events = (0..random.between(3, 30)).map(|_| event(random)).collect();
     let slowest = random.scaled(MILLI, 300 * MILLI);
     let plan = ClusterPlan {
         events,
@@ -181,6 +182,7 @@ impl Scenario {
         let is_lossy = plan.events.iter().any(|(_, kind)| loses.contains(kind));
         for habits in self.clients.iter_mut().chain(&mut self.last_clients) {
             (habits.channels, habits.tracks) = (false, false);
+            habits.requests *= 2;
             habits.lists = !is_lossy;
             habits.staleness = staleness;
         }

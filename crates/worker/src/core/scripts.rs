@@ -14,7 +14,7 @@ use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{Key, Time};
-use keyway_command::{Join as Rule, Loaded, Request, Verb};
+use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
     Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, Session, Work,
     dumped_libraries, library_name,
@@ -185,6 +185,9 @@ impl Plane {
                 return Step::Started;
             }
         };
+        if !request.command.flags.contains(Flags::READONLY) {
+            self.note_write(session);
+        }
         let index = self.link_of(session, server);
         let digest = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
