@@ -140,8 +140,7 @@ impl Importer<'_> {
             "" => format!("overlord-{}", number + 1),
             name => name.to_owned(),
         };
-        self.check(&cluster, &original);
-        let mut notes = Vec::new();
+        let mut notes = self.check(&cluster, &original);
         let name = self.names.claim(&original, &mut notes);
         let bind = self.bind(&cluster, &original);
         let servers = self.servers(&cluster, &original);
@@ -160,17 +159,24 @@ impl Importer<'_> {
     }
 
     /// Tells of keys that overlord does not know, and of values of the wrong form.
-    fn check(&mut self, cluster: &Cluster<'_>, name: &str) {
+    /// Returns those that overlord passes over as well.
+    fn check(&mut self, cluster: &Cluster<'_>, name: &str) -> Vec<String> {
+        let mut passed_over = Vec::new();
         for (key, value) in cluster.table {
             let key_name: &str = key.get_ref();
             let at = key.span().start;
             if !KEYS.contains(&key_name) {
-                let hint = match nearest(key_name, KEYS) {
-                    Some(meant) => format!("did you mean \"{meant}\"?"),
-                    None => format!("overlord knows {}", KEYS.join(", ")),
-                };
                 let what = format!("unknown key {} in cluster {}", quoted(key_name), quoted(name));
-                self.report.mistake(at, Problem::new(what, hint));
+                match nearest(key_name, KEYS) {
+                    Some(meant) => {
+                        let hint = format!("did you mean \"{meant}\"?");
+                        self.report.mistake(at, Problem::new(what, hint));
+                    }
+                    None => passed_over.push(format!(
+                        "{} is left out: overlord does not know it either",
+                        quoted(key_name)
+                    )),
+                }
                 continue;
             }
             let value = value.get_ref();
@@ -192,6 +198,7 @@ impl Importer<'_> {
             let problem = Problem::new(what, format!("write {}", any_of(TYPES)));
             self.report.mistake(cluster.place("cache_type"), problem);
         }
+        passed_over
     }
 
     fn bind(&mut self, cluster: &Cluster<'_>, name: &str) -> Option<ListenAddr> {

@@ -150,12 +150,15 @@ impl Converter<'_> {
             .inner()
             .iter()
             .filter(|node| !std::ptr::eq(*node, *chosen))
-            .map(|node| format!("line {}", node.at.line))
+            .map(|node| format!("{}:{}", node.at.path, node.at.line))
             .collect();
         if !others.is_empty() {
             let who = match chosen.value.is_empty() {
                 true => "that without a password; clients that send AUTH get an error".to_owned(),
-                false => format!("that of line {}; clients without it are refused", chosen.at.line),
+                false => format!(
+                    "that of {}:{}; clients without it are refused",
+                    chosen.at.path, chosen.at.line
+                ),
             };
             let others = others.join(", ");
             self.note(format!(
