@@ -773,28 +773,6 @@ impl Client {
     }
 }
 
-impl Ask {
-    fn name(&self) -> &'static str {
-        match self {
-            Ask::Exactly(_) => "an echo",
-            Ask::Set { .. } => "SET",
-            Ask::Get { .. } => "GET",
-            Ask::Increment { .. } => "INCR",
-            Ask::SetMany { .. } => "MSET",
-            Ask::GetMany { .. } => "MGET",
-            Ask::Delete { .. } => "DEL",
-            Ask::Exists { .. } => "EXISTS",
-            Ask::Refused { .. } => "an unknown command",
-            Ask::AtMost(_) => "CLIENT KILL",
-            Ask::Crossing { .. } => "SDIFF",
-            Ask::Begun(_) => "a transaction or a list",
-            Ask::Told(told) => told.name(),
-            Ask::Cached(cached) => cached.name(),
-            Ask::BrokenFrame => "a broken frame",
-        }
-    }
-}
-
 fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
 }

@@ -287,6 +287,29 @@ impl Client {
     }
 }
 
+impl Ask {
+    /// What it is called in a report.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Ask::Exactly(_) => "an echo",
+            Ask::Set { .. } => "SET",
+            Ask::Get { .. } => "GET",
+            Ask::Increment { .. } => "INCR",
+            Ask::SetMany { .. } => "MSET",
+            Ask::GetMany { .. } => "MGET",
+            Ask::Delete { .. } => "DEL",
+            Ask::Exists { .. } => "EXISTS",
+            Ask::Refused { .. } => "an unknown command",
+            Ask::AtMost(_) => "CLIENT KILL",
+            Ask::Crossing { .. } => "SDIFF",
+            Ask::Begun(_) => "a transaction or a list",
+            Ask::Told(told) => told.name(),
+            Ask::Cached(cached) => cached.name(),
+            Ask::BrokenFrame => "a broken frame",
+        }
+    }
+}
+
 /// What an error reply says about the fate of its request.
 ///
 /// # Errors

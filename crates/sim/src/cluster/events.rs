@@ -79,6 +79,7 @@ impl ClusterSim {
     }
 
     fn begin_move(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
+        scene.ledger.on_slot_changed(slot);
         let pause = self.random.scaled(5 * MICRO, 60 * MILLI);
         self.moving.insert(slot, Moving { from, to, pause });
         scene.servers[usize::from(from)].node().away.insert(slot, to);
@@ -130,6 +131,7 @@ impl ClusterSim {
             self.move_key(&key, (from, to), scene);
         }
         self.view.owners[usize::from(slot)] = to;
+        scene.ledger.on_slot_changed(slot);
     }
 
     /// What moves to a server or from it has moved.
@@ -152,6 +154,7 @@ impl ClusterSim {
         }
         for &slot in slots {
             self.view.owners[usize::from(slot)] = to;
+            scene.ledger.on_slot_changed(slot);
         }
     }
 
@@ -198,9 +201,10 @@ impl ClusterSim {
         }
         self.view.members[usize::from(heir)].replica_of = None;
         self.view.members[usize::from(old)].replica_of = Some(heir);
-        for owner in &mut self.view.owners {
+        for (slot, owner) in self.view.owners.iter_mut().enumerate() {
             if *owner == old {
                 *owner = heir;
+                scene.ledger.on_slot_changed(slot as u16);
             }
         }
         self.next_epoch(heir);
@@ -309,13 +313,9 @@ impl ClusterSim {
             self.at(scene.network, elected.min(self.plan.ends_at), Step::Elect(node, heir));
         }
         self.at(scene.network, back.min(self.plan.ends_at), Step::Return(node));
-        let until = self.plan.ends_at.min(back + self.longest_gossip());
+        let until = self.plan.ends_at.min(back + self.plan.longest_gossip());
         scene.ledger.on_trouble(server, now, until + self.plan.aftermath);
         Some(())
-    }
-
-    fn longest_gossip(&self) -> Nanos {
-        self.plan.gossip.1.max(self.plan.laggard.map_or(0, |(_, longest)| longest))
     }
 
     /// Says which keys are not what they were once `heir` takes over.

@@ -109,6 +109,13 @@ pub(crate) struct Scene<'a> {
     pub(crate) ledger: &'a mut Ledger,
 }
 
+impl ClusterPlan {
+    /// How long it takes until everybody has heard of something.
+    pub fn longest_gossip(&self) -> Nanos {
+        self.gossip.1.max(self.laggard.map_or(0, |(_, longest)| longest))
+    }
+}
+
 impl ClusterSim {
     /// The cluster of a scenario, before anything has happened to it.
     pub fn new(

@@ -4,6 +4,13 @@
 use super::*;
 use crate::cluster::{SLOTS, slot_of};
 
+/// How long after a server has sent a request elsewhere others may still come to it.
+const LEARNT: Nanos = 250 * crate::network::MILLI;
+
+/// How often a request is sent on at most while nothing changes: by one that has not
+/// heard whose the slot is, by one that it was, and by one from which it moves.
+const HOPS: usize = 3;
+
 /// Why a server has not taken a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -26,22 +33,29 @@ pub(super) struct ClusterBook {
     lost: BTreeMap<Vec<u8>, u64>,
     /// What servers have not taken.
     refused: Vec<(Nanos, u16, Refused)>,
+    /// When slots came to other servers, or were on their way.
+    changes: Vec<(Nanos, u16)>,
+    /// By then everybody has heard of a change.
+    settles: Nanos,
+    /// When a server sent a request for a slot elsewhere for the first time since
+    /// everybody has known whose it is.
+    sent_on: BTreeMap<(usize, u16), Nanos>,
     /// The last write to each key.
     last: BTreeMap<Vec<u8>, u64>,
-    /// When the latest dispute or loss of any key was.
-    has_disputed: bool,
 }
 
 impl Ledger {
     /// The pool is a cluster.
-    pub fn know_cluster(&mut self, redirections_max: u8) {
+    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos) {
         self.cluster = Some(ClusterBook {
             redirections_max: usize::from(redirections_max),
             disputes: vec![(0, 0); SLOTS],
             lost: BTreeMap::new(),
             refused: Vec::new(),
+            changes: Vec::new(),
+            settles,
+            sent_on: BTreeMap::new(),
             last: BTreeMap::new(),
-            has_disputed: false,
         });
     }
 
@@ -56,7 +70,6 @@ impl Ledger {
         let (open, count) = &mut book.disputes[usize::from(slot)];
         *open = if begins { *open + 1 } else { open.saturating_sub(1) };
         *count += 1;
-        book.has_disputed = true;
     }
 
     /// Whether two servers claim the slot of a key, or did.
@@ -74,10 +87,27 @@ impl Ledger {
         }
     }
 
-    /// A server has not taken a request.
-    pub fn on_refused(&mut self, slot: u16, kind: Refused, now: Nanos, _is_straggler: bool) {
+    /// A slot has come to another server, or is on its way to one.
+    pub fn on_slot_changed(&mut self, slot: u16) {
+        let now = self.now;
         if let Some(book) = &mut self.cluster {
-            book.refused.push((now, slot, kind));
+            book.changes.push((now, slot));
+            book.sent_on.clear();
+        }
+    }
+
+    /// A server has not taken a request.
+    pub fn on_refused(&mut self, server: usize, (slot, kind): (u16, Refused), now: Nanos) {
+        let is_excused = self.is_excused(&self.servers_of(0), now.saturating_sub(LEARNT), now);
+        let Some(book) = &mut self.cluster else { return };
+        book.refused.push((now, slot, kind));
+        let last = book.changes.last().map_or(0, |&(at, _)| at);
+        if kind != Refused::Elsewhere || now < last + book.settles {
+            return;
+        }
+        let first = *book.sent_on.entry((server, slot)).or_insert(now);
+        if now >= first + LEARNT && !is_excused {
+            self.fail(|| format!("server {server} is asked for slot {slot} after it said MOVED"));
         }
     }
 
@@ -119,7 +149,15 @@ impl Ledger {
         let slots: BTreeSet<u16> = keys.iter().map(|key| slot_of(key)).collect();
         let since = book.refused.iter().rev().take_while(|(at, ..)| *at >= from);
         let count = since.filter(|(_, slot, why)| *why == kind && slots.contains(slot)).count();
-        count >= if kind == Refused::Elsewhere { book.redirections_max } else { 1 }
+        if kind != Refused::Elsewhere {
+            return count > 0;
+        }
+        // Whoever knows less sends on to who knows more, and that ends unless slots go on
+        // to others meanwhile.
+        let from = from.saturating_sub(book.settles);
+        let changes = book.changes.iter().rev().take_while(|(at, _)| *at >= from);
+        let changes = changes.filter(|(_, slot)| slots.contains(slot)).count();
+        count >= book.redirections_max && changes + HOPS >= book.redirections_max
     }
 
     /// Writes to a key come in the order in which they were asked for, as only one

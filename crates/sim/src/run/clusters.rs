@@ -27,7 +27,7 @@ pub(super) fn build(
         let server = Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
         servers.push(server);
     }
-    ledger.know_cluster(cluster.redirections_max);
+    ledger.know_cluster(cluster.redirections_max, events.longest_gossip() + SECOND / 20);
     Some(Box::new(ClusterSim::new(events, servers, network, random.fork())))
 }
 

@@ -52,7 +52,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         nodes_max,
         discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
         refresh: Duration::from_millis(random.scaled(200, 4000)),
-        redirections_max: random.between(4, 16) as u8,
+        redirections_max: random.between(6, 16) as u8,
         reads,
         primaries: Vec::new(),
         sentinels: None,

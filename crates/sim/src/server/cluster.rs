@@ -284,7 +284,9 @@ impl Server {
                 (Refused::Crossing, slot_of(&keys[0]), text.to_owned())
             }
         };
-        ledger.on_refused(slot, kind, now, is_straggler);
+        if !is_straggler {
+            ledger.on_refused(self.index, (slot, kind), now);
+        }
         let begun = &mut self.conns[position].begun;
         match is_exec {
             true => *begun = Begun::default(),

@@ -48,7 +48,10 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
     let topology = Arc::new(Topology::new(Epoch(1), pools));
     let registry = Registry::new(Layout {
         classes: &[""; keyway_command::Class::ALL.len()],
-        pools: vec![PoolLayout { name: "pool".to_owned(), backends: vec!["alpha".to_owned()] }],
+        pools: vec![PoolLayout {
+            name: "pool".to_owned(),
+            backends: vec!["alpha".to_owned(); pool.servers.len()],
+        }],
         workers_max: 1,
         version: "0",
         start_unix_micros: 0,

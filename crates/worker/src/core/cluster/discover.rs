@@ -178,7 +178,7 @@ impl Core {
 
     /// The link to a server that may answer: one that stands rather than one that is
     /// to be made, and not always the same.
-    fn someone_to_ask(&mut self, pool: u16) -> Option<LinkIndex> {
+    pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<LinkIndex> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };

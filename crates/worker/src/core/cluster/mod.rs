@@ -324,3 +324,6 @@ impl Plane {
         self.cluster_state(slot.pool).is_some_and(is_gone)
     }
 }
+
+#[cfg(test)]
+mod tests;

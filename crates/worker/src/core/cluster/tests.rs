@@ -1,0 +1,140 @@
+use super::super::tests::{client, core_with, output};
+use super::*;
+use keyway_base::{BackendFault, Fault, Sent, Time};
+use keyway_net::Socket;
+use keyway_proxy::Session;
+use keyway_resp::Protocol;
+use keyway_topology::{
+    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, ReadPolicy, ShardedPool,
+};
+use std::time::Duration;
+
+fn endpoint(port: u16) -> Endpoint {
+    Endpoint::tcp("h", port).unwrap()
+}
+
+/// What a server says of a cluster in which these ports have these slots.
+fn view(owners: &[(u16, u16, u16)]) -> ClusterView {
+    let mut reply = format!("*{}\r\n", owners.len());
+    for (first, last, port) in owners {
+        reply += &format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:{port}\r\n");
+    }
+    ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap()
+}
+
+/// A core that knows a cluster, with a connection to each of two servers.
+fn core() -> Core {
+    let mut core = core_with(|pool| {
+        *pool = ShardedPool::of_cluster(ClusterPool {
+            seeds: vec![endpoint(1)],
+            nodes_max: 3,
+            discovery: Discovery::Slots,
+            refresh: Duration::from_secs(1),
+            redirections_max: 3,
+            reads: ReadPolicy::default(),
+            primaries: Vec::new(),
+            sentinels: None,
+        });
+    });
+    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
+    for port in [1, 2] {
+        let index = link(&core, port);
+        core.on_connecting(index);
+        core.on_connected(index, Socket(i32::from(port)));
+    }
+    core
+}
+
+fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
+    let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
+    shared.learn(&view(owners), Time(1)).unwrap();
+    core.follow_clusters();
+}
+
+fn link(core: &Core, port: u16) -> LinkIndex {
+    let PoolState::Sharded(state) = &core.plane.pools[0] else { panic!("servers") };
+    let map = &state.cluster.as_ref().unwrap().map;
+    state.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
+}
+
+fn send(core: &mut Core, port: u16) -> String {
+    let index = link(core, port);
+    let link = &mut core.links[index].link;
+    let sent = link.unsent().escape_ascii().to_string();
+    let len = link.unsent().len();
+    link.advance(len);
+    sent
+}
+
+fn hear(core: &mut Core, port: u16, reply: &str) {
+    let index = link(core, port);
+    core.on_backend_bytes(index, reply.as_bytes()).unwrap();
+}
+
+fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
+    core.on_client_bytes(client, lines.as_bytes());
+}
+
+#[test]
+fn a_part_that_is_sent_elsewhere_ends_also_when_its_client_has_gone() {
+    let mut core = core();
+    let client = client(&mut core);
+    // Slots 15495 and 3300.
+    ask(&mut core, client, "MGET a b\r\n");
+    send(&mut core, 1);
+    send(&mut core, 2);
+    core.remove_session(client, None);
+    hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
+    assert_eq!(core.plane.joins.len(), 1);
+    hear(&mut core, 2, "-MOVED 15495 h:1\r\n");
+    assert_eq!(core.plane.joins.len(), 0);
+}
+
+#[test]
+fn a_transaction_goes_where_its_slot_has_come_to_meanwhile() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "MULTI\r\nSET {a}1 x\r\n");
+    learn(&mut core, &[(0, 16383, 1)]);
+    ask(&mut core, client, "SET {a}2 y\r\nEXEC\r\n");
+    assert_eq!(output(&core, client), r"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    assert_eq!(send(&mut core, 2), "");
+    assert!(send(&mut core, 1).starts_with(r"*1\r\n$5\r\nMULTI\r\n"));
+}
+
+#[test]
+fn keys_of_other_slots_are_none_of_a_transaction_although_their_server_is_the_same() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, &[(0, 16383, 1)]);
+    ask(&mut core, client, "MULTI\r\nSET a x\r\nSET b y\r\n");
+    assert!(output(&core, client).contains("-CROSSSLOT"));
+}
+
+#[test]
+fn what_is_not_sent_yet_does_not_overtake_what_was_sent_before() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "SET a 1\r\n");
+    send(&mut core, 2);
+    ask(&mut core, client, "SET a 2\r\n");
+    learn(&mut core, &[(0, 16383, 1)]);
+    assert_eq!(send(&mut core, 1), "");
+    // The old server sends both on, in their order.
+    send(&mut core, 2);
+    hear(&mut core, 2, "-MOVED 15495 h:1\r\n-MOVED 15495 h:1\r\n");
+    let sent = send(&mut core, 1);
+    assert!(sent.find(r"$1\r\n1").unwrap() < sent.find(r"$1\r\n2\r\n").unwrap(), "{sent}");
+}
+
+#[test]
+fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
+    let mut core = core();
+    let index = link(&core, 1);
+    let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+    assert!((0..64).any(|_| core.someone_to_ask(0) == Some(index)));
+    core.plane.miss_of_cluster((0, core.links[index].backend), fault);
+    for _ in 0..32 {
+        assert_ne!(core.someone_to_ask(0), Some(index));
+    }
+}
