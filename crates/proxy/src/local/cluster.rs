@@ -15,7 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const DISABLED: &str = "ERR This instance has cluster support disabled; use a client without \
+/// What clients of Redis Cluster are told by a listener that poses as none.
+pub const DISABLED: &str = "ERR This instance has cluster support disabled; use a client without \
      cluster mode, or write cluster_mode = \"emulate\" in [[listener]]";
 const NOT_BY_SLOT: &str = "ERR Keyway knows no keys by slot: the slots it tells of are no places \
      where keys are; ask the servers, or use SCAN";
@@ -196,6 +197,28 @@ struct View {
     own: usize,
     /// By node, the slots it has.
     shares: Vec<Vec<Range<u16>>>,
+}
+
+/// Whether a command is one of clients of Redis Cluster that is answered here.
+pub fn is_about_cluster(verb: Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Asking
+            | Verb::Readonly
+            | Verb::Readwrite
+            | Verb::ClusterCountkeysinslot
+            | Verb::ClusterGetkeysinslot
+            | Verb::ClusterHelp
+            | Verb::ClusterInfo
+            | Verb::ClusterKeyslot
+            | Verb::ClusterLinks
+            | Verb::ClusterMyid
+            | Verb::ClusterNodes
+            | Verb::ClusterReplicas
+            | Verb::ClusterShards
+            | Verb::ClusterSlaves
+            | Verb::ClusterSlots
+    )
 }
 
 /// Appends the reply to a command about the cluster.

@@ -27,7 +27,7 @@ mod slowlog;
 mod wait;
 
 pub use auth::is_password;
-pub use cluster::EmulatedCluster;
+pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 
@@ -232,21 +232,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
             memory::answer(request, context, out)
         }
-        Verb::Asking
-        | Verb::Readonly
-        | Verb::Readwrite
-        | Verb::ClusterCountkeysinslot
-        | Verb::ClusterGetkeysinslot
-        | Verb::ClusterHelp
-        | Verb::ClusterInfo
-        | Verb::ClusterKeyslot
-        | Verb::ClusterLinks
-        | Verb::ClusterMyid
-        | Verb::ClusterNodes
-        | Verb::ClusterReplicas
-        | Verb::ClusterShards
-        | Verb::ClusterSlaves
-        | Verb::ClusterSlots => cluster::answer(request, context, out),
+        verb if is_about_cluster(verb) => cluster::answer(request, context, out),
         Verb::ClientHelp
         | Verb::ConfigHelp
         | Verb::FunctionHelp

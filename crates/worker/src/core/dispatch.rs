@@ -440,6 +440,10 @@ impl Plane {
             let text = unserved(&name, request.command.handling);
             return self.refuse(session, busy, |out| reply::error(out, &text));
         }
+        let listener = &self.plan.listeners[usize::from(session.listener)];
+        if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
+            return self.refuse(session, busy, |out| reply::error(out, local::NO_CLUSTER));
+        }
         self.count(session, request);
         self.note_served(session.pool, request.command.class as u8);
         let was_silent = Self::is_silent(session);
