@@ -273,7 +273,7 @@ fn free(store: &Store, empty: u64, times: &mut Times) {
     let mut ticks = 0;
     while store.stats().memory_used > empty + (256 << 10) {
         ticks += 1;
-        assert!(ticks < 200_000, "memory is freed");
+        assert!(ticks < 1_000_000, "memory is freed");
         _ = times.time(|| store.tick(clock_at(START + 100 * ticks)));
     }
 }
@@ -447,7 +447,7 @@ fn fields_that_expire_at_once_stop_nobody() {
         let mut ticks = 0;
         while store.stats().memory_used > empty + (full - empty) / 8 {
             ticks += 1;
-            assert!(ticks < 200_000, "memory is freed");
+            assert!(ticks < 1_000_000, "memory is freed");
             _ = times.time(|| store.tick(clock_at(now + 1000 + 100 * ticks)));
         }
         run(&store, now + 1000, &[b"HGET", b"huge", b"stays"], &mut out);
