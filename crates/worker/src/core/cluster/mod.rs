@@ -61,8 +61,9 @@ pub(super) struct State {
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
-    /// Links to servers that have left.
-    leaving: Vec<LinkIndex>,
+    /// Links to servers that have left, each with its generation: by the time it is
+    /// looked at its place may be another link's.
+    leaving: Vec<(LinkIndex, u32)>,
     pub(super) split: split::Scratch,
 }
 
@@ -191,8 +192,9 @@ impl Core {
                         && slot.link.state() != LinkState::Idle
                 };
                 let numbered = self.links.iter().enumerate();
-                let there = numbered.filter(|(_, slot)| is_there(slot)).map(|(index, _)| index);
-                self.plane.cluster.leaving.extend(there);
+                let there = numbered.filter(|(_, slot)| is_there(slot));
+                let leaving = there.map(|(index, slot)| (index, slot.generation));
+                self.plane.cluster.leaving.extend(leaving);
             }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             self.plane.plan.health.restore(id);
@@ -206,11 +208,13 @@ impl Core {
     /// it is to be closed.
     pub fn next_left(&mut self) -> Option<LinkIndex> {
         let Core { links, plane, .. } = self;
-        let at = plane.cluster.leaving.iter().position(|&index| {
+        let leaving = &mut plane.cluster.leaving;
+        leaving.retain(|&(index, generation)| links[index].generation == generation);
+        let at = leaving.iter().position(|&(index, _)| {
             let slot = &links[index];
             slot.link.live() == 0 || slot.link.state() != LinkState::Ready
         })?;
-        Some(plane.cluster.leaving.swap_remove(at))
+        Some(leaving.swap_remove(at).0)
     }
 
     /// Where a link is to be connected to, if anywhere.
