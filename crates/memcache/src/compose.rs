@@ -50,6 +50,19 @@ pub fn compose_request<'a>(
     outcome
 }
 
+/// Appends a classic get of some keys of a request that is canonical
+/// ([`crate::Request::is_canonical`]); how its reply ends.
+#[inline]
+pub fn compose_share<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]>) -> Expect {
+    out.extend_from_slice(b"get");
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(b"\r\n");
+    Expect::List
+}
+
 fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.push(b' ');
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());

@@ -63,6 +63,9 @@ impl Framer {
 
     /// Looks element by element.
     fn frame_elements(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
+        if self.wire == Wire::Text && self.expect == Expect::List {
+            self.pass_items(buf, limits)?;
+        }
         loop {
             match parse_reply(buf.get(self.at..).unwrap_or_default(), self.wire, limits)? {
                 ReplyParsed::NeedMore { at_least } => {
@@ -80,6 +83,16 @@ impl Framer {
                 }
             }
         }
+    }
+
+    /// Goes past the items that are told as usual.
+    fn pass_items(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<(), ReplyFault> {
+        let mut at = self.at.min(buf.len());
+        while let Some(len) = usual::item_len(&buf[at..]) {
+            at += len;
+        }
+        self.at = self.at.max(at);
+        self.check(at, limits)
     }
 
     fn check(&self, len: usize, limits: &ReplyLimits) -> Result<(), ReplyFault> {

@@ -34,7 +34,7 @@ mod text;
 mod usual;
 
 pub use asked::Asked;
-pub use compose::{Untranslatable, compose_request};
+pub use compose::{Untranslatable, compose_request, compose_share};
 pub use fault::RequestFault;
 pub use framer::{Expect, Framer, Framing};
 pub use outcome::{
@@ -44,6 +44,7 @@ pub use relay::{Answer, Relayed, relay, relay_elements};
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
 pub use respond::{Asker, write_end, write_reply};
 pub use sasl::{Plain, sasl_plain};
+pub use usual::text_item_len;
 
 /// Longest key, in bytes: memcached's own bound, which no option changes.
 pub const KEY_LEN_MAX: usize = 250;

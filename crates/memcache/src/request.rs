@@ -178,6 +178,12 @@ impl Request {
         })
     }
 
+    /// Where all keys are, one behind the other, and in which bytes: `buf`, or those decoded from it.
+    pub fn key_ranges<'a>(&'a self, buf: &'a [u8]) -> (&'a [u8], &'a [ByteRange]) {
+        let is_decoded = self.head.asked.has(Asked::KEY_BASE64);
+        (if is_decoded { &self.decoded } else { buf }, &self.keys)
+    }
+
     /// All keys, as [`Request::key`].
     pub fn keys<'a>(&'a self, buf: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         (0..self.keys.len()).map(move |index| self.key(buf, index))

@@ -14,7 +14,7 @@ const DIGITS_MAX: usize = 10;
 #[inline(always)]
 pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
     match buf {
-        [b'g', b'e', b't', b' ', ..] => get(buf, request),
+        [b'g', b'e', b't', b' ', ..] => get(buf, limits, request),
         [b's', b'e', b't', b' ', ..] => set(buf, limits, request),
         _ => None,
     }
@@ -22,13 +22,45 @@ pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> 
 
 const BEHIND_VERB: usize = 4;
 
-fn get(buf: &[u8], request: &mut Request) -> Option<usize> {
+#[inline(always)]
+fn get(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
     let end = key_end(buf, BEHIND_VERB)?;
-    let next = line_end(buf, end)?;
-    request.head.asked = Asked::VALUE.with(Asked::FLAGS).with(Asked::KEY);
     request.keys.push(ByteRange::new(BEHIND_VERB, end));
+    let end = if buf[end] == b' ' { more_keys(buf, end, limits, request) } else { Some(end) };
+    let next = end.and_then(|end| line_end(buf, end)).filter(|&next| fits(next, limits));
+    if next.is_none() {
+        request.keys.clear();
+        return None;
+    }
+    request.head.asked = Asked::VALUE.with(Asked::FLAGS).with(Asked::KEY);
     request.is_canonical = true;
-    Some(next)
+    next
+}
+
+/// Whether a line of this length is taken, whatever it says.
+#[inline(always)]
+fn fits(len: usize, limits: &ParseLimits) -> bool {
+    len <= ParseLimits::LINE_LEN_MAX || len <= limits.keys_line_len_max as usize
+}
+
+/// Reads the keys behind the first, each behind one blank; where the last one ends.
+#[inline(never)]
+fn more_keys(
+    buf: &[u8],
+    blank: usize,
+    limits: &ParseLimits,
+    request: &mut Request,
+) -> Option<usize> {
+    let mut end = blank;
+    while buf[end] == b' ' {
+        let start = end + 1;
+        end = key_end(buf, start)?;
+        if request.keys.len() >= limits.keys_max as usize {
+            return None;
+        }
+        request.keys.push(ByteRange::new(start, end));
+    }
+    Some(end)
 }
 
 fn set(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
@@ -68,6 +100,51 @@ pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
 }
 
 const VALUE: &[u8] = b"VALUE ";
+
+/// What stands behind the key of most items.
+const NO_FLAGS: &[u8] = b" 0 ";
+
+/// How long the item at the start of `buf` is, if it is told as usual and whole.
+#[inline(always)]
+pub(crate) fn item_len(buf: &[u8]) -> Option<usize> {
+    if !buf.starts_with(VALUE) {
+        return None;
+    }
+    value_end(buf, key_end(buf, VALUE.len())?)
+}
+
+/// How long the item of `key` is that a classic reply goes on with; `None` where it goes on with
+/// anything else, or is told in an unusual way.
+#[inline]
+pub fn text_item_len(reply: &[u8], key: &[u8]) -> Option<usize> {
+    let rest = reply.strip_prefix(VALUE)?;
+    let is_named = rest.len() > key.len() && rest[..key.len()] == *key;
+    if !is_named { None } else { value_end(reply, VALUE.len() + key.len()) }
+}
+
+/// Where an item ends whose key ends at `key_end`.
+#[inline(always)]
+fn value_end(buf: &[u8], key_end: usize) -> Option<usize> {
+    let at = match buf.get(key_end..key_end + NO_FLAGS.len())? == NO_FLAGS {
+        true => key_end + NO_FLAGS.len() - 1,
+        false => number(buf, key_end)?.1,
+    };
+    let (len, at) = number(buf, at)?;
+    let start = match buf.get(at)? {
+        b' ' => unique_end(buf, at + 1)?,
+        _ => line_end(buf, at)?,
+    };
+    line_end(buf, start + len as usize)
+}
+
+/// Where the line ends whose last number, that of the value, begins at `start`.
+#[inline(never)]
+fn unique_end(buf: &[u8], start: usize) -> Option<usize> {
+    const UNIQUE_DIGITS_MAX: usize = 20;
+    let digits = buf[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_one = (1..=UNIQUE_DIGITS_MAX).contains(&digits);
+    if is_one { line_end(buf, start + digits) } else { None }
+}
 
 /// The item at the start of `buf`, if it is told as usual and whole, and how
 /// long it is.
@@ -120,6 +197,39 @@ fn number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
     if buf.get(blank) != Some(&b' ') {
         return None;
     }
+    if let Some(Ok(eight)) = buf.get(start..start + 8).map(<[u8; 8]>::try_from)
+        && let Some((value, digits)) = number_of_eight(u64::from_le_bytes(eight))
+    {
+        return Some((value, start + digits));
+    }
+    any_number(buf, start)
+}
+
+/// The number of one to seven digits that the first of eight bytes are, and how many, if it is
+/// written by a machine.
+#[inline(always)]
+fn number_of_eight(eight: u64) -> Option<(u32, usize)> {
+    const ONES: u64 = u64::MAX / 255;
+    const PAIRS: u64 = 0x0000_00ff_0000_00ff;
+    let figures = eight ^ (ONES * u64::from(b'0'));
+    // The lowest byte that is no figure passes 0x7f here; what it carries is above it.
+    let others = (figures.wrapping_add(ONES * 0x76) | figures) & (ONES * 0x80);
+    let digits = (others.trailing_zeros() / 8) as usize;
+    let is_padded = figures & 0xff == 0 && digits > 1;
+    if digits == 0 || digits == 8 || is_padded {
+        return None;
+    }
+    // Leading zeros, and then neighbours together: of ten, of a hundred, of ten thousand.
+    let figures = figures << (64 - 8 * digits);
+    let tens = figures.wrapping_mul(10).wrapping_add(figures >> 8);
+    let high = (tens & PAIRS).wrapping_mul(100 + (1_000_000 << 32));
+    let low = ((tens >> 16) & PAIRS).wrapping_mul(1 + (10_000 << 32));
+    Some(((high.wrapping_add(low) >> 32) as u32, digits))
+}
+
+/// The number at `start`, whatever follows it.
+#[inline(never)]
+fn any_number(buf: &[u8], start: usize) -> Option<(u32, usize)> {
     let (mut value, mut end) = (0u64, start);
     loop {
         let digit = buf.get(end)?.wrapping_sub(b'0');

@@ -3,7 +3,7 @@
 
 use keyway_memcache::{
     Dialect, Expect, Framer, Framing, Outcome, ParseLimits, Parsed, ReplyFault, ReplyLimits,
-    ReplyParsed, Request, Wire, compose_request, parse_reply, parse_request,
+    ReplyParsed, Request, Wire, compose_request, parse_reply, parse_request, text_item_len,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn number() -> impl Strategy<Value = String> {
 
 /// A `get` or a `set`, nearly always whole.
 fn usual() -> impl Strategy<Value = Vec<u8>> {
-    let get = key().prop_map(|key| [b"get ", &key[..], b"\r\n"].concat());
+    let get = vec(key(), 1..5).prop_map(|keys| [b"get ", &keys.join(&b' ')[..], b"\r\n"].concat());
     let set = (key(), number(), number(), vec(any::<u8>(), 0..60), 0usize..12).prop_map(
         |(key, flags, expiry, value, odd)| {
             let len = value.len() + usize::from(odd == 0);
@@ -113,14 +113,21 @@ proptest! {
         flags in number(),
         value in vec(any::<u8>(), 0..60),
         odd in 0usize..12,
+        unique in proptest::sample::select(vec!["", "", " 7", " 18446744073709551615", " x", " "]),
         end in proptest::sample::select(vec!["END\r\n", "STORED\r\n", "", "EN", "VALUE a 0 0\r\n\r\nEND\r\n"]),
         bound in proptest::sample::select(vec![40u32, 1 << 20]),
         cut in 0usize..400,
     ) {
         let len = value.len() + usize::from(odd == 0);
-        let head = [b"VALUE ", &key[..], format!(" {flags} {len}\r\n").as_bytes()].concat();
+        let head = [b"VALUE ", &key[..], format!(" {flags} {len}{unique}\r\n").as_bytes()].concat();
         let whole = [&head[..], &value, b"\r\n", end.as_bytes()].concat();
         let limits = ReplyLimits { reply_len_max: bound };
+        if let Some(len) = text_item_len(&whole, &key) {
+            let parsed = parse_reply(&whole, Wire::Text, &ReplyLimits { reply_len_max: u32::MAX });
+            let Ok(ReplyParsed::Ready { len: expected, reply }) = parsed else { panic!("{parsed:?}") };
+            let Outcome::Hit(item) = reply.outcome else { panic!("{reply:?}") };
+            prop_assert_eq!((len, &key[..]), (expected, item.key));
+        }
         for bytes in [&whole[..], &whole[..cut.min(whole.len())], end.as_bytes()] {
             for expect in [Expect::List, Expect::One] {
                 let framed = Framer::new(Wire::Text, expect).frame(bytes, &limits);
@@ -142,11 +149,18 @@ proptest! {
 
 #[test]
 fn the_usual_way_is_taken() {
-    for bytes in ["get key:1\r\n", "set k 0 0 3\r\nabc\r\n", "set k 7 100 0\r\n\r\n"] {
+    for bytes in
+        ["get key:1\r\n", "set k 0 0 3\r\nabc\r\n", "set k 7 100 0\r\n\r\n", "get a b c\r\n"]
+    {
         assert!(parse(bytes.as_bytes()).1.is_canonical, "{bytes}");
     }
-    for bytes in ["get a b\r\n", "get a\n", "set k 0 0 1 noreply\r\na\r\n", "set k -1 0 1\r\na\r\n"]
-    {
+    for bytes in [
+        "get a  b\r\n",
+        "get a b \r\n",
+        "get a\n",
+        "set k 0 0 1 noreply\r\na\r\n",
+        "set k -1 0 1\r\na\r\n",
+    ] {
         assert!(!parse(bytes.as_bytes()).1.is_canonical, "{bytes}");
     }
 }

@@ -4,10 +4,10 @@
 
 use super::{redis, stats};
 use crate::Session;
-use keyway_base::{Fault, Key, Time};
+use keyway_base::{ByteRange, Fault, Key, Time};
 use keyway_memcache::{
     Answer, Asker, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, Request, Verb,
-    Wire, parse_reply, relay, write_end, write_reply,
+    Wire, parse_reply, relay, text_item_len, write_end, write_reply,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -49,8 +49,10 @@ pub struct Gather {
     head: Head,
     rule: Rule,
     meta: Vec<u8>,
-    keys: Vec<u8>,
-    key_ends: Vec<u32>,
+    /// The bytes from the first key to the last.
+    line: Vec<u8>,
+    /// The keys, in `line`.
+    keys: Vec<ByteRange>,
     /// Fragment of each key, where there are several.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
@@ -79,17 +81,25 @@ impl Gather {
         self.rule = rule;
         self.meta.clear();
         self.meta.extend_from_slice(request.meta.of(bytes));
-        self.keys.clear();
-        self.key_ends.clear();
-        for key in request.keys(bytes) {
-            self.keys.extend_from_slice(key);
-            self.key_ends.push(self.keys.len() as u32);
-        }
+        self.restart_keys(request, bytes);
         self.owners.clear();
         self.fragments.clear();
         self.waiting = 0;
         self.bytes.clear();
         self.out.clear();
+    }
+
+    fn restart_keys(&mut self, request: &Request, bytes: &[u8]) {
+        self.line.clear();
+        self.keys.clear();
+        let (bytes, ranges) = request.key_ranges(bytes);
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return };
+        self.line.extend_from_slice(&bytes[first.start as usize..last.end as usize]);
+        let moved = |range: &ByteRange| ByteRange {
+            start: range.start - first.start,
+            end: range.end - first.start,
+        };
+        self.keys.extend(ranges.iter().map(moved));
     }
 
     /// Notes a server that is not asked, as it is in this state.
@@ -131,9 +141,10 @@ impl Gather {
         self.fragments[usize::from(fragment)].question = Some(question);
     }
 
-    /// Notes that the next key is of that fragment.
-    pub fn add_owner(&mut self, fragment: u16) {
-        self.owners.push(fragment);
+    /// Notes the fragment of each key.
+    pub fn set_owners(&mut self, fragments: &[u16]) {
+        self.owners.clear();
+        self.owners.extend_from_slice(fragments);
     }
 
     /// Takes a server's whole reply. Returns whether it was the last to come.
@@ -150,7 +161,7 @@ impl Gather {
     fn read_redis(&mut self, fragment: u16, question: redis::Question, reply: &[u8]) {
         let mut bytes = std::mem::take(&mut self.bytes);
         let is_own = |index: &usize| self.owners.get(*index).is_none_or(|one| *one == fragment);
-        let keys = (0..self.key_ends.len()).filter(is_own).map(|index| self.key(index));
+        let keys = (0..self.keys.len()).filter(is_own).map(|index| self.key(index));
         redis::read(&mut bytes, question, &self.head, keys, reply);
         self.bytes = bytes;
     }
@@ -174,7 +185,7 @@ impl Gather {
 
     /// Its keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.key_ends.len()).map(|index| self.key(index))
+        (0..self.keys.len()).map(|index| self.key(index))
     }
 
     /// Of each key whether there is no item in the replies; `None` when they are not all of
@@ -182,7 +193,7 @@ impl Gather {
     pub fn misses(&self) -> Option<Vec<bool>> {
         const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
         let mut hits = BTreeSet::new();
-        let is_single = self.key_ends.len() == 1;
+        let is_single = self.keys.len() == 1;
         for index in 0..self.fragments.len() {
             let Answer { bytes: mut rest, wire, .. } = self.answer(index)?;
             while !rest.is_empty() {
@@ -207,8 +218,7 @@ impl Gather {
     }
 
     fn key(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.key_ends[index - 1] as usize };
-        self.key_ends.get(index).map_or(b"", |&end| &self.keys[start..end as usize])
+        self.keys.get(index).map_or(b"", |range| range.of(&self.line))
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -289,11 +299,13 @@ impl Gather {
             }
             rests.push(answer);
         }
-        for index in 0..self.key_ends.len() {
+        for index in 0..self.keys.len() {
             let key = self.key(index);
             let owner = usize::from(self.owners[index]);
             let answer = &mut rests[owner];
-            if let Some(len) = item_len(answer, key) {
+            if answer.wire == Wire::Text
+                && let Some(len) = text_item_len(answer.bytes, key)
+            {
                 out.extend_from_slice(&answer.bytes[..len]);
                 answer.bytes = &answer.bytes[len..];
                 continue;
@@ -382,8 +394,8 @@ impl Gather {
     /// Bytes of memory held.
     fn held(&self) -> usize {
         self.bytes.capacity()
-            + self.keys.capacity()
-            + self.key_ends.capacity() * 4
+            + self.line.capacity()
+            + self.keys.capacity() * size_of::<ByteRange>()
             + self.owners.capacity() * 2
             + self.meta.capacity()
             + self.fragments.capacity() * size_of::<Fragment>()
@@ -393,27 +405,6 @@ impl Gather {
     pub fn is_report(&self) -> bool {
         self.head.verb == Verb::Stats
     }
-}
-
-/// The length of the item of `key` that a text reply goes on with. `None`
-/// where it goes on with anything else, which is then looked at more closely.
-#[inline]
-fn item_len(answer: &Answer<'_>, key: &[u8]) -> Option<usize> {
-    if answer.wire != Wire::Text {
-        return None;
-    }
-    let rest = answer.bytes.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
-    let flags = rest.iter().position(|&byte| byte == b' ')?;
-    let (mut len, mut at) = (0usize, flags + 1);
-    while let Some(digit) = rest.get(at).filter(|byte| byte.is_ascii_digit()) {
-        len = len.checked_mul(10)?.checked_add(usize::from(digit - b'0'))?;
-        at += 1;
-    }
-    // The number of the value may follow.
-    let line_end = at + rest.get(at..)?.iter().position(|&byte| byte == b'\n')? + 1;
-    let head = answer.bytes.len() - rest.len() + line_end;
-    let end = head.checked_add(len)?.checked_add(2)?;
-    (end <= answer.bytes.len()).then_some(end)
 }
 
 /// What tells whether a list ended well: an error is its last line in text.
@@ -470,7 +461,7 @@ mod tests {
             let fragment = gather.add_fragment(backend, Wire::Text);
             gather.set_expect(fragment, expect(rule));
         }
-        owners.iter().for_each(|&owner| gather.add_owner(owner));
+        gather.set_owners(owners);
         gather
     }
 

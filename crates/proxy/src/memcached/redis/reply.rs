@@ -25,7 +25,7 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Element<'a>> {
         let first = *self.0.first()?;
         let line = self.0.windows(2).position(|pair| pair == b"\r\n")?;
-        let (text, rest) = (&self.0[1..line], &self.0[line + 2..]);
+        let (text, rest) = (self.0.get(1..line)?, &self.0[line + 2..]);
         let number = head_number(self.0);
         self.0 = rest;
         Some(match first {

@@ -143,6 +143,15 @@ impl Plane {
         }
     }
 
+    /// A number where one decides.
+    #[inline]
+    fn random_for(&mut self, sharded: &ShardedPool) -> u64 {
+        match sharded.distribution {
+            Distribution::Random => self.next_random(),
+            _ => 0,
+        }
+    }
+
     #[inline]
     pub(super) fn server_of(
         &mut self,
@@ -150,10 +159,7 @@ impl Plane {
         sharded: &ShardedPool,
         key: &[u8],
     ) -> Option<u16> {
-        let random = match sharded.distribution {
-            Distribution::Random => self.next_random() as u32,
-            _ => 0,
-        };
+        let random = (self.random_for(sharded) >> 32) as u32;
         let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
         place(sharded, &state.ring, key, random)
     }
@@ -299,7 +305,7 @@ impl Plane {
         for &server in &scratch.servers {
             gather.add_fragment(server, wire_of(to));
         }
-        scratch.owners.iter().for_each(|&fragment| gather.add_owner(fragment));
+        gather.set_owners(&scratch.owners);
         let key = self.memcached.gathers.insert(gather);
         self.send_shares(scratch, links, (pool, to), (call, key));
         Step::Started
@@ -319,11 +325,16 @@ impl Plane {
         scratch.fragments.clear();
         let groups = if by_slot { SLOT_COUNT } else { sharded.servers.len() };
         scratch.fragments.resize(groups, NO_FRAGMENT);
-        for index in 0..call.request.keys.len() {
-            let key = call.request.key(call.bytes, index);
-            let Some(server) = self.server_of(call.session.pool, sharded, key) else {
-                return false;
-            };
+        let mut random = self.random_for(sharded);
+        let PoolState::Sharded(state) = &self.pools[usize::from(call.session.pool)] else {
+            return false;
+        };
+        let (bytes, keys) = call.request.key_ranges(call.bytes);
+        for key in keys {
+            let key = key.of(bytes);
+            let chance = (random >> 32) as u32;
+            let Some(server) = place(sharded, &state.ring, key, chance) else { return false };
+            random = after(random);
             let group = if by_slot { key_slot(key) } else { server };
             let fragment = &mut scratch.fragments[usize::from(group)];
             if *fragment == NO_FRAGMENT {
@@ -551,6 +562,13 @@ impl Plane {
             class.errors.of(fault).add(1);
         }
     }
+}
+
+/// The chance of the next key, from one draw for them all: Knuth's generator, whose upper half is
+/// the better one.
+#[inline]
+fn after(random: u64) -> u64 {
+    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
 }
 
 /// What a client is told whose request a server's protocol has no words for.

@@ -7,7 +7,7 @@ use crate::core::across::Due;
 use crate::core::scripts::give_script;
 use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::Key;
-use keyway_memcache::{Dialect, Expect, Untranslatable, compose_request};
+use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::Session;
 use keyway_proxy::memcached::Gather;
 use keyway_proxy::memcached::redis::{Question, Terms, Way, script};
@@ -75,7 +75,11 @@ impl Plane {
         }
         let out = slot.link.request_buf();
         let start = out.len();
-        let expect = compose_request(out, to, call.head(), keys, value)?;
+        let is_same = call.request.is_canonical && call.head().verb == Verb::Get;
+        let expect = match to {
+            Dialect::Text if is_same => compose_share(out, keys),
+            _ => compose_request(out, to, call.head(), keys, value)?,
+        };
         Ok(Put { len: out.len() - start, expect, question: None })
     }
 
