@@ -30,13 +30,44 @@ impl HashTag {
     /// The part of `key` that is hashed.
     #[inline]
     pub fn of(self, key: &[u8]) -> &[u8] {
-        let Some(open) = key.iter().position(|&byte| byte == self.open) else { return key };
-        let rest = &key[open + 1..];
-        match rest.iter().position(|&byte| byte == self.close) {
-            Some(close) if close > 0 => &rest[..close],
-            _ => key,
+        match position(key, self.open) {
+            None => key,
+            Some(open) => self.enclosed(key, open).unwrap_or(key),
         }
     }
+
+    /// What stands behind the opening character at `open`, if it is closed and not empty.
+    #[inline(never)]
+    fn enclosed(self, key: &[u8], open: usize) -> Option<&[u8]> {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == self.close)?;
+        (close > 0).then(|| &rest[..close])
+    }
+}
+
+/// Where `sought` is first. Keys are short: eight bytes at a time, the last eight twice where
+/// they are not a whole number of times.
+#[inline(always)]
+fn position(key: &[u8], sought: u8) -> Option<usize> {
+    let (eights, _) = key.as_chunks::<8>();
+    let Some(last) = key.last_chunk::<8>() else {
+        return key.iter().position(|&byte| byte == sought);
+    };
+    for (index, eight) in eights.iter().enumerate() {
+        if let Some(at) = first_of_eight(*eight, sought) {
+            return Some(index * 8 + at);
+        }
+    }
+    first_of_eight(*last, sought).map(|at| key.len() - 8 + at)
+}
+
+/// The first of eight bytes that is this one: taking one from a byte that is none borrows.
+#[inline(always)]
+fn first_of_eight(eight: [u8; 8], sought: u8) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let differs = u64::from_le_bytes(eight) ^ (ONES * u64::from(sought));
+    let found = differs.wrapping_sub(ONES) & !differs & (ONES * 0x80);
+    (found != 0).then(|| (found.trailing_zeros() / 8) as usize)
 }
 
 impl fmt::Display for HashTag {
@@ -66,6 +97,21 @@ mod tests {
             ("plain", "plain"),
         ] {
             assert_eq!(HashTag::BRACES.of(key.as_bytes()), hashed.as_bytes(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_byte_is_found_where_it_is_first() {
+        for len in 0..40 {
+            for at in 0..=len {
+                let mut key = vec![b'z'; len];
+                key.iter_mut().skip(at).step_by(3).for_each(|byte| *byte = b'{');
+                let expected = key.iter().position(|&byte| byte == b'{');
+                assert_eq!(position(&key, b'{'), expected, "{len} {at}");
+                key.iter_mut().for_each(|byte| *byte ^= 0x81);
+                let expected = key.iter().position(|&byte| byte == b'{' ^ 0x81);
+                assert_eq!(position(&key, b'{' ^ 0x81), expected, "{len} {at}");
+            }
         }
     }
 
