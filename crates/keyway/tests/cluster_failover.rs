@@ -127,6 +127,34 @@ fn what_waits_at_a_primary_waits_on_at_the_next() {
 }
 
 #[test]
+fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
+    let _watch = watchdog(WITHIN, "a transaction and a fail-over");
+    let cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"5s\"")], 1);
+    let slot = cluster_slot(b"{t}");
+    let primary = cluster.primary_of_slot(slot).expect("a primary");
+    let mut client = keyway.client(0);
+    let mut guarded = keyway.client(0);
+    let ok = Value::simple("OK");
+    assert_eq!(guarded.words("WATCH {t}a"), ok);
+    assert_eq!(client.words("MULTI"), ok);
+    assert_eq!(client.words("INCR {t}a"), Value::simple("QUEUED"));
+    cluster.failover(primary + 3);
+    cluster.wait_settled();
+    // Somebody hears of it.
+    let mut other = keyway.client(0);
+    assert_eq!(other.words("SET {t}b 41"), ok);
+    assert_eq!(client.words("INCR {t}b"), Value::simple("QUEUED"));
+    assert_eq!(client.words("EXEC"), Value::Array(vec![Value::Integer(1), Value::Integer(42)]));
+    assert_eq!(cluster.ask(primary + 3, "GET {t}b"), Value::bulk("42"));
+    // Nobody watches the key where it is now.
+    assert_eq!(guarded.words("MULTI"), ok);
+    assert_eq!(guarded.words("GET {t}a"), Value::simple("QUEUED"));
+    assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
+    assert_eq!(warnings(&keyway), Vec::<String>::new());
+}
+
+#[test]
 fn a_primary_that_comes_and_goes_is_followed() {
     let _watch = watchdog(WITHIN, "a flapping primary");
     let mut cluster = RedisCluster::start(3, 1);

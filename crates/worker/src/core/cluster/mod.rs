@@ -254,6 +254,29 @@ impl Plane {
         self.has_slots(pool).then_some(slot as u16)
     }
 
+    /// What of a key's whereabouts stays when it comes to another server: its slot, or
+    /// which of the primaries it belongs to. `None` where servers are listed.
+    pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        match state.cluster.as_ref()?.has_slots() {
+            true => self.slot_of(pool, key),
+            false => state.ring.primary_of(sharded.hash_key(key), 0),
+        }
+    }
+
+    /// The server where that is now, or the server itself where they are listed.
+    pub(super) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        let Some(state) = self.cluster_state(pool) else { return Some(home) };
+        match state.has_slots() {
+            true => state.map.owners().of(home),
+            false => state.map.primary(home),
+        }
+    }
+
     /// Whether requests go to a server: it is not out of use, and in a cluster it
     /// has slots.
     pub(super) fn is_server_used(&self, pool: u16, server: usize) -> bool {
