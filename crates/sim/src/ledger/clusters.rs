@@ -22,10 +22,14 @@ pub enum Refused {
     Down,
     /// `CROSSSLOT`.
     Crossing,
+    /// `READONLY`, or the end of what waited at a primary.
+    Demoted,
 }
 
 /// What is known of a cluster.
 pub(super) struct ClusterBook {
+    /// Primaries where it is no cluster, else 0.
+    groups: usize,
     redirections_max: usize,
     /// By slot: how many claim it besides its owner, and how often that was so.
     disputes: Vec<(u32, u64)>,
@@ -46,8 +50,9 @@ pub(super) struct ClusterBook {
 
 impl Ledger {
     /// The pool is a cluster.
-    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos) {
+    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos, groups: usize) {
         self.cluster = Some(ClusterBook {
+            groups,
             redirections_max: usize::from(redirections_max),
             disputes: vec![(0, 0); SLOTS],
             lost: BTreeMap::new(),
@@ -62,6 +67,14 @@ impl Ledger {
     /// Whether there is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster.is_some()
+    }
+
+    /// What keys of a cluster have in common that a server takes together: their slot,
+    /// or which of the primaries they belong to.
+    pub(super) fn cluster_home(&self, key: &[u8]) -> Option<usize> {
+        let slot = usize::from(slot_of(key));
+        let book = self.cluster.as_ref()?;
+        Some(if book.groups > 0 { slot % book.groups } else { slot })
     }
 
     /// Two servers claim a slot from now on, or no more.
@@ -143,6 +156,9 @@ impl Ledger {
         let kind = match () {
             () if text.contains("TRYAGAIN") => Refused::TryAgain,
             () if text.contains("CLUSTERDOWN") => Refused::Down,
+            () if text.contains("READONLY ") || text.starts_with("UNBLOCKED force") => {
+                Refused::Demoted
+            }
             () if text.contains("MOVED ") || text.contains("ASK ") => Refused::Elsewhere,
             () => return false,
         };

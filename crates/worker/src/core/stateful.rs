@@ -21,6 +21,7 @@ use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -531,9 +532,14 @@ impl Plane {
     /// When a server must have answered a command that blocks: it keeps the
     /// time, and one that is silent far beyond it is gone.
     pub(super) fn answered_by(&self, asked: &Asked) -> Option<Time> {
-        let options = self.link_options(asked.session.pool);
+        self.answered_within(asked.session.pool, asked.request.wait_max())
+    }
+
+    /// The same of one that waits so long.
+    pub(super) fn answered_within(&self, pool: u16, wait: Option<Duration>) -> Option<Time> {
+        let options = self.link_options(pool);
         let grace = options.timeout.unwrap_or(options.connect_timeout);
-        asked.request.wait_max().map(|wait| self.clock.now + wait + grace)
+        wait.map(|wait| self.clock.now + wait + grace)
     }
 
     /// What becomes of a command that blocks if it is not to be sent now.
