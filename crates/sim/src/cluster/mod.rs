@@ -287,6 +287,8 @@ impl ClusterSim {
         if copied.is_empty() {
             return;
         }
+        let address = self.view.address(node as u16);
+        copied.iter().for_each(|copied| scene.ledger.check_followed(copied.key(), &address));
         let copies = |&index: &usize| {
             self.view.members[index].is_member && scene.servers[index].copies() == Some(node as u16)
         };
@@ -320,10 +322,14 @@ impl ClusterSim {
         members.map(|node| self.view.address(node)).collect()
     }
 
-    /// Who was the primary one after the other, of each that is no cluster's and that
-    /// sentinels tell of.
+    /// Who was the primary one after the other, of each that is no cluster's.
     pub fn reigns(&self) -> &[Vec<u16>] {
-        if self.plan.sentinels > 0 { &self.reigns } else { &[] }
+        &self.reigns
+    }
+
+    /// Whether sentinels tell of them, each with its epoch.
+    pub fn has_sentinels(&self) -> bool {
+        self.plan.sentinels > 0
     }
 
     /// Where a server is.

@@ -31,6 +31,8 @@ pub(super) struct ClusterBook {
     /// Primaries where it is no cluster, else 0.
     groups: usize,
     redirections_max: usize,
+    /// Where each of these primaries is as the workers have it.
+    followed: Vec<Option<String>>,
     /// By slot: how many claim it besides its owner, and how often that was so.
     disputes: Vec<(u32, u64)>,
     /// Keys that a fail-over has changed, and how often.
@@ -53,6 +55,7 @@ impl Ledger {
     pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos, groups: usize) {
         self.cluster = Some(ClusterBook {
             groups,
+            followed: vec![None; groups],
             redirections_max: usize::from(redirections_max),
             disputes: vec![(0, 0); SLOTS],
             lost: BTreeMap::new(),
@@ -97,6 +100,24 @@ impl Ledger {
     pub fn on_lost_key(&mut self, key: &[u8]) {
         if let Some(book) = &mut self.cluster {
             *book.lost.entry(key.to_vec()).or_default() += 1;
+        }
+    }
+
+    /// Where the workers go for each primary of no cluster.
+    pub fn note_followed(&mut self, followed: Vec<Option<String>>) {
+        if let Some(book) = &mut self.cluster {
+            book.followed = followed;
+        }
+    }
+
+    /// A primary has changed a key. One that the workers do not go by any more, or not yet,
+    /// has what is asked of the other only once that has copied it.
+    pub fn check_followed(&mut self, key: &[u8], primary: &str) {
+        let Some(home) = self.cluster_home(key) else { return };
+        let Some(book) = &self.cluster else { return };
+        let followed = book.followed.get(home).map(Option::as_deref);
+        if followed.is_some_and(|followed| followed != Some(primary)) {
+            self.on_lost_key(key);
         }
     }
 

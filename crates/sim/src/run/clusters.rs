@@ -1,7 +1,7 @@
 //! The cluster of a scenario, and what is known of it in the end.
 
 use super::*;
-use crate::cluster::{ClusterSim, NOBODY};
+use crate::cluster::{ClusterSim, NOBODY, SLOTS};
 use keyway_topology::ClusterMap;
 use std::collections::BTreeSet;
 
@@ -49,6 +49,10 @@ pub(super) fn build(
 pub(super) struct Followed {
     version: u64,
     reigns: Vec<usize>,
+    /// When they were looked at, this was how many there had been.
+    seen: usize,
+    /// Workers have come, by old news, to one that is a replica again.
+    is_astray: Vec<bool>,
 }
 
 impl Sim {
@@ -58,25 +62,45 @@ impl Sim {
         let PoolKind::Sharded { cluster: Some(shared), .. } = &self.plan.pools[0].kind else {
             return Ok(());
         };
-        if shared.version() == self.followed.version {
+        let count = |cluster: &ClusterSim| cluster.reigns().iter().map(Vec::len).sum();
+        let seen: usize = self.world.borrow().cluster.as_deref().map_or(0, count);
+        let is_new = shared.version() != self.followed.version;
+        if !is_new && seen == self.followed.seen {
             return Ok(());
         }
         let map = shared.map();
-        self.followed.version = map.version();
-        let world = self.world.borrow();
+        (self.followed.version, self.followed.seen) = (map.version(), seen);
+        let endpoint = |number: usize| {
+            let node = map.node(usize::from(map.primary(number as u16)?))?;
+            Some(node.endpoint.to_string())
+        };
+        let followed = (0..map.primaries().len()).map(endpoint).collect();
+        let world = &mut *self.world.borrow_mut();
+        world.ledger.note_followed(followed);
         let Some(cluster) = &world.cluster else { return Ok(()) };
-        self.followed.reigns.resize(cluster.reigns().len(), 0);
+        let groups = cluster.reigns().len();
+        self.followed.reigns.resize(groups, 0);
+        self.followed.is_astray.resize(groups, false);
         for (number, (reigns, at)) in
             cluster.reigns().iter().zip(&mut self.followed.reigns).enumerate()
         {
-            let place = map.primary(number as u16);
-            let Some(node) = place.and_then(|place| map.node(usize::from(place))) else { continue };
-            let known = node.endpoint.to_string();
+            let Some(known) = endpoint(number) else { continue };
             let is_it = |&primary: &u16| cluster.address(primary) == known;
-            let Some(later) = reigns[*at..].iter().position(is_it) else {
+            // Without sentinels nobody tells who came first.
+            let first = if cluster.has_sentinels() { *at } else { 0 };
+            let Some(later) = reigns[first..].iter().position(is_it) else {
                 return Err(format!("{known} is gone back to as primary {number}: {reigns:?}"));
             };
-            *at += later;
+            let has_moved = first + later != *at;
+            *at = first + later;
+            let is_real = reigns.last().is_some_and(is_it);
+            let was_astray = &mut self.followed.is_astray[number];
+            let is_astray = !is_real && (*was_astray || has_moved);
+            if is_astray != *was_astray {
+                *was_astray = is_astray;
+                let slots = (number..SLOTS).step_by(groups);
+                slots.for_each(|slot| world.ledger.on_dispute(slot as u16, is_astray));
+            }
         }
         Ok(())
     }

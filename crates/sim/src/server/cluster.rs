@@ -34,6 +34,13 @@ pub struct Copied {
     list: Option<VecDeque<Vec<u8>>>,
 }
 
+impl Copied {
+    /// Its name.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
 /// Where a request is to be executed.
 enum Verdict {
     Here,
