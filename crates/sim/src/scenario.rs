@@ -116,7 +116,8 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm_percent = if options.routes || options.clusters || options.replicated { 40 } else { 15 };
+        let calm_percent =
+            if options.routes || options.clusters || options.replicated { 40 } else { 15 };
         let calm = options.is_defective() || random.percent(calm_percent);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
@@ -310,7 +311,8 @@ impl Scenario {
             self.starts.push(START + random.below(2 * SECOND));
         }
         let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
-        let is_asked = |pool: &Pool| !matches!(&pool.kind, PoolKind::Sharded(it) if it.is_sentinels);
+        let is_asked =
+            |pool: &Pool| !matches!(&pool.kind, PoolKind::Sharded(it) if it.is_sentinels);
         let count = self.topology.pools().iter().take_while(|pool| is_asked(pool)).count();
         for pool in first..count {
             let mut habits = self.habits(random, pool, large);

@@ -17,8 +17,7 @@ const ORDERLY: [EventKind; 4] =
     [EventKind::Switch, EventKind::Switch, EventKind::Relapse, EventKind::RestartAll];
 
 /// What goes wrong.
-const WILD: [EventKind; 4] =
-    [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Relapse];
+const WILD: [EventKind; 4] = [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Relapse];
 
 /// The pool, that of its sentinels if it has some, and what happens.
 pub(super) fn replicated(
@@ -64,10 +63,8 @@ pub(super) fn replicated(
     let asked = sentinel_pool(&pool, sentinels);
     plan.aftermath += asked.as_ref().map_or(0, aftermath);
     let pool = Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) };
-    let asked = asked.map(|asked| Pool {
-        name: "pool0/sentinels".to_owned(),
-        kind: PoolKind::Sharded(asked),
-    });
+    let asked = asked
+        .map(|asked| Pool { name: "pool0/sentinels".to_owned(), kind: PoolKind::Sharded(asked) });
     (std::iter::once(pool).chain(asked).collect(), plan)
 }
 
