@@ -115,6 +115,13 @@ fn several_primaries_share_the_keys_by_their_names() {
     let request: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     assert_eq!(client.command(&request), Value::Array(vec![Value::bulk("v"); 300]));
     assert_eq!(client.words("DBSIZE"), Value::Integer(300));
+    // What is published at any of them, which tell each other nothing.
+    let mut ear = keyway.client(0);
+    ear.words("PSUBSCRIBE news:*");
+    for nth in 0..20 {
+        assert_eq!(client.words(&format!("PUBLISH news:{nth} text")), Value::Integer(1));
+        assert_eq!(ear.reply().array()[2], Value::bulk(&format!("news:{nth}")));
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
+use keyway_resp::Protocol;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Core {
             return;
         }
         self.hold_sessions_in_flight(pool);
-        self.plane.pubsub.is_moving = true;
+        self.move_subscriptions(pool);
         let waiting = std::mem::take(&mut self.plane.cluster.waiting);
         let Core { sessions, links, plane } = self;
         for key in waiting {
@@ -148,6 +149,19 @@ impl Core {
             release_all(sessions, plane, slot);
         }
         self.send_unsent_on(pool, &before, &map);
+    }
+
+    /// Has names subscribed where they live now; servers that work are as good as any.
+    fn move_subscriptions(&mut self, pool: u16) {
+        let Core { links, plane, .. } = self;
+        plane.pubsub.is_moving = true;
+        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let place_count = state.cluster.as_ref().map_or(0, |cluster| cluster.map.place_count());
+        let is_ready = |place: &u16| {
+            links[state.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        };
+        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        plane.avoid_no_more(pool, &working);
     }
 
     /// What was not sent yet to servers that serve no more goes to those that do.
