@@ -30,6 +30,7 @@ use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
 use keyway_resp::Protocol;
+use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ use std::sync::Arc;
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// What a SCAN visits, by the map.
+    pub(super) parts: Arc<ScanParts>,
     /// Places whose servers said nothing of use since somebody last did: they may have
     /// left the cluster and still be there.
     misleading: Vec<u16>,
@@ -80,7 +83,9 @@ impl State {
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
+        let map = shared.map();
+        let parts = Arc::new(parts_of(&map));
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -94,6 +99,16 @@ impl ClusterState {
 
     pub(super) fn ring(&self) -> Ring {
         self.shared.ring(&self.map)
+    }
+}
+
+fn parts_of(map: &ClusterMap) -> ScanParts {
+    let name = |place: u16| {
+        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    };
+    match map.primaries().is_empty() {
+        true => ScanParts::of_slots(map.owners(), name),
+        false => ScanParts::of_primaries(map.primaries(), name),
     }
 }
 
@@ -126,6 +141,7 @@ impl Core {
         let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
         let latest = cluster.shared.map();
+        cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
         state.readers = cluster.readers();
