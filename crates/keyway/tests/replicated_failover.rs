@@ -1,0 +1,147 @@
+//! Primaries behind sentinels that flap, and sentinels that are gone or know nothing.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use keyway_testkit::{
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, Value,
+    wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(15);
+/// A second, and some for a machine that has other things to do.
+const FOLLOWED: Duration = Duration::from_secs(3);
+
+fn start(sentinels: &Sentinels) -> Keyway {
+    let listed: Vec<String> =
+        sentinels.addresses().iter().map(|address| format!("\"{address}\"")).collect();
+    let pool = Pool::of_kind("main", "replicated")
+        .with("sentinels", &format!("[{}]", listed.join(", ")))
+        .with("primaries", "[\"mymaster\"]")
+        .with("refresh", "\"200ms\"")
+        .with("timeout", "\"2s\"");
+    Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]))
+}
+
+fn set(client: &mut Client, key: &str) -> bool {
+    client.command(&["SET", key, "v"]) == Value::simple("OK")
+}
+
+fn has(servers: &Replicated, address: SocketAddr, key: &str) -> bool {
+    let server = servers.server_at(address).expect("one of ours");
+    servers.client(server).command(&["GET", key]) == Value::bulk("v")
+}
+
+/// How often the log has said that a server is the primary now.
+fn changes(keyway: &Keyway) -> usize {
+    keyway.process().log().matches("a server is the primary now").count()
+}
+
+#[test]
+fn without_sentinels_it_goes_on_as_it_was_and_follows_again_when_they_are_back() {
+    let _watch = watchdog(Duration::from_secs(90), "all sentinels are gone");
+    let servers = Replicated::start(2);
+    let mut sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let keyway = start(&sentinels);
+    let load = CheckedLoad::start(keyway.address(0), LoadShape::default());
+    load.wait_replies(1_000);
+    (0..3).for_each(|sentinel| sentinels.kill(sentinel));
+    let unanswered = || keyway.metrics().sum("keyway_cluster_unanswered_questions_total", &[]);
+    wait_until("nobody answers", SOON, || unanswered() > 3.0);
+    let mut client = keyway.client(0);
+    for nth in 0..200 {
+        assert!(set(&mut client, &format!("alone:{nth}")), "the {nth}th");
+    }
+    let report = load.stop();
+    assert!(report.wrong.is_empty() && report.doubled.is_empty(), "{report}");
+    assert_eq!(changes(&keyway), 1);
+    (0..3).for_each(|sentinel| sentinels.restart(sentinel));
+    sentinels.wait_primary("mymaster", |_| true);
+    let promoted = sentinels.failover("mymaster");
+    wait_until("the new primary is followed", FOLLOWED, || {
+        set(&mut client, "after") && has(&servers, promoted, "after")
+    });
+    assert!(has(&servers, promoted, "alone:199"));
+    assert_eq!(changes(&keyway), 2);
+}
+
+#[test]
+fn a_primary_that_flaps_is_followed_and_nothing_is_mixed_up() {
+    let _watch = watchdog(Duration::from_secs(120), "a flapping primary");
+    let mut servers = Replicated::start(2);
+    let sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let keyway = start(&sentinels);
+    let load = CheckedLoad::start(keyway.address(0), LoadShape::default());
+    load.wait_replies(1_000);
+    let mut client = keyway.client(0);
+    let (mut primary, mut count) = (servers.address(0), 1);
+    for round in 0..3 {
+        // For a moment it answers nobody: too short for anybody to act on it.
+        let now = servers.server_at(primary).expect("one of ours");
+        servers.pause(now);
+        assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
+        servers.resume(now);
+        let promoted = match round {
+            0 => {
+                servers.kill(now);
+                sentinels.wait_primary("mymaster", |address| address != primary)
+            }
+            _ => sentinels.failover("mymaster"),
+        };
+        let key = format!("round:{round}");
+        wait_until("it is followed", SOON, || {
+            set(&mut client, &key) && has(&servers, promoted, &key)
+        });
+        if round == 0 {
+            // It comes back as a primary, with nothing, until the sentinels see it.
+            servers.restart(now);
+            for nth in 0..300 {
+                assert!(set(&mut client, &format!("kept:{nth}")), "the {nth}th");
+            }
+        }
+        servers.wait_linked(servers.server_at(promoted).expect("one of ours"));
+        (primary, count) = (promoted, count + 1);
+    }
+    for nth in 0..300 {
+        assert!(has(&servers, primary, &format!("kept:{nth}")), "the {nth}th");
+    }
+    let report = load.stop();
+    // What the first one had and no replica is lost, as it is without Keyway.
+    assert!(report.wrong.is_empty() && report.doubled.is_empty(), "{report}");
+    assert_eq!(changes(&keyway), count, "each once");
+}
+
+#[test]
+fn a_sentinel_that_has_slept_through_a_fail_over_is_not_believed() {
+    let _watch = watchdog(Duration::from_secs(90), "a stale sentinel");
+    let servers = Replicated::start(2);
+    let mut sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let keyway = start(&sentinels);
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "before"));
+    sentinels.pause(2);
+    let promoted = sentinels.failover("mymaster");
+    wait_until("it is followed", FOLLOWED, || {
+        set(&mut client, "after") && has(&servers, promoted, "after")
+    });
+    sentinels.resume(2);
+    let is_stale =
+        || sentinels.primary_seen_by(2, "mymaster").is_some_and(|address| address != promoted);
+    // The others are gone: there is nobody but who was asleep.
+    let was_stale = is_stale();
+    println!("it is stale: {was_stale}");
+    sentinels.pause(0);
+    sentinels.pause(1);
+    let asked = || keyway.metrics().sum("keyway_cluster_told_views_total", &[]);
+    let before = asked();
+    wait_until("it has been asked", SOON, || asked() >= before + 5.0);
+    for nth in 0..100 {
+        let key = format!("stale:{nth}");
+        assert!(set(&mut client, &key), "the {nth}th");
+        assert!(has(&servers, promoted, &key), "the {nth}th");
+    }
+    assert_eq!(changes(&keyway), 2, "nobody went back");
+    sentinels.resume(0);
+    sentinels.resume(1);
+}
