@@ -110,12 +110,12 @@ fn who_listens_at_a_server_that_dies_listens_at_another_at_once() {
         for is_channel in [true, false] {
             wait_until("another is asked", soon, || at(&cluster, &alive, is_channel).is_some());
         }
-        let text = format!("{} left", alive.len());
-        assert!(!cluster.ask(alive[0], &format!("PUBLISH channel {}", alive.len())).is_error());
+        let text = alive.len().to_string();
+        assert!(!cluster.ask(alive[0], &format!("PUBLISH channel {text}")).is_error());
         for ear in &mut ears {
-            assert_eq!(ear.reply().array().last(), Some(&Value::bulk(&alive.len().to_string())));
+            assert_eq!(ear.reply().array().last(), Some(&Value::bulk(&text)));
             ear.set_reply_within(Duration::from_millis(100));
-            assert!(ear.try_reply().is_err(), "{text}: nothing comes twice");
+            assert!(ear.try_reply().is_err(), "{text} left: nothing comes twice");
             ear.set_reply_within(Duration::from_secs(10));
         }
         // Who comes now is told by one that is there.

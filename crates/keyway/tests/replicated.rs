@@ -120,7 +120,7 @@ fn several_primaries_share_the_keys_by_their_names() {
     ear.words("PSUBSCRIBE news:*");
     for nth in 0..20 {
         assert_eq!(client.words(&format!("PUBLISH news:{nth} text")), Value::Integer(1));
-        assert_eq!(ear.reply().array()[2], Value::bulk(&format!("news:{nth}")));
+        assert_eq!(ear.reply().array()[2], Value::bulk(format!("news:{nth}")));
     }
 }
 
