@@ -37,6 +37,18 @@ fn has(servers: &Replicated, address: SocketAddr, key: &str) -> bool {
     servers.client(server).command(&["GET", key]) == Value::bulk("v")
 }
 
+/// Whether a sentinel has seen that both are replicas: until then it may make one of them
+/// a replica again that another is about to promote.
+fn sees_two_replicas(sentinels: &Sentinels, sentinel: usize) -> bool {
+    let replicas = sentinels.ask(sentinel, "SENTINEL REPLICAS mymaster");
+    let is_one = |replica: &Value| {
+        let words: Vec<String> = replica.array().iter().map(Value::text).collect();
+        let is = |name: &str, value: &str| words.windows(2).any(|pair| pair == [name, value]);
+        is("role-reported", "slave") && is("master-link-status", "ok") && is("flags", "slave")
+    };
+    replicas.array().iter().filter(|replica| is_one(replica)).count() == 2
+}
+
 /// How often the log has said that a server is the primary now.
 fn changes(keyway: &Keyway) -> usize {
     keyway.process().log().matches("a server is the primary now").count()
@@ -105,6 +117,9 @@ fn a_primary_that_flaps_is_followed_and_nothing_is_mixed_up() {
             }
         }
         servers.wait_linked(servers.server_at(promoted).expect("one of ours"));
+        wait_until("the sentinels have seen it", SOON, || {
+            (0..3).all(|sentinel| sees_two_replicas(&sentinels, sentinel))
+        });
         (primary, count) = (promoted, count + 1);
     }
     for nth in 0..300 {
