@@ -115,6 +115,13 @@ fn several_primaries_share_the_keys_by_their_names() {
     let request: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     assert_eq!(client.command(&request), Value::Array(vec![Value::bulk("v"); 300]));
     assert_eq!(client.words("DBSIZE"), Value::Integer(300));
+    // What is published at any of them, which tell each other nothing.
+    let mut ear = keyway.client(0);
+    ear.words("PSUBSCRIBE news:*");
+    for nth in 0..20 {
+        assert_eq!(client.words(&format!("PUBLISH news:{nth} text")), Value::Integer(1));
+        assert_eq!(ear.reply().array()[2], Value::bulk(format!("news:{nth}")));
+    }
 }
 
 #[test]
@@ -135,6 +142,29 @@ fn servers_that_are_listed_are_asked_which_is_the_primary() {
     servers.promote(2);
     wait_until("the last one is the primary", SOON, || set(&mut client, "b"));
     assert_eq!(servers.client(2).command(&["GET", "b"]), Value::bulk("v"));
+}
+
+#[test]
+fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
+    let _watch = watchdog(Duration::from_secs(60), "a transaction and a fail-over");
+    let servers = Replicated::start(1);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![listed(&servers)]));
+    let (mut client, mut guarded) = (keyway.client(0), keyway.client(0));
+    let (ok, queued) = (Value::simple("OK"), Value::simple("QUEUED"));
+    assert_eq!(guarded.words("WATCH a"), ok);
+    assert_eq!(client.words("MULTI"), ok);
+    assert_eq!(client.words("INCR a"), queued);
+    assert_eq!(client.words("PUBLISH channel text"), queued);
+    servers.promote(1);
+    assert!(set(&mut keyway.client(0), "known"));
+    assert_eq!(client.words("INCR b"), queued);
+    let one = Value::Integer(1);
+    assert_eq!(client.words("EXEC"), Value::Array(vec![one.clone(), Value::Integer(0), one]));
+    assert_eq!(servers.client(1).command(&["GET", "b"]), Value::bulk("1"));
+    // Nobody watches the key where it is now.
+    assert_eq!(guarded.words("MULTI"), ok);
+    assert_eq!(guarded.words("GET a"), queued);
+    assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub struct Sim {
     calm_from: Nanos,
     next_audit: Nanos,
     mirrored: u64,
+    followed: clusters::Followed,
 }
 
 struct SimFacts;
@@ -188,6 +189,7 @@ impl Sim {
             calm_from,
             next_audit: 0,
             mirrored: 0,
+            followed: clusters::Followed::default(),
         }
     }
 
@@ -430,6 +432,7 @@ impl Sim {
             ledger.check_rejoins();
             ledger.note_rings(network.now);
         }
+        self.check_reigns()?;
         let world = self.world.borrow();
         if let Some(text) = &world.ledger.violation {
             return Err(text.clone());

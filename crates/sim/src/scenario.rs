@@ -1,7 +1,10 @@
 //! From a seed to everything that is decided by chance before time starts.
 
 mod clusters;
+mod replicated;
 mod routes;
+
+pub use replicated::NAME;
 
 use crate::client::{Habits, Mix, Staleness};
 use crate::cluster::ClusterPlan;
@@ -31,6 +34,8 @@ pub struct Options {
     pub routes: bool,
     /// The pool is a cluster.
     pub clusters: bool,
+    /// It is primaries with replicas.
+    pub replicated: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -111,7 +116,8 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm_percent = if options.routes || options.clusters { 40 } else { 15 };
+        let calm_percent =
+            if options.routes || options.clusters || options.replicated { 40 } else { 15 };
         let calm = options.is_defective() || random.percent(calm_percent);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
@@ -121,6 +127,11 @@ impl Scenario {
                 let (pool, plan) = clusters::cluster(&mut random, calm, options);
                 cluster = Some(plan);
                 vec![pool]
+            }
+            _ if options.replicated => {
+                let (pools, plan) = replicated::replicated(&mut random, calm, options);
+                cluster = Some(plan);
+                pools
             }
             true => routes::routed(&mut random, calm, options),
             false => pools(&mut random, calm, options),
@@ -281,6 +292,8 @@ impl Scenario {
                 false if options.routes && (is_orderly || random.percent(85)) => {
                     self.topology.pools().len() - 1
                 }
+                // Nobody but the workers asks sentinels.
+                false if self.cluster.is_some() => 0,
                 false => random.index(self.topology.pools().len()),
             };
             let mut habits = self.habits(random, pool, large);
@@ -298,7 +311,10 @@ impl Scenario {
             self.starts.push(START + random.below(2 * SECOND));
         }
         let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
-        for pool in first..self.topology.pools().len() {
+        let is_asked =
+            |pool: &Pool| !matches!(&pool.kind, PoolKind::Sharded(it) if it.is_sentinels);
+        let count = self.topology.pools().iter().take_while(|pool| is_asked(pool)).count();
+        for pool in first..count {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;

@@ -19,6 +19,7 @@
 
 pub mod conformance;
 
+mod apart;
 mod checked_load;
 mod client;
 mod http;
@@ -43,6 +44,7 @@ mod tool;
 mod value;
 mod watchdog;
 
+pub use apart::{Apart, Cut};
 pub use checked_load::{CheckedLoad, LoadReport, LoadShape};
 pub use client::{Client, ReplyFault, encode, encode_words};
 pub use http::{HttpReply, Metrics, http_get, http_post, scrape};

@@ -25,8 +25,8 @@ pub struct Stateful {
 /// Keys watched on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What its keys have in common: the position of their server in its pool; in a
-    /// cluster their slot.
+    /// What its keys have in common: the position of their server in its pool; where
+    /// servers are found out their slot, or the number of their primary.
     pub home: u16,
     /// Which servers were in use then, by the number of their ring.
     pub ring: u64,

@@ -325,7 +325,7 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
         return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
     }
     // What servers of a cluster say before they have done anything.
-    let refusals = ["MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN "];
+    let refusals = ["MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "UNBLOCKED force "];
     if refusals.iter().any(|code| text.starts_with(code)) {
         return Ok(Fate::NotDone);
     }
@@ -336,7 +336,8 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.starts_with("EXECABORT ") && text.contains("left the pool or came back") {
         return Ok(Fate::NotDone);
     }
-    if text.starts_with("ERR no server of ") {
+    let unknown = ["ERR no server of ", "ERR nobody tells who ", "ERR who is the primary "];
+    if unknown.iter().any(|start| text.starts_with(start)) {
         return Ok(Fate::NotDone);
     }
     if text.starts_with("ERR backend ") {

@@ -22,7 +22,7 @@ const WILD: [EventKind; 5] =
     [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Mislead, EventKind::Storm];
 
 /// How long after the last event has begun all is over.
-const EVENTS_LAST: Nanos = 5 * SECOND;
+pub(super) const EVENTS_LAST: Nanos = 5 * SECOND;
 
 /// The pool, and what happens.
 pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Pool, ClusterPlan) {
@@ -96,13 +96,16 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         aftermath,
         places: pool.servers.len() - lost,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
+        groups: 0,
+        sentinels: 0,
+        kills_clients: false,
         members,
     };
     (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
 }
 
 /// Primaries, their copies, and those that are no members.
-fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
+pub(super) fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
     let count = primaries + primaries * copies;
     let member = |number: u16| Member {
         host: format!("10.7.0.{number}"),
@@ -130,7 +133,7 @@ fn seeds(random: &mut Random, members: &[Member], count: u16) -> Vec<Endpoint> {
     numbers.into_iter().map(|number| endpoint(number).expect("an endpoint")).collect()
 }
 
-fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
+pub(super) fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
     let from = match random.below(6) {
         0 if has_copies => ReadFrom::PreferReplica,
         1 if has_copies => ReadFrom::Nearest,
@@ -156,15 +159,17 @@ impl Scenario {
 
     /// How many servers there are.
     pub fn server_count(&self) -> usize {
-        let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len());
+        let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len() + plan.sentinels);
         of_cluster.unwrap_or_else(|| self.topology.backend_count())
     }
 
     /// The pool that a server is of.
     pub(super) fn pool_of(&self, server: usize) -> Option<&ShardedPool> {
-        let server = if self.cluster.is_some() { 0 } else { server };
-        let backend = self.topology.backend(keyway_topology::BackendId(server as u32))?;
-        match &backend.pool.kind {
+        let pool = match &self.cluster {
+            Some(plan) => &self.topology.pools()[usize::from(server >= plan.members.len())],
+            None => self.topology.backend(keyway_topology::BackendId(server as u32))?.pool,
+        };
+        match &pool.kind {
             PoolKind::Sharded(pool) => Some(pool),
             _ => None,
         }

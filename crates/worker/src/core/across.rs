@@ -19,7 +19,7 @@ use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
-use keyway_route::{CursorFault, ServersInUse};
+use keyway_route::{CursorFault, ServersInUse, Walk};
 use keyway_topology::HealthState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,10 +203,13 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Step {
-        let in_use = self.in_use(session.pool);
-        let text = match in_use.decode(&request.args[1]) {
+        let walk = match self.cluster_state(session.pool) {
+            Some(state) => Walk::Found(Arc::clone(&state.parts)),
+            None => Walk::Listed(self.in_use(session.pool)),
+        };
+        let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut errand = self.across.take(Work::Scan(in_use));
+                let mut errand = self.across.take(Work::Scan(walk));
                 errand.server = at.server;
                 let out = &mut errand.request;
                 reply::array(out, request.args.len());

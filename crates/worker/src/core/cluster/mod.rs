@@ -29,6 +29,8 @@ use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
+use keyway_resp::Protocol;
+use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,6 +39,8 @@ use std::sync::Arc;
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// What a SCAN visits, by the map.
+    pub(super) parts: Arc<ScanParts>,
     /// Places whose servers said nothing of use since somebody last did: they may have
     /// left the cluster and still be there.
     misleading: Vec<u16>,
@@ -79,7 +83,9 @@ impl State {
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
+        let map = shared.map();
+        let parts = Arc::new(parts_of(&map));
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -93,6 +99,16 @@ impl ClusterState {
 
     pub(super) fn ring(&self) -> Ring {
         self.shared.ring(&self.map)
+    }
+}
+
+fn parts_of(map: &ClusterMap) -> ScanParts {
+    let name = |place: u16| {
+        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    };
+    match map.primaries().is_empty() {
+        true => ScanParts::of_slots(map.owners(), name),
+        false => ScanParts::of_primaries(map.primaries(), name),
     }
 }
 
@@ -125,6 +141,7 @@ impl Core {
         let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
         let latest = cluster.shared.map();
+        cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
         state.readers = cluster.readers();
@@ -134,7 +151,7 @@ impl Core {
             return;
         }
         self.hold_sessions_in_flight(pool);
-        self.plane.pubsub.is_moving = true;
+        self.move_subscriptions(pool);
         let waiting = std::mem::take(&mut self.plane.cluster.waiting);
         let Core { sessions, links, plane } = self;
         for key in waiting {
@@ -148,6 +165,19 @@ impl Core {
             release_all(sessions, plane, slot);
         }
         self.send_unsent_on(pool, &before, &map);
+    }
+
+    /// Has names subscribed where they live now; servers that work are as good as any.
+    fn move_subscriptions(&mut self, pool: u16) {
+        let Core { links, plane, .. } = self;
+        plane.pubsub.is_moving = true;
+        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let place_count = state.cluster.as_ref().map_or(0, |cluster| cluster.map.place_count());
+        let is_ready = |place: &u16| {
+            links[state.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        };
+        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        plane.avoid_no_more(pool, &working);
     }
 
     /// What was not sent yet to servers that serve no more goes to those that do.
@@ -252,6 +282,29 @@ impl Plane {
         };
         let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
         self.has_slots(pool).then_some(slot as u16)
+    }
+
+    /// What of a key's whereabouts stays when it comes to another server: its slot, or
+    /// which of the primaries it belongs to. `None` where servers are listed.
+    pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        match state.cluster.as_ref()?.has_slots() {
+            true => self.slot_of(pool, key),
+            false => state.ring.primary_of(sharded.hash_key(key), 0),
+        }
+    }
+
+    /// The server where that is now, or the server itself where they are listed.
+    pub(super) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        let Some(state) = self.cluster_state(pool) else { return Some(home) };
+        match state.has_slots() {
+            true => state.map.owners().of(home),
+            false => state.map.primary(home),
+        }
     }
 
     /// Whether requests go to a server: it is not out of use, and in a cluster it

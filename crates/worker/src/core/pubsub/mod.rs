@@ -81,6 +81,8 @@ pub(crate) struct SubscriberSlot {
     is_busy: bool,
     /// When the latest attempt to connect began.
     attempted: Time,
+    /// Its connection was lost: what any server of its cluster tells is asked of another.
+    is_avoided: bool,
 }
 
 impl PubSub {
@@ -102,6 +104,7 @@ impl PubSub {
                     generation: 1,
                     is_busy: false,
                     attempted: Time(0),
+                    is_avoided: false,
                 }));
             }
             pools.push(PoolChannels {
