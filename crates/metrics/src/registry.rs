@@ -271,6 +271,22 @@ pub struct BackendTotals {
     pub reply_seconds: f64,
     /// How usable it is found.
     pub health: HealthLevel,
+    /// Its circuit is not closed: it is asked nothing, or a few requests to find out.
+    pub has_open_circuit: bool,
+    /// It is left out of the servers that reads may go to.
+    pub is_outlier: bool,
+}
+
+impl BackendTotals {
+    /// The word for how it is, as INFO has it: of several states the one that keeps most
+    /// requests away.
+    pub fn state(&self) -> &'static str {
+        match self.health {
+            HealthLevel::Healthy | HealthLevel::Failing if self.has_open_circuit => "circuit-open",
+            HealthLevel::Healthy | HealthLevel::Failing if self.is_outlier => "outlier",
+            health => health.label(),
+        }
+    }
 }
 
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
@@ -542,6 +558,8 @@ impl Registry {
                 links_ready: sum(|backend| backend.links_ready.get()),
                 ejections: sum(|backend| backend.ejections.get()),
                 health: cells().map(BackendCells::health_level).max().unwrap_or_default(),
+                has_open_circuit: cells().any(|backend| backend.circuit.get() > 0),
+                is_outlier: cells().any(|backend| backend.outlier.get() > 0),
             }
         };
         (0..self.layout.pools[pool].backends.len()).map(total).collect()

@@ -254,9 +254,9 @@ impl Cell {
 
     /// Whether failures go on for longer than one stall takes: those noted now began at
     /// `began`.
-    fn outlasts_a_stall(&self, (began, now): (Time, Time)) -> bool {
+    fn outlasts_a_stall(&self, began: Time) -> bool {
         let first = self.stalled.load(Relaxed);
-        if first == 0 || now.since(Time(first)) > self.circuit.window {
+        if first == 0 || began.since(Time(first)) > self.circuit.window {
             self.stalled.store(began.0.max(1), Relaxed);
             return false;
         }
@@ -447,7 +447,7 @@ impl CircuitBoard {
             CircuitState::HalfOpen => self.open(backend, cell, (word, reason), (0, 0), now),
             CircuitState::Closed => {
                 cell.count(now, 0, count);
-                if !cell.outlasts_a_stall((began, now)) {
+                if !cell.outlasts_a_stall(began) {
                     return None;
                 }
                 let (all, failed) = cell.counts(now);

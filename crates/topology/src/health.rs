@@ -96,7 +96,9 @@ impl FailureReason {
 impl From<BackendFault> for FailureReason {
     fn from(fault: BackendFault) -> Self {
         match fault {
-            BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
+            BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
+                FailureReason::Connect
+            }
             BackendFault::Timeout => FailureReason::Timeout,
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -336,6 +338,11 @@ impl HealthBoard {
     #[inline]
     pub fn circuits(&self) -> &CircuitBoard {
         &self.circuits
+    }
+
+    /// Whether it is to be told how requests to this server went, beyond its health.
+    pub fn watches(&self, backend: BackendId) -> bool {
+        self.circuits.has(backend) || self.reads.has(backend)
     }
 
     /// What reads have shown of the servers they may go to.

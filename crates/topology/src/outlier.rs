@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use keyway_base::Time;
 
-use crate::{BackendId, Topology};
+use crate::{BackendId, ReadFrom, Topology};
 
 /// In what time a steady stream of replies has an estimate fall two thirds of the way to
 /// what they take now; two replies so far apart have it fall half the way. Shorter forgets a slow server before the next slow reply; longer keeps
@@ -195,6 +195,8 @@ struct Cell {
     failed: AtomicU64,
     word: AtomicU64,
     outs: AtomicU64,
+    /// What is counted for each period is looked at.
+    is_judged: bool,
 }
 
 impl Cell {
@@ -250,12 +252,14 @@ pub struct ReadBoard {
 }
 
 impl ReadBoard {
-    /// A board on which nothing is known. Servers of pools that read from primaries only
-    /// have no figures.
+    /// A board on which nothing is known. There are figures of servers of which the
+    /// nearest is read, or outliers are left out.
     pub fn new(topology: &Topology) -> ReadBoard {
         let of_pool = |pool: &crate::Pool| {
-            let is_read = pool.reads().is_some();
-            let cell = move || is_read.then(Box::<Cell>::default);
+            let is_judged = pool.reads().is_some_and(|reads| reads.outliers.is_some());
+            let is_nearest = pool.reads().is_some_and(|reads| reads.from == ReadFrom::Nearest);
+            let new = move || Box::new(Cell { is_judged, ..Cell::default() });
+            let cell = move || (is_judged || is_nearest).then(new);
             pool.servers().iter().map(move |_| cell()).collect::<Vec<_>>()
         };
         let figures = |pool: &crate::Pool| PoolFigures {
@@ -295,14 +299,16 @@ impl ReadBoard {
     pub fn note_latency(&self, backend: BackendId, micros: u64, now: Time) {
         let Some(cell) = self.cell(backend) else { return };
         cell.observe(micros, now);
-        cell.sum_micros.fetch_add(micros.min(ESTIMATE_MAX), Relaxed);
-        cell.samples.fetch_add(1, Relaxed);
+        if cell.is_judged {
+            cell.sum_micros.fetch_add(micros.min(ESTIMATE_MAX), Relaxed);
+            cell.samples.fetch_add(1, Relaxed);
+        }
     }
 
     /// So many requests were answered in time.
     #[inline]
     pub fn note_answers(&self, backend: BackendId, count: u32) {
-        if let Some(cell) = self.cell(backend) {
+        if let Some(cell) = self.cell(backend).filter(|cell| cell.is_judged) {
             cell.answered.fetch_add(u64::from(count), Relaxed);
         }
     }

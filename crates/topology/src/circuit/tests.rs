@@ -18,7 +18,8 @@ const CIRCUIT: Circuit = Circuit {
 };
 
 fn board_with(circuit: Option<Circuit>) -> CircuitBoard {
-    let servers: Vec<Server> = (1..3).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
+    let servers: Vec<Server> =
+        (1..3).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
     let pool = |name: &str, circuit| {
         let sharded = ShardedPool { circuit, ..ShardedPool::with_servers(servers.clone()) };
         Pool { name: name.to_owned(), kind: PoolKind::Sharded(sharded) }
