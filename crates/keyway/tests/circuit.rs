@@ -98,9 +98,7 @@ fn a_server_that_stops_is_not_asked_until_it_answers_again() {
     assert!(counted >= refused as f64, "{counted} {refused}");
     wait_until("the list tells", SOON, || {
         let line = backends(&keyway).lines().find(|line| line.contains("s0")).map(str::to_owned);
-        line.is_some_and(|line| {
-            line.contains("\"state\":\"circuit-open\",\"reason\":\"timeout\"")
-        })
+        line.is_some_and(|line| line.contains("\"state\":\"circuit-open\",\"reason\":\"timeout\""))
     });
     assert!(metric(&keyway, STATE, "s0") >= 1.0 && metric(&keyway, STATE, "s1") == 0.0);
     let info = clients[0].words("INFO keyway").text();
@@ -145,9 +143,7 @@ fn one_stall_opens_nothing() {
         assert!(failed >= 100, "round {round}: {failed} failed");
         assert!(replies.iter().all(|reply| !reply.error_text().contains(REFUSED)));
         // What came after it is in the window as well, or the share would be all.
-        wait_until("it answers", SOON, || {
-            ask_all(&mut clients[..1], &key)[0] == Value::bulk("v")
-        });
+        wait_until("it answers", SOON, || ask_all(&mut clients[..1], &key)[0] == Value::bulk("v"));
         for _ in 0..5 * (round + 1) {
             for reply in ask_all(&mut clients, &key) {
                 assert_eq!(reply, Value::bulk("v"));
@@ -195,9 +191,8 @@ fn servers_of_memcached_have_circuits_too() {
     }
     let _watch = watchdog(Duration::from_secs(60), "memcached");
     let servers = MemcachedServer::start_many(1);
-    let pool = Pool::memcached("main", &servers)
-        .with("timeout", "\"150ms\"")
-        .with("circuit", CIRCUIT);
+    let pool =
+        Pool::memcached("main", &servers).with("timeout", "\"150ms\"").with("circuit", CIRCUIT);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.memcached_client(0);
     assert_eq!(client.say("set a 0 0 1\r\nv\r\n"), "STORED\r\n");
@@ -237,7 +232,7 @@ fn set_everywhere(client: &mut Client, servers: &Replicated) {
 }
 
 fn chosen(keyway: &Keyway, address: SocketAddr) -> f64 {
-    metric(keyway, "keyway_backend_reads_chosen_total", address)
+    metric(keyway, "keyway_backend_chosen_reads_total", address)
 }
 
 #[test]
@@ -307,8 +302,7 @@ const OUTLIERS: &str =
 fn a_replica_that_is_slow_is_left_out_and_comes_back() {
     let _watch = watchdog(Duration::from_secs(120), "a slow replica");
     let servers = Replicated::start_with(3, &["--enable-debug-command", "yes"], None);
-    let pool =
-        listed(&servers).with("read_from", "\"replica\"").with("outliers", OUTLIERS);
+    let pool = listed(&servers).with("read_from", "\"replica\"").with("outliers", OUTLIERS);
     let config = KeywayConfig::new(vec![pool]).with_server("workers", "2");
     let keyway = Keyway::start(KEYWAY, config);
     let mut clients: Vec<Client> = (0..8).map(|_| keyway.client(0)).collect();
@@ -368,9 +362,7 @@ fn when_all_replicas_are_slow_they_are_read_all_the_same() {
     }
     // The one that is left out is better than none.
     servers.process(2).signal(keyway_testkit::Signal::KILL);
-    wait_until("it is read", SOON, || {
-        ask_all(&mut clients[..1], "k")[0] == Value::bulk("v")
-    });
+    wait_until("it is read", SOON, || ask_all(&mut clients[..1], "k")[0] == Value::bulk("v"));
 }
 
 #[test]

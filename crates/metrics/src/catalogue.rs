@@ -219,7 +219,7 @@ catalogue! {
     BACKEND_READ_ESTIMATE: Gauge "keyway_backend_read_latency_estimate_seconds" in "seconds" by [Pool Backend]
         measures "How long the backend takes to reply, as the choice of a server for reads estimates it: it rises at once to what a reply took and falls in about a second. All workers share it."
         leaves_out "Leaves out pools whose reads go to primaries alone, where it is 0, as it is before the first reply."
-    BACKEND_READS_CHOSEN: Counter "keyway_backend_reads_chosen_total" in "requests" by [Pool Backend]
+    BACKEND_READS_CHOSEN: Counter "keyway_backend_chosen_reads_total" in "reads" by [Pool Backend]
         measures "Reads for which the backend was chosen among the servers that have the data."
         leaves_out "Leaves out reads that primaries answer in any case, and pools whose reads go to primaries alone."
     WORKER_TURNS: Counter "keyway_worker_turns_total" in "turns" by [Worker]

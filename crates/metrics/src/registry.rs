@@ -20,7 +20,7 @@ pub struct Layout {
     /// The pools; cells are found by position.
     pub pools: Vec<PoolLayout>,
     /// Most workers that ever run at once. A worker that has not started
-    /// costs a few words; one that has costs about 1.5 KiB for each pool and
+    /// costs a few words; one that has costs about 1.6 KiB for each pool and
     /// class and for each backend.
     pub workers_max: usize,
     /// Version of this build.
