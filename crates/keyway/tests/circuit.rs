@@ -1,6 +1,8 @@
 //! Servers that fail are not asked for a while, and those that are much slower than the
 //! others with the same data are not read.
 
+mod cluster_setup;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Replicated, Value, encode,
-    has_memcached, http_get, http_post, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisCluster, RedisServer, Replicated,
+    Value, encode, has_memcached, http_get, http_post, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -237,34 +239,40 @@ fn chosen(keyway: &Keyway, address: SocketAddr) -> f64 {
 
 #[test]
 fn reads_go_elsewhere_while_the_circuit_of_a_replica_is_open() {
-    let _watch = watchdog(Duration::from_secs(90), "a replica that stops");
-    let mut servers = Replicated::start(2);
-    let pool = listed(&servers)
-        .with("read_from", "\"prefer-replica\"")
-        .with("timeout", "\"150ms\"")
-        .with("circuit", CIRCUIT);
-    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    const SLOT: u16 = 7;
+    let _watch = watchdog(Duration::from_secs(120), "a replica that stops");
+    let mut cluster = RedisCluster::start(3, 1);
+    let settings =
+        [("read_from", "\"prefer-replica\""), ("timeout", "\"150ms\""), ("circuit", CIRCUIT)];
+    let keyway = cluster_setup::serve(&cluster, &settings, 1);
     let mut clients: Vec<Client> = (0..16).map(|_| keyway.client(0)).collect();
-    set_everywhere(&mut clients[0], &servers);
-    servers.pause(1);
-    let stopped = servers.address(1);
+    let key = cluster_setup::key_of(SLOT, "k");
+    assert_eq!(clients[0].command(&["SET", &key, "v"]), Value::simple("OK"));
+    let replica = cluster.replicas_of(cluster.primary_of_slot(SLOT).expect("it has the slot"))[0];
+    let stopped = cluster.address(replica);
+    wait_until("it is copied and read", SOON, || {
+        let replies = ask_all(&mut clients, &key);
+        chosen(&keyway, stopped) > 0.0 && replies.iter().all(|reply| *reply == Value::bulk("v"))
+    });
+    cluster.pause(replica);
     wait_until("the circuit opens", SOON, || {
-        ask_all(&mut clients, "k");
+        ask_all(&mut clients, &key);
         metric(&keyway, OPENS, stopped) >= 1.0
     });
-    let (mut errors, before) = (0, metric(&keyway, OPENS, stopped));
+    let opened = || keyway.process().log().matches("circuit opened").count();
+    let (mut errors, before) = (0, opened());
     for _ in 0..200 {
-        let replies = ask_all(&mut clients, "k");
+        let replies = ask_all(&mut clients, &key);
         errors += replies.iter().filter(|reply| reply.is_error()).count();
         assert!(replies.iter().all(|reply| !reply.error_text().contains(REFUSED)), "{replies:?}");
     }
-    let rounds = metric(&keyway, OPENS, stopped) - before + 1.0;
-    assert!(errors as f64 <= 2.0 * rounds, "probes alone: {errors} errors in {rounds} rounds");
-    servers.resume(1);
-    let reads_before = chosen(&keyway, stopped);
+    let rounds = opened() - before + 1;
+    assert!(errors <= 2 * rounds, "probes alone: {errors} errors in {rounds} rounds");
+    cluster.resume(replica);
     wait_until("it is read again", SOON, || {
-        ask_all(&mut clients, "k");
-        chosen(&keyway, stopped) > reads_before + 50.0
+        let before = chosen(&keyway, stopped);
+        (0..20).for_each(|_| drop(ask_all(&mut clients, &key)));
+        chosen(&keyway, stopped) > before + 200.0
     });
 }
 
@@ -343,7 +351,7 @@ fn a_replica_that_is_slow_is_left_out_and_comes_back() {
 #[test]
 fn when_all_replicas_are_slow_they_are_read_all_the_same() {
     let _watch = watchdog(Duration::from_secs(90), "slow replicas");
-    let servers = Replicated::start_with(2, &["--enable-debug-command", "yes"], None);
+    let mut servers = Replicated::start_with(2, &["--enable-debug-command", "yes"], None);
     let outliers = "{ bad_for = \"1s\", times_slower = 2, out_for = \"10m\", out_for_max = \"10m\", out_percent_max = 99 }";
     let pool = listed(&servers).with("read_from", "\"replica\"").with("outliers", outliers);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
@@ -355,13 +363,14 @@ fn when_all_replicas_are_slow_they_are_read_all_the_same() {
         assert!(ask_all(&mut clients, "k").iter().all(|reply| *reply == Value::bulk("v")));
         out_now() == 1.0
     });
-    let _other = Busy::make(&servers, 2);
+    let other = Busy::make(&servers, 2);
     for _ in 0..150 {
         assert!(ask_all(&mut clients, "k").iter().all(|reply| *reply == Value::bulk("v")));
         assert!(out_now() <= 1.0);
     }
     // The one that is left out is better than none.
-    servers.process(2).signal(keyway_testkit::Signal::KILL);
+    drop(other);
+    servers.kill(2);
     wait_until("it is read", SOON, || ask_all(&mut clients[..1], "k")[0] == Value::bulk("v"));
 }
 
