@@ -11,8 +11,8 @@ use crate::server::Defect;
 use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
 use keyway_topology::{
-    Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
-    ServerProtocol, ShardedPool, Topology, WarmUp,
+    Circuit, Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin,
+    Server, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 use std::time::Duration;
 
@@ -503,7 +503,10 @@ fn aftermath(pool: &ShardedPool) -> Nanos {
         };
         2 * nanos(ejection.for_) + quarantine
     });
-    2 * timeout + 2 * connection + ejection + SECOND
+    // Until it is tried, and again if that was still in the fault, and what is refused
+    // while the first are let through.
+    let circuit = pool.circuit.map_or(0, |circuit| 3 * nanos(circuit.open_for_max));
+    2 * timeout + 2 * connection + ejection + circuit + SECOND
 }
 
 fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
@@ -592,7 +595,22 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
             ]),
         });
     }
+    if !options.is_defective() && random.percent(30) {
+        pool.circuit = Some(circuit(random));
+    }
     pool
+}
+
+fn circuit(random: &mut Random) -> Circuit {
+    let open_for = random.scaled(20, 1000);
+    Circuit {
+        failures_percent: random.between(5, 100) as u8,
+        requests_min: random.scaled(1, 100) as u32,
+        window: Duration::from_millis(random.scaled(1000, 10_000)),
+        open_for: Duration::from_millis(open_for),
+        open_for_max: Duration::from_millis(open_for + random.scaled(1, 1000)),
+        probes: random.between(1, 5) as u8,
+    }
 }
 
 fn speak_memcached(pool: &mut Pool, random: &mut Random) {

@@ -323,33 +323,24 @@ impl CircuitBoard {
         self.cell(backend).map_or(0, |cell| cell.opens.load(Relaxed))
     }
 
+    /// Whether the server is asked as ever.
+    #[inline]
+    pub fn is_closed(&self, backend: BackendId) -> bool {
+        self.cell(backend).is_none_or(|cell| cell.word.load(Relaxed) & Word::STATE == 0)
+    }
+
     /// Whether a request would be let through. Nothing changes by asking.
     #[inline]
     pub fn admits(&self, backend: BackendId, now: Time) -> bool {
-        self.cell(backend).is_none_or(|cell| {
-            cell.word.load(Relaxed) & Word::STATE == 0
-                || cell.word().admits(now, cell.circuit.probes)
-        })
+        self.is_closed(backend)
+            || self.cell(backend).is_none_or(|cell| cell.word().admits(now, cell.circuit.probes))
     }
 
-    /// Lets a request through, or not; one load while the circuit is closed. Who is let
-    /// through otherwise is a probe, and must be sent.
-    #[inline]
+    /// Lets a request through, or not; [`CircuitBoard::is_closed`] is what to look at
+    /// first. Who is let through while it is not is a probe, and must be sent.
+    #[cold]
     pub fn admit(&self, backend: BackendId, now: Time) -> (bool, Option<CircuitChange>) {
         let Some(cell) = self.cell(backend) else { return (true, None) };
-        if cell.word.load(Relaxed) & Word::STATE == 0 {
-            return (true, None);
-        }
-        self.admit_probe(backend, cell, now)
-    }
-
-    #[cold]
-    fn admit_probe(
-        &self,
-        backend: BackendId,
-        cell: &Cell,
-        now: Time,
-    ) -> (bool, Option<CircuitChange>) {
         loop {
             let word = cell.word();
             if !word.admits(now, cell.circuit.probes) {

@@ -52,17 +52,24 @@ impl Plane {
     /// server answers again.
     #[inline]
     pub(super) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
+        let is_closed = !slot.is_watched || self.plan.health.circuits().is_closed(slot.id);
+        if is_closed && !slot.link.is_down(self.clock.now) {
+            None
+        } else {
+            self.refuse_or_try(slot)
+        }
+    }
+
+    #[cold]
+    fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
         if slot.link.is_down(self.clock.now) {
             return Some(self.note_refused(slot));
         }
-        if slot.is_watched && !self.lets_through(slot) {
-            return Some(self.note_not_asked(slot));
-        }
-        None
+        (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
     }
 
     /// Whether a request would be let through to a server; nothing changes by asking.
-    #[inline]
+    #[cold]
     pub(super) fn admits(&self, slot: &LinkSlot) -> bool {
         !slot.is_watched || self.plan.health.circuits().admits(slot.id, self.clock.now)
     }
@@ -70,6 +77,9 @@ impl Plane {
     /// Lets a request through to a server, or not.
     #[inline]
     pub(super) fn lets_through(&self, slot: &LinkSlot) -> bool {
+        if !slot.is_watched || self.plan.health.circuits().is_closed(slot.id) {
+            return true;
+        }
         let (passes, change) = self.plan.health.circuits().admit(slot.id, self.clock.now);
         if let Some(change) = change {
             self.log_circuit(&change);
