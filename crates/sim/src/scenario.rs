@@ -503,10 +503,7 @@ fn aftermath(pool: &ShardedPool) -> Nanos {
         };
         2 * nanos(ejection.for_) + quarantine
     });
-    // Until it is tried, and again if that was still in the fault, and what is refused
-    // while the first are let through.
-    let circuit = pool.circuit.map_or(0, |circuit| 3 * nanos(circuit.open_for_max));
-    2 * timeout + 2 * connection + ejection + circuit + SECOND
+    2 * timeout + 2 * connection + ejection + SECOND
 }
 
 fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
@@ -630,7 +627,7 @@ fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Ve
     (old.link_in_flight_max, old.link_output_len_max) = (256, 256 << 10);
     old.timeout = Duration::from_millis(random.scaled(100, 1000));
     // A server that is given up is one whose items may be missed.
-    old.ejection = None;
+    (old.ejection, old.circuit) = (None, None);
     pools.truncate(1);
     pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });
     for pool in &mut pools {

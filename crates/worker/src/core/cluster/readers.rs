@@ -11,6 +11,7 @@ use keyway_proxy::Session;
 use keyway_topology::{
     BackendId, ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy,
 };
+use std::time::Duration;
 
 /// Of so many reads at most one goes to a server because it was not asked of late, to see
 /// how fast it is now.
@@ -33,13 +34,20 @@ pub(in super::super) struct Readers {
 /// What a choice goes by: the servers by their places.
 trait Look {
     /// Whether it may be read.
-    fn is_fit(&self, place: u16) -> bool;
-    /// Whether it is left out as long as there are others.
-    fn is_out(&self, place: u16) -> bool;
+    fn standing(&self, place: u16) -> Standing;
     /// What a request to it costs.
     fn cost(&self, place: u16) -> u64;
     /// Whether it is to be asked once to see how fast it is.
     fn claim_try(&self, place: u16) -> bool;
+}
+
+/// Whether a server may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    In,
+    /// If there is no other.
+    Out,
+    Unfit,
 }
 
 /// The servers that have the data of one primary: each as often as its share.
@@ -89,22 +97,19 @@ impl Readers {
         let Some(choice) = self.of_primary.get(usize::from(primary)) else {
             return Reader::Primary;
         };
-        let is_in = |place: &u16| look.is_fit(*place) && !look.is_out(*place);
-        // Who is left out is better than nobody.
         let found = match self.policy.from {
             ReadFrom::Nearest => {
-                let may_explore = self.turn.wrapping_sub(self.explored) >= EXPLORE_EVERY;
-                let tried = if may_explore { choice.to_explore(is_in, look) } else { None };
-                if tried.is_some() {
+                let explores = self.turn.wrapping_sub(self.explored) >= EXPLORE_EVERY;
+                if explores {
                     self.explored = self.turn;
                 }
-                tried
-                    .or_else(|| choice.cheapest(is_in, look))
-                    .or_else(|| choice.cheapest(|&place| look.is_fit(place), look))
+                let tried = if explores { choice.to_explore(look) } else { None };
+                tried.or_else(|| choice.cheapest(look))
             }
+            // Who is left out is better than nobody.
             _ => choice
-                .in_turn(self.turn, is_in)
-                .or_else(|| choice.in_turn(self.turn, |&place| look.is_fit(place))),
+                .in_turn(self.turn, |place| look.standing(place) == Standing::In)
+                .or_else(|| choice.in_turn(self.turn, |at| look.standing(at) == Standing::Out)),
         };
         match found {
             Some(place) if place == primary => Reader::Primary,
@@ -133,22 +138,36 @@ impl Choice {
     }
 
     /// The next in turn, of the zone that is read from if there is one.
-    fn in_turn(&self, turn: u32, is_it: impl Fn(&u16) -> bool + Copy) -> Option<u16> {
+    fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
         let of = |places: &[u16]| {
             let from = turn as usize % places.len().max(1);
-            places[from..].iter().chain(&places[..from]).copied().find(is_it)
+            let turned = places[from..].iter().chain(&places[..from]).copied();
+            turned.into_iter().find(|&place| is_it(place))
         };
         of(&self.near).or_else(|| of(&self.all))
     }
 
-    /// The one that costs least.
-    fn cheapest(&self, is_it: impl Fn(&u16) -> bool, look: &impl Look) -> Option<u16> {
-        self.all.iter().copied().filter(is_it).min_by_key(|&place| look.cost(place))
+    /// The one that costs least; one that is left out if there is no other.
+    fn cheapest(&self, look: &impl Look) -> Option<u16> {
+        let (mut of_in, mut of_out): (Option<(u64, u16)>, Option<(u64, u16)>) = (None, None);
+        for &place in &self.all {
+            let best = match look.standing(place) {
+                Standing::In => &mut of_in,
+                Standing::Out => &mut of_out,
+                Standing::Unfit => continue,
+            };
+            let cost = look.cost(place);
+            if best.is_none_or(|(least, _)| cost < least) {
+                *best = Some((cost, place));
+            }
+        }
+        of_in.or(of_out).map(|(_, place)| place)
     }
 
     /// One that nobody has asked of late.
-    fn to_explore(&self, is_it: impl Fn(&u16) -> bool, look: &impl Look) -> Option<u16> {
-        self.all.iter().copied().filter(is_it).find(|&place| look.claim_try(place))
+    fn to_explore(&self, look: &impl Look) -> Option<u16> {
+        let is_it = |place: u16| look.standing(place) == Standing::In && look.claim_try(place);
+        self.all.iter().copied().find(|&place| is_it(place))
     }
 }
 
@@ -179,42 +198,48 @@ struct LookOf<'l> {
     plan: &'l Plan,
     state: &'l ShardedState,
     links: &'l [LinkSlot],
-    pool: u16,
+    first: BackendId,
     primary: u16,
     lane: u32,
     now: Time,
+    lag_max: Option<Duration>,
 }
 
 impl LookOf<'_> {
+    #[inline]
     fn slot(&self, place: u16) -> &LinkSlot {
         &self.links[self.state.link(place, self.lane, keyway_resp::Protocol::Resp2)]
     }
 
+    #[inline]
     fn id(&self, place: u16) -> BackendId {
-        self.plan.topology.backend_id(usize::from(self.pool), usize::from(place))
+        BackendId(self.first.0 + u32::from(place))
     }
 
     /// Whether what a replica has is not too old.
-    fn is_near(&self, place: u16) -> bool {
-        let Some(cluster) = self.state.cluster.as_ref() else { return true };
-        let lag_max = cluster.shared.settings().reads.lag_max;
-        place == self.primary || lag_max.is_none_or(|max| cluster.shared.is_within(place, max))
+    fn is_near(&self, place: u16, max: Duration) -> bool {
+        let cluster = self.state.cluster.as_ref();
+        place == self.primary || cluster.is_none_or(|state| state.shared.is_within(place, max))
     }
 }
 
 impl Look for LookOf<'_> {
-    fn is_fit(&self, place: u16) -> bool {
-        let (health, id) = (&self.plan.health, self.id(place));
-        health.is_usable(id)
-            && health.circuits().admits(id, self.now)
-            && self.is_near(place)
-            && !self.slot(place).link.is_down(self.now)
+    #[inline]
+    fn standing(&self, place: u16) -> Standing {
+        let (health, id, slot) = (&self.plan.health, self.id(place), self.slot(place));
+        let is_fit = health.is_usable(id)
+            && !slot.link.is_down(self.now)
+            && self.lag_max.is_none_or(|max| self.is_near(place, max));
+        match is_fit {
+            false => Standing::Unfit,
+            true if !slot.is_watched => Standing::In,
+            true if !health.circuits().admits(id, self.now) => Standing::Unfit,
+            true if health.reads().is_out(id, self.now) => Standing::Out,
+            true => Standing::In,
+        }
     }
 
-    fn is_out(&self, place: u16) -> bool {
-        self.plan.health.reads().is_out(self.id(place), self.now)
-    }
-
+    #[inline]
     fn cost(&self, place: u16) -> u64 {
         self.plan.health.reads().cost(self.id(place), self.slot(place).link.live())
     }
@@ -260,7 +285,9 @@ impl Plane {
             return Reader::Primary;
         };
         let Some(mut readers) = state.readers.take() else { return Reader::Primary };
-        let look = LookOf { plan, state, links, pool, primary, lane, now };
+        let first = plan.topology.backend_id(usize::from(pool), 0);
+        let lag_max = readers.policy.lag_max;
+        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
         let reader = readers.pick(primary, &look);
         state.readers = Some(readers);
         let chosen = match reader {
@@ -318,7 +345,6 @@ mod tests {
     use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, ShardedPool};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
-    use std::time::Duration;
 
     fn endpoint(port: u16) -> Endpoint {
         Endpoint::tcp("h", port).unwrap()
@@ -359,12 +385,12 @@ mod tests {
     }
 
     impl Look for Told {
-        fn is_fit(&self, place: u16) -> bool {
-            !self.unfit.contains(&place)
-        }
-
-        fn is_out(&self, place: u16) -> bool {
-            self.out.contains(&place)
+        fn standing(&self, place: u16) -> Standing {
+            match (self.unfit.contains(&place), self.out.contains(&place)) {
+                (true, _) => Standing::Unfit,
+                (false, true) => Standing::Out,
+                (false, false) => Standing::In,
+            }
         }
 
         fn cost(&self, place: u16) -> u64 {
