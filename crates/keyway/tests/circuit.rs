@@ -155,6 +155,34 @@ fn one_stall_opens_nothing() {
     assert_eq!(metric(&keyway, OPENS, "s0"), 0.0);
 }
 
+/// What a client waits for that leaves is no failure of the server.
+#[test]
+fn clients_that_leave_while_they_wait_open_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "clients that leave");
+    let servers = RedisServer::start_many(1);
+    let circuit =
+        "{ failures_percent = 1, requests_min = 1, open_for = \"10m\", open_for_max = \"10m\" }";
+    let pool = pool(&servers).with("circuit", circuit).with("timeout", "\"5s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut direct = servers[0].client();
+    let mut blocked = |count: usize| {
+        let wanted = format!("blocked_clients:{count}\r");
+        wait_until("so many wait", SOON, || direct.words("INFO clients").text().contains(&wanted));
+    };
+    let mut client = keyway.client(0);
+    for _ in 0..3 {
+        let mut waiting: Vec<Client> = (0..10).map(|_| keyway.client(0)).collect();
+        waiting.iter_mut().for_each(|client| client.send(&encode(&["BLPOP", "empty", "0"])));
+        blocked(10);
+        drop(waiting);
+        blocked(0);
+        // Longer than one stall takes.
+        assert_eq!(client.words("BLPOP empty 0.3"), Value::NilArray);
+    }
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    assert_eq!(metric(&keyway, OPENS, "s0"), 0.0);
+}
+
 /// The server of the pool's only shard is not spared, and an operator who knows better
 /// has it asked at once.
 #[test]
