@@ -183,12 +183,15 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
         }
         _ => Vec::new(),
     };
+    let from = from.unwrap_or_default();
+    let outliers = crate::circuit::outliers(section, &from, report);
     ReadPolicy {
-        from: from.unwrap_or_default(),
+        from,
         pin_after_write: section.duration("pin_after_write"),
         lag_max: section.duration("replica_lag_max"),
         weights,
         primary_commands,
+        outliers,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod routes;
 
+use crate::circuit::{circuit_text, outliers_text};
 use crate::cluster::{discovery_name, read_from_name};
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
@@ -468,6 +469,9 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }
+    if let Some(circuit) = &pool.circuit {
+        out.entry(table, "circuit", &circuit_text(circuit));
+    }
     let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
     out.entry(table, "clients_max", &config.clients_max.to_string());
@@ -540,6 +544,9 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     }
     let commands: Vec<String> = reads.primary_commands.iter().map(|name| string(name)).collect();
     out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
+    if let Some(outliers) = &reads.outliers {
+        out.entry(table, "outliers", &outliers_text(outliers));
+    }
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod circuit;
 mod cluster;
 mod describe;
 mod document;

@@ -256,6 +256,7 @@ fn sharded(
         password,
         allow_flush: section.bool("allow_flush"),
         ejection,
+        circuit: crate::circuit::circuit(section, report),
         reconnect_min,
         reconnect_max,
         link_in_flight_max: at_most_the_limit(

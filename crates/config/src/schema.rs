@@ -2,6 +2,7 @@
 //! reader, the hints for unknown keys, `describe` and `docs/config.md` all
 //! come from here.
 
+mod circuit;
 mod cluster;
 mod kind;
 mod memcached;
@@ -9,6 +10,7 @@ mod routes;
 
 use routes::POOL_KINDS;
 
+pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
@@ -625,6 +627,13 @@ pub(crate) static SHARDED: Table = Table {
             "server_retry_timeout",
         ]),
         key(
+            "circuit",
+            Kind::Table(&CIRCUIT),
+            Unset("off: a server that fails is asked all the same"),
+            "Do not ask a server for a while too many of whose requests failed: they fail at once then, and its keys stay where they are.",
+        )
+        .known_elsewhere_as(&["circuit_breaker", "outlier_detection"]),
+        key(
             "reconnect",
             Kind::Table(&RECONNECT),
             Is("{}"),
@@ -716,7 +725,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 20] = [
+pub(crate) static TABLES: [&Table; 22] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -729,6 +738,8 @@ pub(crate) static TABLES: [&Table; 20] = [
     &REPLICATED,
     &MEMCACHED,
     &EJECTION,
+    &CIRCUIT,
+    &OUTLIERS,
     &RECONNECT,
     &PREFIX,
     &PREFIX_ROUTE,

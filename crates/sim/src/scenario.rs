@@ -14,8 +14,8 @@ use crate::server::Defect;
 use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
 use keyway_topology::{
-    Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
-    ServerProtocol, ShardedPool, Topology, WarmUp,
+    Circuit, Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin,
+    Server, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 use std::time::Duration;
 
@@ -608,7 +608,22 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
             ]),
         });
     }
+    if !options.is_defective() && random.percent(30) {
+        pool.circuit = Some(circuit(random));
+    }
     pool
+}
+
+fn circuit(random: &mut Random) -> Circuit {
+    let open_for = random.scaled(20, 1000);
+    Circuit {
+        failures_percent: random.between(5, 100) as u8,
+        requests_min: random.scaled(1, 100) as u32,
+        window: Duration::from_millis(random.scaled(1000, 10_000)),
+        open_for: Duration::from_millis(open_for),
+        open_for_max: Duration::from_millis(open_for + random.scaled(1, 1000)),
+        probes: random.between(1, 5) as u8,
+    }
 }
 
 fn speak_memcached(pool: &mut Pool, random: &mut Random) {
@@ -628,7 +643,7 @@ fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Ve
     (old.link_in_flight_max, old.link_output_len_max) = (256, 256 << 10);
     old.timeout = Duration::from_millis(random.scaled(100, 1000));
     // A server that is given up is one whose items may be missed.
-    old.ejection = None;
+    (old.ejection, old.circuit) = (None, None);
     pools.truncate(1);
     pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });
     for pool in &mut pools {

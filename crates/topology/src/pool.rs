@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server, SlotOwners};
+use crate::{
+    Circuit, Distribution, Endpoint, Hash, HashTag, Outliers, Ring, RoutedPool, Server, SlotOwners,
+};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +165,8 @@ pub struct ReadPolicy {
     pub weights: Vec<(Endpoint, u32)>,
     /// Commands that go to the primary whatever they are, in lower case.
     pub primary_commands: Vec<Box<str>>,
+    /// When a server is left out for being worse than the others; never when `None`.
+    pub outliers: Option<Outliers>,
 }
 
 /// What makes a pool of servers a Redis Cluster, or primaries with their replicas: who
@@ -230,6 +234,8 @@ pub struct ShardedPool {
     pub slow_log_len_max: u32,
     /// When servers are ejected; never when `None`.
     pub ejection: Option<Ejection>,
+    /// When servers are not asked for a while; always asked when `None`.
+    pub circuit: Option<Circuit>,
     /// Wait before the first attempt to reconnect; doubles with each failure.
     pub reconnect_min: Duration,
     /// Longest wait between attempts to reconnect.
@@ -294,6 +300,7 @@ impl ShardedPool {
             slower_than: Duration::from_millis(10),
             slow_log_len_max: 128,
             ejection: None,
+            circuit: None,
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(5),
             link_in_flight_max: limits.link_in_flight_max,
@@ -373,6 +380,21 @@ impl Pool {
             PoolKind::Store | PoolKind::Routed(_) => &[],
             PoolKind::Sharded(sharded) => &sharded.servers,
         }
+    }
+
+    /// When the pool does not ask a server for a while.
+    pub fn circuit(&self) -> Option<Circuit> {
+        match &self.kind {
+            PoolKind::Store | PoolKind::Routed(_) => None,
+            PoolKind::Sharded(sharded) => sharded.circuit,
+        }
+    }
+
+    /// What is read from replicas, if anything is.
+    pub fn reads(&self) -> Option<&ReadPolicy> {
+        let PoolKind::Sharded(sharded) = &self.kind else { return None };
+        let reads = &sharded.cluster.as_ref()?.reads;
+        (reads.from != ReadFrom::Primary).then_some(reads)
     }
 
     /// When the pool ejects servers.

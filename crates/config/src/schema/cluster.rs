@@ -1,5 +1,5 @@
 use super::memcached::{as_sharded, is_same};
-use super::{Absent, Choices, Key, Kind, POOL_KINDS, Table, hours, key, ms};
+use super::{Absent, Choices, Key, Kind, OUTLIERS, POOL_KINDS, Table, hours, key, ms};
 use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
 
@@ -86,6 +86,12 @@ pub(crate) static CLUSTER: Table = Table {
             Is("[]"),
             "Commands that primaries answer though they only read, such as `[\"ttl\", \"xread\"]`.",
         ),
+        key(
+            "outliers",
+            Kind::Table(&OUTLIERS),
+            Unset("off: all that can be reached are read"),
+            "Leave servers out of those that are read which are much slower than the others, or fail.",
+        ),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -96,6 +102,7 @@ pub(crate) static CLUSTER: Table = Table {
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),
         as_sharded("slowlog_max_len"),
+        as_sharded("circuit"),
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),
@@ -150,6 +157,7 @@ pub(crate) static REPLICATED: Table = Table {
         as_cluster("replica_lag_max"),
         as_cluster("read_weights"),
         as_cluster("read_from_primary"),
+        as_cluster("outliers"),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -160,6 +168,7 @@ pub(crate) static REPLICATED: Table = Table {
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),
         as_sharded("slowlog_max_len"),
+        as_sharded("circuit"),
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),

@@ -199,7 +199,8 @@ impl Client {
         if ledger.is_told_by_one_of_many(pool) {
             fate = Fate::Maybe;
         }
-        let is_excused = ledger.is_excused_for(pool, &names, expected.asked_at, now)
+        let since = excusing_since(&shown, expected.asked_at);
+        let is_excused = ledger.is_excused_for(pool, &names, since, now)
             || ledger.is_forced(&shown, &names, expected.asked_at);
         if !is_excused {
             return Err(format!("an error for no reason in answer to {}", expected.ask.name()));
@@ -308,6 +309,12 @@ impl Ask {
             Ask::BrokenFrame => "a broken frame",
         }
     }
+}
+
+/// From when on a fault excuses an error: a circuit that it has opened is open until
+/// requests have shown otherwise, however long there are none.
+pub(super) fn excusing_since(text: &str, asked_at: Nanos) -> Nanos {
+    if text.contains("(its circuit is open)") { 0 } else { asked_at }
 }
 
 /// What an error reply says about the fate of its request.

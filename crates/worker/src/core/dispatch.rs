@@ -361,12 +361,11 @@ impl Plane {
         index: LinkIndex,
     ) -> Step {
         let slot = &mut links[index];
-        if !slot.link.has_room(self.link_options(slot.pool)) {
+        if self.is_full(slot) {
             return Step::Full(index);
         }
         self.count(session, request);
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             let backend = self.describe_backend(slot.pool, slot.backend);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.class as u8, fault);

@@ -1,3 +1,4 @@
+use super::circuits::Failed;
 use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::scripts::Given;
@@ -29,6 +30,7 @@ impl Core {
     /// Follows the health board, once a turn.
     #[inline]
     pub fn refresh_health(&mut self) {
+        self.follow_circuits();
         let epoch = self.plane.plan.health.epoch();
         if epoch != self.plane.health_epoch {
             self.plane.health_epoch = epoch;
@@ -145,6 +147,7 @@ impl Core {
         slot.given = Given::default();
         let mut lost = Vec::new();
         slot.link.on_lost(keep_unsent, |one| lost.push(one));
+        plane.note_lost(slot, &lost, fault);
         for one in lost {
             let why = lost_with(fault, one.sent);
             plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
@@ -189,6 +192,7 @@ impl Core {
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (None, false);
+            let mut failed = Failed::default();
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
@@ -209,7 +213,9 @@ impl Core {
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 expired = expired.max(Some(exchange.started));
+                failed.add(exchange);
             });
+            plane.note_failed(slot, failed, FailureReason::Timeout);
             if expired.is_some() && slot.is_private {
                 plane.on_private_expired(sessions, index, slot);
             }
@@ -236,6 +242,7 @@ impl Core {
         self.plane.log_overdue();
         self.try_failing();
         self.tend_generations();
+        self.plane.tend_outliers();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -314,6 +321,7 @@ impl Core {
                 let (in_flight, unsent) = sums[id.index()];
                 cells.in_flight.set(in_flight);
                 cells.unsent_bytes.set(unsent);
+                plane.publish_circuit(pool, backend, id);
             }
         }
         plane.gauge_sums = sums;
@@ -342,7 +350,9 @@ pub(super) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
 
 pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
-        BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
+        BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
+            FailureReason::Connect
+        }
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,

@@ -49,7 +49,11 @@ impl PoolState {
             for backend in 0..pool.servers.len() {
                 let id = plan.topology.backend_id(index, backend);
                 let place = (index as u16, backend as u16);
-                let slot = || LinkSlot::new(place, id, protocol).following(cluster.is_some());
+                let slot = || {
+                    LinkSlot::new(place, id, protocol)
+                        .following(cluster.is_some())
+                        .watched(plan.health.watches(id))
+                };
                 links.extend((0..connections).map(|_| slot()));
             }
         }
@@ -121,6 +125,12 @@ impl LinkSlot {
         self
     }
 
+    /// The same, of whose requests it is noted how they went.
+    pub(super) fn watched(mut self, is_watched: bool) -> Self {
+        self.is_watched = is_watched;
+        self
+    }
+
     pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),
@@ -147,7 +157,7 @@ impl LinkSlot {
             client_id: None,
             unblock: None,
             role: None,
-            latency_micros: 0,
+            is_watched: false,
         }
     }
 }

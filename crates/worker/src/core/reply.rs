@@ -1,10 +1,13 @@
 use super::across::Due;
+use super::circuits::Failed;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
-use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
+use keyway_proxy::{
+    Busy, Exchange, Internal, Join, LinkState, Owner, Redirected, Redirection, Session, write_fault,
+};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ impl Core {
         plane.note_latency(slot);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
+        let (live, mut not_ready) = (slot.link.live(), Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let mut is_astray = false;
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
@@ -56,6 +60,9 @@ impl Core {
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
+            }
+            if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
+                not_ready.add(exchange);
             }
             let refused = kind == Kind::Error;
             // What blocks waits as it was asked to.
@@ -131,6 +138,14 @@ impl Core {
         }
         release_waiting(sessions, plane, slot);
         let redirected = slot.link.take_redirected();
+        if slot.is_watched {
+            let is_not_ready = |one: &&Redirected| {
+                Redirection::of(&one.reply) == Some(Redirection::NotReady)
+                    && !one.reply.starts_with(b"-READONLY")
+            };
+            redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
+            plane.note_answers(slot, live.saturating_sub(slot.link.live()), not_ready);
+        }
         let is_private = slot.is_private;
         if !redirected.is_empty() {
             self.redirect_all(index, redirected);

@@ -351,8 +351,7 @@ impl Plane {
         let Some(own) = self.own_link(asked.session, server) else {
             return self.lease_for(links, asked, server);
         };
-        if links[own].link.is_down(self.clock.now) {
-            let fault = self.note_refused(&links[own]);
+        if let Some(fault) = self.refused(&links[own]) {
             self.answer_down(asked, server, fault);
             return None;
         }
@@ -398,11 +397,10 @@ impl Plane {
             return Step::Started;
         };
         let slot = &mut links[index];
-        if !slot.link.has_room(self.link_options(slot.pool)) {
+        if self.is_full(slot) {
             return Step::Full(index);
         }
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             self.end_transaction(links, asked.key, asked.session);
             let server = links[index].backend;
             self.answer_down(asked, server, fault);
@@ -591,8 +589,7 @@ impl Plane {
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.session.lane, protocol);
-        if links[shared].link.is_down(self.clock.now) {
-            let fault = self.note_refused(&links[shared]);
+        if let Some(fault) = self.refused(&links[shared]) {
             self.answer_down(asked, server, fault);
             return None;
         }

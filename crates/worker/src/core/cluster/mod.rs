@@ -227,7 +227,10 @@ impl Core {
                 self.plane.cluster.leaving.extend(leaving);
             }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
-            self.plane.plan.health.restore(id);
+            let health = &self.plane.plan.health;
+            health.restore(id);
+            health.circuits().restart(id);
+            health.reads().restart(id);
             if is.is_some() {
                 self.plane.cells.pool(usize::from(pool)).backend(place).restart();
             }

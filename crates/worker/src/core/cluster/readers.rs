@@ -4,15 +4,17 @@ use super::super::pools::{PoolState, ShardedState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
-use crate::Cluster;
+use crate::{Cluster, Plan};
 use keyway_base::Time;
 use keyway_command::{Flags, Request};
 use keyway_proxy::Session;
-use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
+use keyway_topology::{
+    BackendId, ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy,
+};
 use std::time::Duration;
 
-/// Of so many reads, one goes to a server that is not the fastest, to see how fast it
-/// is now.
+/// Of so many reads at most one goes to a server because it was not asked of late, to see
+/// how fast it is now.
 const EXPLORE_EVERY: u32 = 64;
 
 /// Most shares that one server counts for.
@@ -25,6 +27,27 @@ pub(in super::super) struct Readers {
     of_primary: Vec<Choice>,
     /// Counts reads, so that they take turns.
     turn: u32,
+    /// The turn of the latest that went to see how fast a server is.
+    explored: u32,
+}
+
+/// What a choice goes by: the servers by their places.
+trait Look {
+    /// Whether it may be read.
+    fn standing(&self, place: u16) -> Standing;
+    /// What a request to it costs.
+    fn cost(&self, place: u16) -> u64;
+    /// Whether it is to be asked once to see how fast it is.
+    fn claim_try(&self, place: u16) -> bool;
+}
+
+/// Whether a server may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    In,
+    /// If there is no other.
+    Out,
+    Unfit,
 }
 
 /// The servers that have the data of one primary: each as often as its share.
@@ -55,33 +78,38 @@ impl Readers {
         }
         let count = map.place_count() as u16;
         let of_primary = (0..count).map(|place| Choice::of(policy, map, place)).collect();
-        Some(Box::new(Readers { policy: policy.clone(), of_primary, turn: 0 }))
+        Some(Box::new(Readers { policy: policy.clone(), of_primary, turn: 0, explored: 0 }))
     }
 
-    /// The server for a read of data that the primary at `primary` has. `is_fit` says who
-    /// may be read, `latency` how fast a server is.
-    fn pick(
-        &mut self,
-        primary: u16,
-        is_fit: impl Fn(u16) -> bool,
-        latency: impl Fn(u16) -> u32,
-    ) -> Reader {
+    /// The servers that have the same data, for each primary that has readers.
+    pub(in super::super) fn sets(&self) -> impl Iterator<Item = Vec<u16>> + '_ {
+        self.of_primary.iter().filter(|choice| !choice.all.is_empty()).map(|choice| {
+            let mut places = [&choice.near[..], &choice.all[..]].concat();
+            places.sort_unstable();
+            places.dedup();
+            places
+        })
+    }
+
+    /// The server for a read of data that the primary at `primary` has.
+    fn pick(&mut self, primary: u16, look: &impl Look) -> Reader {
         self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn;
         let Some(choice) = self.of_primary.get(usize::from(primary)) else {
             return Reader::Primary;
         };
-        let in_turn = |places: &[u16]| {
-            let from = turn as usize % places.len().max(1);
-            let turned = places[from..].iter().chain(&places[..from]).copied();
-            turned.into_iter().find(|&place| is_fit(place))
-        };
-        let found = match &self.policy.from {
-            ReadFrom::Nearest if !turn.is_multiple_of(EXPLORE_EVERY) => {
-                let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
-                fit.min_by_key(|&place| latency(place))
+        let found = match self.policy.from {
+            ReadFrom::Nearest => {
+                let explores = self.turn.wrapping_sub(self.explored) >= EXPLORE_EVERY;
+                if explores {
+                    self.explored = self.turn;
+                }
+                let tried = if explores { choice.to_explore(look) } else { None };
+                tried.or_else(|| choice.cheapest(look))
             }
-            _ => in_turn(&choice.near).or_else(|| in_turn(&choice.all)),
+            // Who is left out is better than nobody.
+            _ => choice
+                .in_turn(self.turn, |place| look.standing(place) == Standing::In)
+                .or_else(|| choice.in_turn(self.turn, |at| look.standing(at) == Standing::Out)),
         };
         match found {
             Some(place) if place == primary => Reader::Primary,
@@ -108,6 +136,39 @@ impl Choice {
         let near = near.filter(|(_, node)| in_zone(node));
         Choice { near: by_share(policy, near), all: by_share(policy, all) }
     }
+
+    /// The next in turn, of the zone that is read from if there is one.
+    fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
+        let of = |places: &[u16]| {
+            let from = turn as usize % places.len().max(1);
+            let turned = places[from..].iter().chain(&places[..from]).copied();
+            turned.into_iter().find(|&place| is_it(place))
+        };
+        of(&self.near).or_else(|| of(&self.all))
+    }
+
+    /// The one that costs least; one that is left out if there is no other.
+    fn cheapest(&self, look: &impl Look) -> Option<u16> {
+        let (mut of_in, mut of_out): (Option<(u64, u16)>, Option<(u64, u16)>) = (None, None);
+        for &place in &self.all {
+            let best = match look.standing(place) {
+                Standing::In => &mut of_in,
+                Standing::Out => &mut of_out,
+                Standing::Unfit => continue,
+            };
+            let cost = look.cost(place);
+            if best.is_none_or(|(least, _)| cost < least) {
+                *best = Some((cost, place));
+            }
+        }
+        of_in.or(of_out).map(|(_, place)| place)
+    }
+
+    /// One that nobody has asked of late.
+    fn to_explore(&self, look: &impl Look) -> Option<u16> {
+        let is_it = |place: u16| look.standing(place) == Standing::In && look.claim_try(place);
+        self.all.iter().copied().find(|&place| is_it(place))
+    }
 }
 
 /// Whether a replica may be read, as other servers see it. They call one that works
@@ -132,21 +193,59 @@ fn by_share<'n>(
     (0..most).flat_map(round).map(|&(place, _)| place).collect()
 }
 
-impl ShardedState {
-    /// Where a request to the server at `primary` goes; `links` are all of the worker's.
-    fn reader(
-        &mut self,
-        links: &[LinkSlot],
-        (primary, lane): (u16, u32),
-        is_usable: impl Fn(u16) -> bool,
-        now: Time,
-    ) -> Reader {
-        let Some(mut readers) = self.readers.take() else { return Reader::Primary };
-        let link = |place| &links[self.link(place, lane, keyway_resp::Protocol::Resp2)];
-        let is_fit = |place| is_usable(place) && !link(place).link.is_down(now);
-        let reader = readers.pick(primary, is_fit, |place| link(place).latency_micros);
-        self.readers = Some(readers);
-        reader
+/// What a worker knows of a pool's servers now.
+struct LookOf<'l> {
+    plan: &'l Plan,
+    state: &'l ShardedState,
+    links: &'l [LinkSlot],
+    first: BackendId,
+    primary: u16,
+    lane: u32,
+    now: Time,
+    lag_max: Option<Duration>,
+}
+
+impl LookOf<'_> {
+    #[inline]
+    fn slot(&self, place: u16) -> &LinkSlot {
+        &self.links[self.state.link(place, self.lane, keyway_resp::Protocol::Resp2)]
+    }
+
+    #[inline]
+    fn id(&self, place: u16) -> BackendId {
+        BackendId(self.first.0 + u32::from(place))
+    }
+
+    /// Whether what a replica has is not too old.
+    fn is_near(&self, place: u16, max: Duration) -> bool {
+        let cluster = self.state.cluster.as_ref();
+        place == self.primary || cluster.is_none_or(|state| state.shared.is_within(place, max))
+    }
+}
+
+impl Look for LookOf<'_> {
+    #[inline]
+    fn standing(&self, place: u16) -> Standing {
+        let (health, id, slot) = (&self.plan.health, self.id(place), self.slot(place));
+        let is_fit = health.is_usable(id)
+            && !slot.link.is_down(self.now)
+            && self.lag_max.is_none_or(|max| self.is_near(place, max));
+        match is_fit {
+            false => Standing::Unfit,
+            true if !slot.is_watched => Standing::In,
+            true if !health.circuits().admits(id, self.now) => Standing::Unfit,
+            true if health.reads().is_out(id, self.now) => Standing::Out,
+            true => Standing::In,
+        }
+    }
+
+    #[inline]
+    fn cost(&self, place: u16) -> u64 {
+        self.plan.health.reads().cost(self.id(place), self.slot(place).link.live())
+    }
+
+    fn claim_try(&self, place: u16) -> bool {
+        self.plan.health.reads().claim_try(self.id(place), self.now)
     }
 }
 
@@ -185,17 +284,20 @@ impl Plane {
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
         };
-        let lag_max = state.readers.as_ref().and_then(|readers| readers.policy.lag_max);
-        let shared = state.cluster.as_ref().map(|cluster| std::sync::Arc::clone(&cluster.shared));
-        let is_usable = |place: u16| {
-            let id = plan.topology.backend_id(usize::from(pool), usize::from(place));
-            let is_near = |max: Duration| {
-                let shared = shared.as_ref();
-                place == primary || shared.is_none_or(|shared| shared.is_within(place, max))
-            };
-            plan.health.is_usable(id) && lag_max.is_none_or(is_near)
+        let Some(mut readers) = state.readers.take() else { return Reader::Primary };
+        let first = plan.topology.backend_id(usize::from(pool), 0);
+        let lag_max = readers.policy.lag_max;
+        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
+        let reader = readers.pick(primary, &look);
+        state.readers = Some(readers);
+        let chosen = match reader {
+            Reader::Primary => primary,
+            Reader::At(place) => place,
+            Reader::None => return reader,
         };
-        state.reader(links, (primary, lane), is_usable, now)
+        let cells = self.cells.pool(usize::from(pool)).backend(usize::from(chosen));
+        cells.reads_chosen.add(1);
+        reader
     }
 
     /// Tells a link what kind of server it is to be for the next request: one whose
@@ -210,22 +312,6 @@ impl Plane {
         let has_room = slot.link.has_room(self.link_options(slot.pool));
         if has_room && !slot.link.is_down(self.clock.now) && self.knows_modes(slot.pool) {
             slot.link.read_replica(reads, self.clock.now);
-        }
-    }
-
-    /// Notes how long a server has taken, where the fastest is chosen.
-    #[inline]
-    pub(in super::super) fn note_latency(&self, slot: &mut LinkSlot) {
-        /// What the past counts for: so many parts, and the present one.
-        const PAST: u32 = 7;
-        let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
-            &self.pools[usize::from(slot.pool)]
-        else {
-            return;
-        };
-        if let (ReadFrom::Nearest, Some(began)) = (&readers.policy.from, slot.link.owes_since()) {
-            let micros = self.clock.now.since(began).as_micros().min(1 << 24) as u32;
-            slot.latency_micros = (slot.latency_micros * PAST + micros) / (PAST + 1);
         }
     }
 
@@ -257,6 +343,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
 mod tests {
     use super::*;
     use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, ShardedPool};
+    use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     fn endpoint(port: u16) -> Endpoint {
@@ -287,14 +374,40 @@ mod tests {
         (*Readers::new(&cluster, &map).unwrap(), places)
     }
 
-    fn spread(
-        readers: &mut Readers,
-        primary: u16,
-        is_fit: impl Fn(u16) -> bool,
-    ) -> BTreeMap<u16, u32> {
+    /// Servers of which some are fit, some left out, with what they cost, and those that
+    /// are to be tried.
+    #[derive(Default)]
+    struct Told {
+        unfit: Vec<u16>,
+        out: Vec<u16>,
+        costs: BTreeMap<u16, u64>,
+        stale: RefCell<Vec<u16>>,
+    }
+
+    impl Look for Told {
+        fn standing(&self, place: u16) -> Standing {
+            match (self.unfit.contains(&place), self.out.contains(&place)) {
+                (true, _) => Standing::Unfit,
+                (false, true) => Standing::Out,
+                (false, false) => Standing::In,
+            }
+        }
+
+        fn cost(&self, place: u16) -> u64 {
+            self.costs.get(&place).copied().unwrap_or(1)
+        }
+
+        fn claim_try(&self, place: u16) -> bool {
+            let mut stale = self.stale.borrow_mut();
+            let at = stale.iter().position(|&other| other == place);
+            at.map(|at| stale.remove(at)).is_some()
+        }
+    }
+
+    fn spread(readers: &mut Readers, primary: u16, told: &Told) -> BTreeMap<u16, u32> {
         let mut counts = BTreeMap::new();
         for _ in 0..600 {
-            let place = match readers.pick(primary, &is_fit, |_| 0) {
+            let place = match readers.pick(primary, told) {
                 Reader::Primary => primary,
                 Reader::At(place) => place,
                 Reader::None => u16::MAX,
@@ -309,9 +422,9 @@ mod tests {
         let weights = vec![(endpoint(2), 2), (endpoint(4), 0)];
         let from = ReadFrom::PreferReplica;
         let (mut readers, at) = readers(ReadPolicy { from, weights, ..ReadPolicy::default() });
-        let counts = spread(&mut readers, at[&1], |_| true);
+        let counts = spread(&mut readers, at[&1], &Told::default());
         assert_eq!(counts, BTreeMap::from([(at[&2], 400), (at[&3], 200)]));
-        let counts = spread(&mut readers, at[&1], |place| place != at[&2]);
+        let counts = spread(&mut readers, at[&1], &Told { unfit: vec![at[&2]], ..Told::default() });
         assert_eq!(counts, BTreeMap::from([(at[&3], 600)]));
     }
 
@@ -321,26 +434,50 @@ mod tests {
             [(ReadFrom::PreferReplica, None), (ReadFrom::Replica, Some(u16::MAX))]
         {
             let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
-            let counts = spread(&mut readers, at[&1], |place| place == at[&1]);
+            let unfit = vec![at[&2], at[&3], at[&4]];
+            let counts = spread(&mut readers, at[&1], &Told { unfit, ..Told::default() });
             let expected = expected.unwrap_or(at[&1]);
             assert_eq!(counts, BTreeMap::from([(expected, 600)]));
         }
     }
 
     #[test]
-    fn the_fastest_is_read_and_the_others_are_tried_now_and_then() {
+    fn the_cheapest_is_read_and_who_was_not_asked_of_late_is_tried_now_and_then() {
         let from = ReadFrom::Nearest;
         let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
-        let latency = |place: u16| if place == at[&3] { 10 } else { 500 };
-        let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
-        for _ in 0..6400 {
-            let place = match readers.pick(at[&1], |_| true, latency) {
-                Reader::At(place) => place,
-                _ => at[&1],
-            };
-            *counts.entry(place).or_default() += 1;
+        let costs = BTreeMap::from([(at[&1], 500), (at[&2], 700), (at[&3], 10), (at[&4], 500)]);
+        let told = Told { costs, ..Told::default() };
+        assert_eq!(spread(&mut readers, at[&1], &told), BTreeMap::from([(at[&3], 600)]));
+        *told.stale.borrow_mut() = (0..100).map(|nth| at[&(1 + nth % 4)]).collect();
+        let counts = spread(&mut readers, at[&1], &told);
+        let tried = 100 - told.stale.borrow().len() as u32;
+        assert!((9..=10).contains(&tried), "{tried} of 600");
+        assert!(counts[&at[&3]] >= 600 - tried, "{counts:?}");
+    }
+
+    #[test]
+    fn who_is_left_out_is_read_when_nobody_else_can_be() {
+        for from in [ReadFrom::Nearest, ReadFrom::PreferReplica, ReadFrom::Replica] {
+            let (mut readers, at) =
+                readers(ReadPolicy { from: from.clone(), ..ReadPolicy::default() });
+            let costs = BTreeMap::from([(at[&1], 9), (at[&2], 1), (at[&3], 2), (at[&4], 9)]);
+            let out = vec![at[&2], at[&4]];
+            let mut told = Told { out, costs, ..Told::default() };
+            *told.stale.borrow_mut() = vec![at[&2]; 100];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&3], 600)]), "{from:?}");
+            told.unfit = vec![at[&3], at[&4], at[&1]];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&2], 600)]), "{from:?}");
         }
-        assert!(counts[&at[&3]] >= 6300);
-        assert_eq!(counts.values().sum::<u32>(), 6400);
+    }
+
+    #[test]
+    fn servers_with_the_same_data_are_one_set() {
+        let from = ReadFrom::Nearest;
+        let (readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
+        let mut all: Vec<u16> = at.values().copied().collect();
+        all.sort_unstable();
+        assert!(readers.sets().any(|set| set == all));
     }
 }

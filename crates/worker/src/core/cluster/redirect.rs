@@ -135,8 +135,7 @@ impl Core {
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
-        if slot.link.is_down(plane.clock.now) {
-            let fault = plane.note_refused(slot);
+        if let Some(fault) = plane.refused(slot) {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }

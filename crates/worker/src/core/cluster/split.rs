@@ -161,7 +161,7 @@ impl Plane {
         }
         for fragment in &scratch.fragments {
             let link = self.link_of(session, fragment.server);
-            if !links[link].link.has_room(self.link_options(session.pool)) {
+            if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -174,8 +174,7 @@ impl Plane {
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
             let slot = &mut links[index];
-            if slot.link.is_down(self.clock.now) {
-                let fault = self.note_refused(slot);
+            if let Some(fault) = self.refused(slot) {
                 let waiting = self.joins.get_mut(join);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
                     self.finish_join_now(join, session, busy);
