@@ -12,8 +12,8 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, Password, Rejoin,
-    ServerProtocol, ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
+    Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -525,6 +525,9 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
         out.entry(table, "nodes_max", &pool.nodes_max.to_string());
     }
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
+    if let Some(percent) = pool.retry_percent {
+        out.entry(table, "retry_budget", &string(&format!("{percent}%")));
+    }
     let reads = &pool.reads;
     out.entry(table, "read_from", &string(&read_from_name(&reads.from)));
     if let Some(pin) = reads.pin_after_write {
@@ -540,6 +543,23 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     }
     let commands: Vec<String> = reads.primary_commands.iter().map(|name| string(name)).collect();
     out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
+    if let Some(hedge) = &reads.hedge {
+        hedged(hedge, table, out);
+    }
+}
+
+fn hedged(hedge: &HedgePolicy, table: &'static Table, out: &mut Out) {
+    match hedge.after {
+        HedgeAfter::Fixed(after) => {
+            out.entry(table, "hedge_after", &string(&format_duration(after)));
+        }
+        HedgeAfter::P99 { min, max } => {
+            out.entry(table, "hedge_after", &string("p99"));
+            out.entry(table, "hedge_after_min", &string(&format_duration(min)));
+            out.entry(table, "hedge_after_max", &string(&format_duration(max)));
+        }
+    }
+    out.entry(table, "hedge_budget", &string(&format!("{}%", hedge.budget_percent)));
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {

@@ -53,6 +53,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(6, 16) as u8,
+        retry_percent: None,
         reads,
         primaries: Vec::new(),
         sentinels: None,

@@ -309,10 +309,10 @@ impl Core {
             plane.log_link_end(slot, state, fault);
         }
         let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push(one));
-        for one in lost {
-            let why = super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        for (exchange, sent) in lost {
+            let why = super::links::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
         }
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);

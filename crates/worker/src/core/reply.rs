@@ -1,6 +1,6 @@
 use super::across::Due;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
@@ -272,6 +272,9 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.end_unheard(sessions, session);
             }
+            Owner::Hedged { .. } => {
+                self.on_hedged_reply(sessions, (pool, backend), exchange, kind, reply);
+            }
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
@@ -280,7 +283,7 @@ impl Plane {
 
     /// Hands a split request the reply to a part of it.
     #[inline]
-    fn deliver_fragment(
+    pub(super) fn deliver_fragment(
         &mut self,
         sessions: &mut Slab<Session>,
         (key, fragment): (Key<Box<Join>>, u16),
@@ -354,6 +357,9 @@ impl Plane {
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
             self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
         }
+        let is_timeout =
+            matches!(fault, Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe });
+        let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
@@ -389,7 +395,7 @@ impl Plane {
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
-            Owner::Internal(_) | Owner::None => {}
+            Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }
 

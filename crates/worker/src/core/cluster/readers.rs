@@ -4,9 +4,9 @@ use super::super::pools::{PoolState, ShardedState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
-use crate::Cluster;
+use crate::{Cluster, Plan};
 use keyway_base::Time;
-use keyway_command::{Flags, Request};
+use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::Session;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
 use std::time::Duration;
@@ -92,6 +92,30 @@ impl Readers {
     }
 }
 
+impl Readers {
+    /// Another server for a read than one that is not fit, in the order in which
+    /// servers are chosen.
+    pub(super) fn pick_other(
+        &mut self,
+        primary: u16,
+        is_fit: impl Fn(u16) -> bool,
+        latency: impl Fn(u16) -> u32,
+    ) -> Option<u16> {
+        let choice = self.of_primary.get(usize::from(primary))?;
+        if self.policy.from == ReadFrom::Nearest {
+            let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
+            return fit.min_by_key(|&place| latency(place));
+        }
+        let in_turn = |places: &[u16]| {
+            let from = self.turn as usize % places.len().max(1);
+            places[from..].iter().chain(&places[..from]).copied().find(|&place| is_fit(place))
+        };
+        let is_last_resort = self.policy.from != ReadFrom::Replica && is_fit(primary);
+        let other = in_turn(&choice.near).or_else(|| in_turn(&choice.all));
+        other.or(is_last_resort.then_some(primary))
+    }
+}
+
 impl Choice {
     fn of(policy: &ReadPolicy, map: &ClusterMap, primary: u16) -> Choice {
         let own = map.node(usize::from(primary)).map(|node| (primary, node));
@@ -133,6 +157,24 @@ fn by_share<'n>(
 }
 
 impl ShardedState {
+    /// Tells which servers may be read of those that have the data of a primary.
+    pub(super) fn usable<'p>(
+        &self,
+        plan: &'p Plan,
+        (pool, primary): (u16, u16),
+    ) -> impl Fn(u16) -> bool + use<'p> {
+        let lag_max = self.readers.as_ref().and_then(|readers| readers.policy.lag_max);
+        let shared = self.cluster.as_ref().map(|cluster| std::sync::Arc::clone(&cluster.shared));
+        move |place: u16| {
+            let id = plan.topology.backend_id(usize::from(pool), usize::from(place));
+            let is_near = |max: Duration| {
+                let shared = shared.as_ref();
+                place == primary || shared.is_none_or(|shared| shared.is_within(place, max))
+            };
+            plan.health.is_usable(id) && lag_max.is_none_or(is_near)
+        }
+    }
+
     /// Where a request to the server at `primary` goes; `links` are all of the worker's.
     fn reader(
         &mut self,
@@ -167,9 +209,11 @@ impl Plane {
     pub(in super::super) fn note_write(&self, session: &mut Session) {
         if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
             &self.pools[usize::from(session.pool)]
-            && let Some(pin) = readers.policy.pin_after_write
         {
-            session.identity.reads_primary_until = self.clock.now + pin;
+            session.identity.wrote_at = self.clock.now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                session.identity.reads_primary_until = self.clock.now + pin;
+            }
         }
     }
 
@@ -185,16 +229,7 @@ impl Plane {
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
         };
-        let lag_max = state.readers.as_ref().and_then(|readers| readers.policy.lag_max);
-        let shared = state.cluster.as_ref().map(|cluster| std::sync::Arc::clone(&cluster.shared));
-        let is_usable = |place: u16| {
-            let id = plan.topology.backend_id(usize::from(pool), usize::from(place));
-            let is_near = |max: Duration| {
-                let shared = shared.as_ref();
-                place == primary || shared.is_none_or(|shared| shared.is_within(place, max))
-            };
-            plan.health.is_usable(id) && lag_max.is_none_or(is_near)
-        };
+        let is_usable = state.usable(plan, (pool, primary));
         state.reader(links, (primary, lane), is_usable, now)
     }
 
@@ -239,11 +274,16 @@ impl Plane {
 fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     let Request { command, .. } = asked.request;
     if !command.flags.contains(Flags::READONLY) {
-        if let Some(pin) = readers.policy.pin_after_write
-            && command.flags.contains(Flags::WRITE)
-        {
-            asked.session.identity.reads_primary_until = now + pin;
+        if command.flags.contains(Flags::WRITE) {
+            asked.session.identity.wrote_at = now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                asked.session.identity.reads_primary_until = now + pin;
+            }
         }
+        return false;
+    }
+    // A cursor means something to the server that gave it.
+    if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
@@ -271,6 +311,7 @@ mod tests {
             discovery: Discovery::Slots,
             refresh: Duration::from_secs(1),
             redirections_max: 3,
+            retry_percent: None,
             reads,
             primaries: Vec::new(),
             sentinels: None,
