@@ -361,3 +361,6 @@ impl Plane {
 fn is_of_request(error: &[u8]) -> bool {
     error.starts_with(b"-WRONGTYPE ") || error.starts_with(b"-ERR ")
 }
+
+#[cfg(test)]
+mod laws;
