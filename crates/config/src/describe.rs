@@ -525,9 +525,6 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
         out.entry(table, "nodes_max", &pool.nodes_max.to_string());
     }
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
-    if let Some(percent) = pool.retry_percent {
-        out.entry(table, "retry_budget", &string(&format!("{percent}%")));
-    }
     let reads = &pool.reads;
     out.entry(table, "read_from", &string(&read_from_name(&reads.from)));
     if let Some(pin) = reads.pin_after_write {
@@ -545,6 +542,9 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
     if let Some(hedge) = &reads.hedge {
         hedged(hedge, table, out);
+    }
+    if let Some(percent) = pool.retry_percent {
+        out.entry(table, "retry_budget", &string(&format!("{percent}%")));
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::cluster::parse_read_from;
-use crate::hedge::{parse_hedge_after, parse_share};
 use crate::error::{Problem, Report, any_of, nearest, quoted};
+use crate::hedge::{parse_hedge_after, parse_share};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
 use crate::syntax;

@@ -57,7 +57,13 @@ fn prepare(servers: &Replicated, keyway: &Keyway) {
 }
 
 fn reads_alone(clients: usize) -> LoadShape {
-    LoadShape { clients, depth_max: 1, may_read_old: true, reply_within: TIMEOUT, ..LoadShape::default() }
+    LoadShape {
+        clients,
+        depth_max: 1,
+        may_read_old: true,
+        reply_within: TIMEOUT,
+        ..LoadShape::default()
+    }
 }
 
 /// Clients that each send one read, of which some are for the server that does not answer.
@@ -72,9 +78,7 @@ fn send_reads(keyway: &Keyway, count: usize) -> Vec<Client> {
 }
 
 fn in_flight(keyway: &Keyway, address: SocketAddr) -> f64 {
-    keyway
-        .metrics()
-        .sum("keyway_backend_in_flight_requests", &[&format!("backend=\"{address}\"")])
+    keyway.metrics().sum("keyway_backend_in_flight_requests", &[&format!("backend=\"{address}\"")])
 }
 
 /// Stops a replica under load for a while; returns what the clients saw.

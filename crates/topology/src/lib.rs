@@ -39,8 +39,8 @@ pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use pool::{
-    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, HedgeAfter, HedgePolicy, Password, Pool, PoolKind,
-    ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
+    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, HedgeAfter, HedgePolicy, Password,
+    Pool, PoolKind, ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;
 pub use routed::{

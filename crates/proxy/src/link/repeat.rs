@@ -111,7 +111,10 @@ mod tests {
         assert_eq!(link.next_overdue(1, Time(25)), Some(2));
         assert_eq!(link.next_overdue(3, Time(25)), None);
         assert_eq!(link.request(2, link.requests_len(0..2)), b"GET333");
-        assert_eq!((link.overdue_next(Time(25)), link.overdue_next(Time(30))), (Some(Time(30)), None));
+        assert_eq!(
+            (link.overdue_next(Time(25)), link.overdue_next(Time(30))),
+            (Some(Time(30)), None)
+        );
         link.hedge(2, Key::NONE);
         assert_eq!(link.next_overdue(1, Time(40)), Some(3));
         // Those that were answered are gone, and their bytes with them.

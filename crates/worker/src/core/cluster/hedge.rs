@@ -131,6 +131,11 @@ impl Core {
         plane.cluster.hedges.request = request;
     }
 
+    /// Reads that two servers were sent, of which neither has answered.
+    pub(in super::super) fn hedges(&self) -> usize {
+        self.plane.cluster.hedges.hedges.len()
+    }
+
     /// Gives back room that one huge request needed.
     pub(in super::super) fn trim_hedges(&mut self, kept_max: usize) {
         let request = &mut self.plane.cluster.hedges.request;
@@ -184,7 +189,9 @@ impl Plane {
             return;
         };
         hedging.budget.note_asked(hedging.reads, now);
-        let (HedgeAfter::P99 { min, max }, Some(cluster)) = (hedging.after, cluster) else { return };
+        let (HedgeAfter::P99 { min, max }, Some(cluster)) = (hedging.after, cluster) else {
+            return;
+        };
         if now < hedging.measured + MEASURE_EVERY {
             return;
         }

@@ -81,7 +81,8 @@ fn sent(core: &mut Core) -> [String; 3] {
 /// The port of the one server that was sent something.
 fn sent_to(core: &mut Core) -> u16 {
     let sent = sent(core);
-    let ports: Vec<u16> = (1..).zip(&sent).filter(|(_, it)| !it.is_empty()).map(|it| it.0).collect();
+    let ports: Vec<u16> =
+        (1..).zip(&sent).filter(|(_, it)| !it.is_empty()).map(|it| it.0).collect();
     assert_eq!(ports.len(), 1, "{sent:?}");
     ports[0]
 }
@@ -203,8 +204,7 @@ fn a_lost_connection_is_told_when_both_are_lost() {
         for both in [false, true] {
             let mut core = plain();
             let (client, first, second) = hedged(&mut core);
-            let (bad, good) =
-                if second_is_lost_first { (second, first) } else { (first, second) };
+            let (bad, good) = if second_is_lost_first { (second, first) } else { (first, second) };
             lose(&mut core, bad);
             assert_eq!(output(&core, client), "");
             match both {
@@ -286,10 +286,7 @@ fn nobody_is_sent_what_policy_health_or_the_budget_forbid() {
     pass(&mut core, 11);
     assert_eq!(sent(&mut core).concat().matches("GET").count(), 1, "one in any case");
     let totals = &core.plane.cluster_state(0).unwrap().shared.totals;
-    assert_eq!(
-        (totals.hedged.load(Relaxed), totals.hedges_refused.load(Relaxed)),
-        (1, 49)
-    );
+    assert_eq!((totals.hedged.load(Relaxed), totals.hedges_refused.load(Relaxed)), (1, 49));
 }
 
 #[test]
