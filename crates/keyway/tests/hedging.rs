@@ -1,7 +1,7 @@
 //! Reads that a second server is sent, and what is sent again when one was lost.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadReport, LoadShape, Pool, RedisCluster,
@@ -152,7 +152,6 @@ fn no_more_reads_are_sent_twice_than_the_budget_allows() {
     let reads = || {
         keyway.metrics().sum("keyway_pool_requests_total", &["pool=\"main\"", "command=\"read\""])
     };
-    let began = Instant::now();
     servers.pause(1);
     let mut clients = send_reads(&keyway, 300);
     wait_until("time has passed for half of them", SOON, || {
@@ -163,7 +162,8 @@ fn no_more_reads_are_sent_twice_than_the_budget_allows() {
         assert_eq!(client.reply(), Value::bulk("v"));
     }
     let hedged = counted(&keyway, "hedged_reads");
-    let least = began.elapsed().as_secs_f64() + 1.0;
+    // One in a second in any case.
+    let least = SOON.as_secs_f64();
     assert!(hedged >= 1.0 && counted(&keyway, "refused_hedges") > 50.0);
     assert!(hedged <= reads() * 0.1 + least, "{hedged} of {}", reads());
 }
@@ -211,7 +211,8 @@ fn writes_are_never_sent_twice_and_reads_only_where_that_is_asked_for() {
     servers.pause(1);
     let mut waiting = send_reads(&plain, 4);
     wait_until("some wait", SOON, || in_flight(&plain, servers.address(1)) > 0.0);
-    std::thread::sleep(Duration::from_millis(300));
+    // Time passes.
+    assert_eq!(servers.client(0).command(&["BLPOP", "nothing", "0.3"]), Value::Nil);
     assert!(in_flight(&plain, servers.address(1)) > 0.0, "they wait for their server");
     servers.resume(1);
     for client in &mut waiting {
