@@ -1,6 +1,6 @@
 use super::across::Due;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
@@ -357,8 +357,7 @@ impl Plane {
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
             self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
         }
-        let is_timeout =
-            matches!(fault, Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe });
+        let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
         let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
