@@ -150,6 +150,7 @@ fn found_out(
         discovery,
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
+        retry_percent: crate::hedge::share(section, "retry_budget"),
         reads: reads(section, report),
         primaries: Vec::new(),
         sentinels: None,
@@ -192,6 +193,7 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
         weights,
         primary_commands,
         outliers,
+        hedge: crate::hedge::resolve(section, report),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, Password, Rejoin,
-    ServerProtocol, ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
+    Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -547,6 +547,26 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     if let Some(outliers) = &reads.outliers {
         out.entry(table, "outliers", &outliers_text(outliers));
     }
+    if let Some(hedge) = &reads.hedge {
+        hedged(hedge, table, out);
+    }
+    if let Some(percent) = pool.retry_percent {
+        out.entry(table, "retry_budget", &string(&format!("{percent}%")));
+    }
+}
+
+fn hedged(hedge: &HedgePolicy, table: &'static Table, out: &mut Out) {
+    match hedge.after {
+        HedgeAfter::Fixed(after) => {
+            out.entry(table, "hedge_after", &string(&format_duration(after)));
+        }
+        HedgeAfter::P99 { min, max } => {
+            out.entry(table, "hedge_after", &string("p99"));
+            out.entry(table, "hedge_after_min", &string(&format_duration(min)));
+            out.entry(table, "hedge_after_max", &string(&format_duration(max)));
+        }
+    }
+    out.entry(table, "hedge_budget", &string(&format!("{}%", hedge.budget_percent)));
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {

@@ -15,6 +15,7 @@ mod describe;
 mod document;
 mod emulate;
 mod error;
+mod hedge;
 pub mod import;
 mod load;
 mod model;

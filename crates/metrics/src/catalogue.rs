@@ -343,10 +343,22 @@ catalogue! {
         measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
         leaves_out ""
     CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
-        measures "Times that a request was sent again a little later, after TRYAGAIN, CLUSTERDOWN, LOADING or MASTERDOWN."
+        measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost."
         leaves_out ""
+    CLUSTER_RETRIES_REFUSED: Counter "keyway_cluster_refused_retries_total" in "retries" by [Pool]
+        measures "Times that a request was not sent again since retry_budget was used up."
+        leaves_out ""
+    CLUSTER_HEDGED: Counter "keyway_cluster_hedged_reads_total" in "reads" by [Pool]
+        measures "Reads (of one for many keys, parts) that a second server was sent, as the first had not answered within hedge_after."
+        leaves_out ""
+    CLUSTER_HEDGES_WON: Counter "keyway_cluster_won_hedges_total" in "hedges" by [Pool]
+        measures "Of these, those whose answer was the second server's."
+        leaves_out ""
+    CLUSTER_HEDGES_REFUSED: Counter "keyway_cluster_refused_hedges_total" in "hedges" by [Pool]
+        measures "Reads that no second server was sent since hedge_budget was used up."
+        leaves_out "Leaves out those for which no other server could be read."
     CLUSTER_GIVEN_UP: Counter "keyway_cluster_given_up_requests_total" in "requests" by [Pool]
-        measures "Requests whose client got such an error after all: too many redirections, no time left, or others of the same client were on their way behind it."
+        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, or others of the same client were on their way behind it."
         leaves_out ""
     CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]
         measures "Times that a server told who has which slot."

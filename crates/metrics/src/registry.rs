@@ -136,8 +136,16 @@ pub struct ClusterFigures {
     pub moved: u64,
     /// Requests sent on by `ASK`.
     pub asked: u64,
-    /// Requests tried again a little later.
+    /// Requests tried again a little later, or of another server.
     pub retried: u64,
+    /// Requests that were not, for want of budget.
+    pub retries_refused: u64,
+    /// Reads that a second server was sent.
+    pub hedged: u64,
+    /// Those that it answered first.
+    pub hedges_won: u64,
+    /// Those that it was not sent, for want of budget.
+    pub hedges_refused: u64,
     /// Requests whose client got such an error.
     pub given_up: u64,
     /// Answers to the question who has which slot.

@@ -43,8 +43,8 @@ pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChan
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use outlier::{OUTLIER_PERIOD, OutlierChange, OutlierReason, Outliers, ReadBoard, ReadPeriod};
 pub use pool::{
-    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, Password, Pool, PoolKind,
-    ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
+    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, HedgeAfter, HedgePolicy, Password,
+    Pool, PoolKind, ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;
 pub use routed::{

@@ -167,6 +167,31 @@ pub struct ReadPolicy {
     pub primary_commands: Vec<Box<str>>,
     /// When a server is left out for being worse than the others; never when `None`.
     pub outliers: Option<Outliers>,
+    /// When a read is sent to a second server as well.
+    pub hedge: Option<HedgePolicy>,
+}
+
+/// When a read that has no answer yet is sent to a second server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HedgePolicy {
+    /// How long after it was sent to the first.
+    pub after: HedgeAfter,
+    /// Of a hundred reads, so many may be sent twice.
+    pub budget_percent: u8,
+}
+
+/// How long a read waits for its first server alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HedgeAfter {
+    /// As long as 99 of 100 requests of the pool took of late, within bounds.
+    P99 {
+        /// At least so long.
+        min: Duration,
+        /// At most so long, and while nothing is known.
+        max: Duration,
+    },
+    /// Always so long.
+    Fixed(Duration),
 }
 
 /// What makes a pool of servers a Redis Cluster, or primaries with their replicas: who
@@ -183,6 +208,8 @@ pub struct ClusterPool {
     pub refresh: Duration,
     /// How often one request is sent elsewhere before its client gets the error.
     pub redirections_max: u8,
+    /// For a hundred requests of clients, so many may be sent again; `None`: any number.
+    pub retry_percent: Option<u8>,
     /// What is read from replicas.
     pub reads: ReadPolicy,
     /// Names of the primaries that keys are placed on, as Sentinel calls them; none in a

@@ -35,8 +35,17 @@ pub struct ClusterTotals {
     pub moved: AtomicU64,
     /// By `ASK`.
     pub asked: AtomicU64,
-    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`.
+    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`, and reads whose
+    /// connection was lost.
     pub retried: AtomicU64,
+    /// Requests that were not, for want of budget.
+    pub retries_refused: AtomicU64,
+    /// Reads that a second server was sent.
+    pub hedged: AtomicU64,
+    /// Those that it answered first.
+    pub hedges_won: AtomicU64,
+    /// Those that it was not sent, for want of budget.
+    pub hedges_refused: AtomicU64,
     /// Requests whose client got such an error.
     pub given_up: AtomicU64,
     /// Answers to questions about the cluster.
@@ -141,6 +150,10 @@ impl Cluster {
             moved: totals.moved.load(Relaxed),
             asked: totals.asked.load(Relaxed),
             retried: totals.retried.load(Relaxed),
+            retries_refused: totals.retries_refused.load(Relaxed),
+            hedged: totals.hedged.load(Relaxed),
+            hedges_won: totals.hedges_won.load(Relaxed),
+            hedges_refused: totals.hedges_refused.load(Relaxed),
             given_up: totals.given_up.load(Relaxed),
             views: totals.views.load(Relaxed),
             unanswered: totals.unanswered.load(Relaxed),

@@ -200,6 +200,7 @@ impl<I: Io> Worker<I> {
             return Some(Duration::ZERO);
         }
         let next = plane.next_deadline.map_or(self.next_upkeep, |next| next.min(self.next_upkeep));
+        let next = plane.next_hedge().map_or(next, |due| due.min(next));
         let next = if self.held.is_empty() { next } else { next.min(self.held_until) };
         Some(next.since(plane.clock.now))
     }
@@ -461,6 +462,9 @@ impl<I: Io> Worker<I> {
             self.dead_links = dead;
             self.core.end_pauses();
             self.core.send_retries();
+        }
+        if self.core.plane.next_hedge().is_some_and(|due| due <= now) {
+            self.core.send_hedges();
         }
         let is_due = now >= self.next_upkeep;
         if is_due || self.tick_again {

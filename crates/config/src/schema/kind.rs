@@ -42,6 +42,10 @@ pub(crate) enum Kind {
     Names,
     /// Which servers are read: one of some words, or `"zone:NAME"`.
     ReadFrom,
+    /// How long a read waits before it is sent again: a duration, or `"p99"`.
+    HedgeAfter,
+    /// A share in percent: `"5%"`.
+    Share,
     /// Permission bits of a unix socket: `"0660"`.
     Mode,
     /// A password; never shown.

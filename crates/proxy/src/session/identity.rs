@@ -41,6 +41,8 @@ pub struct Identity {
     pub connected: Time,
     /// Until when it reads from primaries, since it has written.
     pub reads_primary_until: Time,
+    /// When it last sent what may write, where reads may go to replicas.
+    pub wrote_at: Time,
 }
 
 impl Identity {
@@ -58,6 +60,7 @@ impl Identity {
             live: Arc::default(),
             connected: now,
             reads_primary_until: Time(0),
+            wrote_at: Time(0),
         }
     }
 }

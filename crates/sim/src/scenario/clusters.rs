@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::cluster::{EventKind, Member};
-use keyway_topology::{ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy};
+use keyway_topology::{
+    ClusterPool, Discovery, Endpoint, HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy,
+};
 
 /// What is done by those who care for a cluster, and harms nobody.
 const ORDERLY: [EventKind; 9] = [
@@ -47,12 +49,14 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
     let reads = reads(random, copies > 0);
+    let is_bounded = reads.hedge.is_some() && random.percent(30);
     let settings = ClusterPool {
         seeds,
         nodes_max,
         discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(6, 16) as u8,
+        retry_percent: is_bounded.then_some(20),
         reads,
         primaries: Vec::new(),
         sentinels: None,
@@ -140,13 +144,28 @@ pub(super) fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
         2 if has_copies => ReadFrom::PreferReplica,
         _ => ReadFrom::Primary,
     };
-    ReadPolicy {
+    let reads = ReadPolicy {
         from,
         // Longer than the run, or not at all.
         pin_after_write: random.percent(50).then_some(Duration::from_secs(3600)),
         lag_max: random.percent(30).then_some(Duration::from_secs(2)),
         ..ReadPolicy::default()
-    }
+    };
+    let is_hedged = reads.from != ReadFrom::Primary && random.percent(60);
+    ReadPolicy { hedge: is_hedged.then(|| hedge(random)), ..reads }
+}
+
+/// When a second server is sent a read.
+fn hedge(random: &mut Random) -> HedgePolicy {
+    let millis = |random: &mut Random, max| Duration::from_millis(random.scaled(1, max));
+    let after = match random.percent(50) {
+        true => HedgeAfter::Fixed(millis(random, 20)),
+        false => {
+            let (min, more) = (millis(random, 3), millis(random, 30));
+            HedgeAfter::P99 { min, max: min + more }
+        }
+    };
+    HedgePolicy { after, budget_percent: random.between(1, 100) as u8 }
 }
 
 impl Scenario {

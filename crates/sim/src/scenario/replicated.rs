@@ -44,6 +44,7 @@ pub(super) fn replicated(
         reads: reads(random, true),
         primaries: (0..groups).map(|number| format!("{NAME}{number}")).collect(),
         sentinels: has_sentinels.then(|| "pool0/sentinels".to_owned()),
+        retry_percent: None,
     };
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);

@@ -6,7 +6,7 @@ use super::pools::{PoolState, ShardedState};
 use super::reply::release_all;
 use super::{Core, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
-use keyway_proxy::{Exchange, Lost, Owner};
+use keyway_proxy::{Exchange, Owner};
 use keyway_topology::{
     BackendId, CircuitChange, CircuitState, FailureReason, HealthBoard, OutlierChange,
 };
@@ -137,12 +137,17 @@ impl Plane {
     }
 
     /// Requests were lost with their connection.
-    pub(super) fn note_lost(&self, slot: &LinkSlot, lost: &[Lost], fault: BackendFault) {
+    pub(super) fn note_lost<'e>(
+        &self,
+        slot: &LinkSlot,
+        lost: impl Iterator<Item = &'e Exchange>,
+        fault: BackendFault,
+    ) {
         // A client that asks for too much at once is not the server's fault, and one that
         // left its cluster is asked no more.
         if slot.is_watched && !matches!(fault, BackendFault::Reply(_)) && !self.has_left(slot) {
             let mut failed = Failed::default();
-            lost.iter().for_each(|one| failed.add(&one.exchange));
+            lost.for_each(|exchange| failed.add(exchange));
             self.note_failed(slot, failed, failure_reason(fault));
         }
     }

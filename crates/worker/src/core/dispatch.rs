@@ -246,7 +246,12 @@ impl Plane {
         };
         let link = self.link_of(session, server);
         self.set_reading(links, link, server != primary);
-        self.forward(links, *key, session, busy, request, link)
+        let before = links[link].link.in_flight();
+        let step = self.forward(links, *key, session, busy, request, link);
+        if reads && links[link].link.in_flight() > before {
+            self.note_read(&mut links[link]);
+        }
+        step
     }
 
     /// The same for what does not go whole to one server.

@@ -145,12 +145,16 @@ impl Core {
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         slot.given = Given::default();
-        let mut lost = Vec::new();
-        slot.link.on_lost(keep_unsent, |one| lost.push(one));
-        plane.note_lost(slot, &lost, fault);
-        for one in lost {
-            let why = lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
+        let (mut lost, mut reads) = (Vec::new(), Vec::new());
+        slot.link.on_lost(keep_unsent, |one| match one.read {
+            Some(request) => reads.push((one.exchange, one.sent, Box::from(request))),
+            None => lost.push((one.exchange, one.sent)),
+        });
+        let gone = lost.iter().map(|(exchange, _)| exchange);
+        plane.note_lost(slot, gone.chain(reads.iter().map(|(exchange, _, _)| exchange)), fault);
+        for (exchange, sent) in lost {
+            let why = lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, false), why);
         }
         if has_left {
             // Its server is not of the cluster any more.
@@ -173,7 +177,9 @@ impl Core {
             plane.on_rejoin_failed(slot, failure_reason(fault));
         }
         release_waiting(sessions, plane, slot);
-        slot.socket.take()
+        let socket = slot.socket.take();
+        self.repeat_reads(index, reads, fault);
+        socket
     }
 
     /// Fails what waited too long. Links that are dead as a whole go to

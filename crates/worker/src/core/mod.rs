@@ -134,6 +134,9 @@ pub(crate) struct LinkSlot {
     role: Option<tracking::Role>,
     /// How requests went is noted, beyond the health of its server.
     is_watched: bool,
+    /// Reads that were sent by then have been looked at whether a second server is to
+    /// be sent them.
+    hedged_until: Time,
 }
 
 /// All of a worker but its sockets.
@@ -419,6 +422,8 @@ impl Core {
         plane.split.trim(KEPT_MAX);
         plane.cluster.split.trim(KEPT_MAX);
         plane.ahead.trim(KEPT_MAX);
+        self.trim_hedges(KEPT_MAX);
+        let plane = &mut self.plane;
         if self.sessions.is_empty() {
             plane.busy_pool.trim();
             plane.joins_free = JoinPool::default();

@@ -1,9 +1,9 @@
-use super::cluster::{ClusterState, Readers};
+use super::cluster::{ClusterState, Hedging, Readers};
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::Time;
-use keyway_proxy::Link;
+use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
 
@@ -20,6 +20,10 @@ pub(super) struct ShardedState {
     pub(super) cluster: Option<ClusterState>,
     /// Who is read instead of a primary; only where replicas are.
     pub(super) readers: Option<Box<Readers>>,
+    /// When reads are sent to a second server; only where they are.
+    pub(super) hedging: Option<Box<Hedging>>,
+    /// What may be sent again; only where that is bounded.
+    pub(super) retries: Option<Box<Budget>>,
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     pub(super) health_epoch: u64,
@@ -66,6 +70,8 @@ impl PoolState {
         let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
             readers: cluster.as_ref().and_then(ClusterState::readers),
+            hedging: cluster.as_ref().and_then(ClusterState::hedging),
+            retries: cluster.as_ref().and_then(ClusterState::retries),
             cluster,
             ring,
             health_epoch,
@@ -158,6 +164,7 @@ impl LinkSlot {
             unblock: None,
             role: None,
             is_watched: false,
+            hedged_until: Time(0),
         }
     }
 }

@@ -313,14 +313,14 @@ impl Core {
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
         let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push(one));
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         // What a client that has left waited for is nobody's failure.
         if is_failure && !is_blameless {
-            plane.note_lost(slot, &lost, fault);
+            plane.note_lost(slot, lost.iter().map(|(exchange, _)| exchange), fault);
         }
-        for one in lost {
-            let why = super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
+        for (exchange, sent) in lost {
+            let why = super::links::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
         }
         if is_failure && !is_blameless {
             let began = plane.began(slot, worked);

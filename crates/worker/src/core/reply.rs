@@ -287,6 +287,9 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.end_unheard(sessions, session);
             }
+            Owner::Hedged { .. } => {
+                self.on_hedged_reply(sessions, (pool, backend), exchange, kind, reply);
+            }
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
@@ -295,7 +298,7 @@ impl Plane {
 
     /// Hands a split request the reply to a part of it.
     #[inline]
-    fn deliver_fragment(
+    pub(super) fn deliver_fragment(
         &mut self,
         sessions: &mut Slab<Session>,
         (key, fragment): (Key<Box<Join>>, u16),
@@ -369,6 +372,8 @@ impl Plane {
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
             self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
         }
+        let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
+        let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
@@ -404,7 +409,7 @@ impl Plane {
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
-            Owner::Internal(_) | Owner::None => {}
+            Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }
 

@@ -43,6 +43,7 @@ impl Core {
             let pool = self.plane.cluster.pools[at];
             self.ask_if_due(pool);
             self.ask_lags_if_due(pool);
+            self.plane.tend_repeats(pool);
         }
     }
 

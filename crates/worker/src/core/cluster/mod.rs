@@ -7,15 +7,20 @@
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
 //! | `readers` | which server a read goes to |
+//! | `hedge` | which second server a read goes to, and when |
+//! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
 mod groups;
+mod hedge;
 mod readers;
 mod redirect;
+mod repeat;
 mod split;
 
+pub(super) use hedge::Hedging;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
@@ -28,7 +33,7 @@ use crate::{Cluster, Plan, PoolKind};
 use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
-use keyway_proxy::{LinkState, Session};
+use keyway_proxy::{Budget, LinkState, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
@@ -68,6 +73,7 @@ pub(super) struct State {
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
     leaving: Vec<(LinkIndex, u32)>,
+    hedges: hedge::State,
     pub(super) split: split::Scratch,
 }
 
@@ -95,6 +101,14 @@ impl ClusterState {
 
     pub(super) fn readers(&self) -> Option<Box<Readers>> {
         Readers::new(&self.shared, &self.map)
+    }
+
+    pub(super) fn hedging(&self) -> Option<Box<Hedging>> {
+        Hedging::new(self.shared.settings().reads.hedge.as_ref()?)
+    }
+
+    pub(super) fn retries(&self) -> Option<Box<Budget>> {
+        repeat::budget(self.shared.settings())
     }
 
     pub(super) fn ring(&self) -> Ring {

@@ -6,7 +6,7 @@ use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::{Cluster, Plan};
 use keyway_base::Time;
-use keyway_command::{Flags, Request};
+use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::Session;
 use keyway_topology::{
     BackendId, ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy,
@@ -32,7 +32,7 @@ pub(in super::super) struct Readers {
 }
 
 /// What a choice goes by: the servers by their places.
-trait Look {
+pub(super) trait Look {
     /// Whether it may be read.
     fn standing(&self, place: u16) -> Standing;
     /// What a request to it costs.
@@ -43,7 +43,7 @@ trait Look {
 
 /// Whether a server may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     In,
     /// If there is no other.
     Out,
@@ -91,6 +91,11 @@ impl Readers {
         })
     }
 
+    /// How readers are chosen.
+    pub(super) fn policy(&self) -> &ReadPolicy {
+        &self.policy
+    }
+
     /// The server for a read of data that the primary at `primary` has.
     fn pick(&mut self, primary: u16, look: &impl Look) -> Reader {
         self.turn = self.turn.wrapping_add(1);
@@ -117,6 +122,25 @@ impl Readers {
             None if self.policy.from == ReadFrom::Replica => Reader::None,
             None => Reader::Primary,
         }
+    }
+}
+
+impl Readers {
+    /// Another server for a read than one that is not fit, in the order in which
+    /// servers are chosen.
+    pub(super) fn pick_other(
+        &mut self,
+        primary: u16,
+        is_fit: impl Fn(u16) -> bool,
+        cost: impl Fn(u16) -> u64,
+    ) -> Option<u16> {
+        let choice = self.of_primary.get(usize::from(primary))?;
+        if self.policy.from == ReadFrom::Nearest {
+            let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
+            return fit.min_by_key(|&place| cost(place));
+        }
+        let is_last_resort = self.policy.from != ReadFrom::Replica && is_fit(primary);
+        choice.in_turn(self.turn, is_fit).or(is_last_resort.then_some(primary))
     }
 }
 
@@ -194,15 +218,15 @@ fn by_share<'n>(
 }
 
 /// What a worker knows of a pool's servers now.
-struct LookOf<'l> {
-    plan: &'l Plan,
-    state: &'l ShardedState,
-    links: &'l [LinkSlot],
-    first: BackendId,
-    primary: u16,
-    lane: u32,
-    now: Time,
-    lag_max: Option<Duration>,
+pub(super) struct LookOf<'l> {
+    pub(super) plan: &'l Plan,
+    pub(super) state: &'l ShardedState,
+    pub(super) links: &'l [LinkSlot],
+    pub(super) first: BackendId,
+    pub(super) primary: u16,
+    pub(super) lane: u32,
+    pub(super) now: Time,
+    pub(super) lag_max: Option<Duration>,
 }
 
 impl LookOf<'_> {
@@ -266,9 +290,11 @@ impl Plane {
     pub(in super::super) fn note_write(&self, session: &mut Session) {
         if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
             &self.pools[usize::from(session.pool)]
-            && let Some(pin) = readers.policy.pin_after_write
         {
-            session.identity.reads_primary_until = self.clock.now + pin;
+            session.identity.wrote_at = self.clock.now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                session.identity.reads_primary_until = self.clock.now + pin;
+            }
         }
     }
 
@@ -325,11 +351,16 @@ impl Plane {
 fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     let Request { command, .. } = asked.request;
     if !command.flags.contains(Flags::READONLY) {
-        if let Some(pin) = readers.policy.pin_after_write
-            && command.flags.contains(Flags::WRITE)
-        {
-            asked.session.identity.reads_primary_until = now + pin;
+        if command.flags.contains(Flags::WRITE) {
+            asked.session.identity.wrote_at = now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                asked.session.identity.reads_primary_until = now + pin;
+            }
         }
+        return false;
+    }
+    // A cursor means something to the server that gave it.
+    if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
@@ -358,6 +389,7 @@ mod tests {
             discovery: Discovery::Slots,
             refresh: Duration::from_secs(1),
             redirections_max: 3,
+            retry_percent: None,
             reads,
             primaries: Vec::new(),
             sentinels: None,

@@ -50,12 +50,16 @@ impl Core {
         }
     }
 
-    fn redirect(&mut self, from: LinkIndex, one: Redirected) {
+    fn redirect(&mut self, from: LinkIndex, mut one: Redirected) {
         let (pool, backend) = (self.links[from].pool, self.links[from].backend);
         let Some(state) = self.plane.cluster_state(pool) else {
             return self.give_up(from, &one);
         };
         let shared = Arc::clone(&state.shared);
+        match self.plane.settle_hedge(&one.exchange, false) {
+            Some(exchange) => one.exchange = exchange,
+            None => return self.plane.note_not_taken(&mut self.links[from], &one),
+        }
         let is_last = one.exchange.redirections >= shared.settings().redirections_max;
         if is_last {
             shared.totals.given_up.fetch_add(1, Relaxed);
@@ -176,6 +180,10 @@ impl Core {
             may
         });
         if !is_in_time || !is_alone {
+            shared.totals.given_up.fetch_add(1, Relaxed);
+            return self.give_up(from, &one);
+        }
+        if !plane.may_retry(pool) {
             shared.totals.given_up.fetch_add(1, Relaxed);
             return self.give_up(from, &one);
         }

@@ -22,6 +22,8 @@ pub(in super::super) struct Scratch {
     next: Vec<u32>,
     /// The fragment of each key.
     of_key: Vec<u16>,
+    /// The fragments may be answered by replicas.
+    reads: bool,
 }
 
 /// The keys of one slot.
@@ -83,6 +85,7 @@ impl Plane {
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
+        scratch.reads = false;
         let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
         if is_placed && self.has_readers(asked.session.pool) {
             is_placed = self.place_readers(&mut scratch, links, asked);
@@ -126,6 +129,7 @@ impl Plane {
         asked: &mut Asked,
     ) -> bool {
         let reads = self.reads_replicas(asked);
+        scratch.reads = reads;
         let (pool, lane) = (asked.session.pool, asked.session.lane);
         for fragment in &mut scratch.fragments {
             let primary = fragment.server;
@@ -157,7 +161,12 @@ impl Plane {
         let Asked { key, session, busy, request } = asked;
         if let [fragment] = &scratch.fragments[..] {
             let link = self.link_of(session, fragment.server);
-            return self.forward(links, *key, session, busy, request, link);
+            let before = links[link].link.in_flight();
+            let step = self.forward(links, *key, session, busy, request, link);
+            if scratch.reads && links[link].link.in_flight() > before {
+                self.note_read(&mut links[link]);
+            }
+            return step;
         }
         for fragment in &scratch.fragments {
             let link = self.link_of(session, fragment.server);
@@ -200,6 +209,9 @@ impl Plane {
             let len = out.len() - start;
             let owner = Owner::Join { join, fragment: number as u16 };
             slot.link.enqueue(owner, request.command.class as u8, len, self.clock.now);
+            if scratch.reads {
+                self.note_read(slot);
+            }
             self.note_unsent(index, slot);
         }
         Step::Started

@@ -31,6 +31,7 @@ fn core() -> Core {
             discovery: Discovery::Slots,
             refresh: Duration::from_secs(1),
             redirections_max: 3,
+            retry_percent: None,
             reads: ReadPolicy::default(),
             primaries: Vec::new(),
             sentinels: None,
