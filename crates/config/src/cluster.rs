@@ -159,24 +159,6 @@ fn found_out(
 /// What is read from replicas.
 fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
     let from = section.text("read_from").and_then(|text| parse_read_from(text).ok());
-    let mut primary_commands: Vec<Box<str>> = Vec::new();
-    let names = match section.value("read_from_primary") {
-        Some(Value::Names(names)) => names.as_slice(),
-        _ => &[],
-    };
-    for (at, name) in names {
-        match lookup(name.as_bytes()) {
-            Some(command) => primary_commands.push(command.name.into()),
-            None => {
-                let what = format!(
-                    "read_from_primary in {}: no command is called {}",
-                    section.header,
-                    quoted(name)
-                );
-                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
-            }
-        }
-    }
     let weights = match section.value("read_weights") {
         Some(Value::Servers(servers)) => {
             servers.iter().map(|(_, server)| (server.endpoint.clone(), server.weight)).collect()
@@ -188,8 +170,28 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
         pin_after_write: section.duration("pin_after_write"),
         lag_max: section.duration("replica_lag_max"),
         weights,
-        primary_commands,
+        primary_commands: commands(section, "read_from_primary", report),
     }
+}
+
+/// The commands that a key lists, as the table calls them.
+pub(crate) fn commands(section: &Section, key: &str, report: &mut Report<'_>) -> Vec<Box<str>> {
+    let names = match section.value(key) {
+        Some(Value::Names(names)) => names.as_slice(),
+        _ => &[],
+    };
+    let mut commands: Vec<Box<str>> = Vec::new();
+    for (at, name) in names {
+        match lookup(name.as_bytes()) {
+            Some(command) => commands.push(command.name.into()),
+            None => {
+                let what =
+                    format!("{key} in {}: no command is called {}", section.header, quoted(name));
+                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
+            }
+        }
+    }
+    commands
 }
 
 const READ_FROM_HINT: &str =

@@ -12,7 +12,9 @@ use routes::POOL_KINDS;
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
-pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
+pub(crate) use routes::{
+    FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
+};
 
 use std::time::Duration;
 
@@ -716,7 +718,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 20] = [
+pub(crate) static TABLES: [&Table; 21] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -737,10 +739,11 @@ pub(crate) static TABLES: [&Table; 20] = [
     &SHADOW,
     &MISS_THEN,
     &RATE_LIMITED,
+    &READ_WRITE_SPLIT,
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 11] = [
+pub(crate) static POOLS: [(&str, &Table); 12] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
@@ -752,4 +755,5 @@ pub(crate) static POOLS: [(&str, &Table); 11] = [
     ("shadow", &SHADOW),
     ("miss-then", &MISS_THEN),
     ("rate-limited", &RATE_LIMITED),
+    ("read-write-split", &READ_WRITE_SPLIT),
 ];

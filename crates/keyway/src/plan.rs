@@ -99,8 +99,9 @@ pub fn plan(
 ) -> Arc<Plan> {
     let topology = Arc::new(config.topology(Epoch(1)));
     let clients = Arc::new(ClientRegistry::default());
-    let pools: Vec<PoolPlan> =
+    let mut pools: Vec<PoolPlan> =
         config.pools.iter().map(|pool| pool_plan(pool, config, &topology, seed)).collect();
+    keyway_worker::share_scripts(&mut pools);
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);

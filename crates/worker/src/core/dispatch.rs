@@ -189,6 +189,9 @@ impl Plane {
         if asked.session.tracking.is_some() {
             return self.dispatch_tracked(links, pool, sharded, asked);
         }
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return step;
+        }
         match self.dispatch_stateful(links, asked) {
             Some(step) => step,
             None => self.send_on::<false>(links, pool, sharded, asked),
@@ -330,7 +333,7 @@ impl Plane {
 
     /// The same for a pool that others led it to.
     #[cold]
-    fn holds_back_led(
+    pub(super) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
         (key, session): (Key<Session>, &mut Session),

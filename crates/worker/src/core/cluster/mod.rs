@@ -171,7 +171,13 @@ impl Core {
     /// What a client has sent before goes where its keys were; what comes next must
     /// not overtake it on another link.
     fn hold_sessions_in_flight(&mut self, pool: u16) {
-        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| session.pool == pool) {
+        // Other pools may have led them here.
+        let plan = &self.plane.plan.pools;
+        let may_be_there = |session: &Session| {
+            let leads_on = matches!(plan[usize::from(session.pool)].kind, PoolKind::Routed(_));
+            session.pool == pool || leads_on
+        };
+        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| may_be_there(session)) {
             let in_flight = session.busy.as_ref().is_some_and(|busy| !session.is_quiet(busy));
             session.barrier |= in_flight || session.unheard > 0;
         }

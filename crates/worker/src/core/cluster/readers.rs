@@ -6,7 +6,7 @@ use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::Cluster;
 use keyway_base::Time;
-use keyway_command::{Flags, Request};
+use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::Session;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
 use std::time::Duration;
@@ -169,7 +169,7 @@ impl Plane {
             &self.pools[usize::from(session.pool)]
             && let Some(pin) = readers.policy.pin_after_write
         {
-            session.identity.reads_primary_until = self.clock.now + pin;
+            session.identity.pin(self.clock.now + pin);
         }
     }
 
@@ -242,14 +242,17 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         if let Some(pin) = readers.policy.pin_after_write
             && command.flags.contains(Flags::WRITE)
         {
-            asked.session.identity.reads_primary_until = now + pin;
+            asked.session.identity.pin(now + pin);
         }
         return false;
     }
     // What is read under watch is to be what EXEC finds.
     let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
-    let is_for_primary =
-        watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
+    // Cursors are about the table of one server.
+    let is_walk = matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
+    let is_for_primary = watches
+        || is_walk
+        || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
     now >= asked.session.identity.reads_primary_until && !is_for_primary
 }
 
