@@ -1,7 +1,9 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits};
-use keyway_topology::{Epoch, Password, Pool, PoolKind, RoutedPool, ShardedPool, Topology};
+use keyway_topology::{
+    Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,6 +138,8 @@ pub struct ListenerConfig {
     pub tcp_keepalive: Option<Duration>,
     /// The cluster that its clients are told of; none when `None`.
     pub cluster: Option<ClusterModeConfig>,
+    /// Which servers its clients read from; as the pool says when `None`.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// The cluster that clients of a listener are told of.

@@ -351,6 +351,13 @@ pub(crate) static LISTENER: Table = Table {
             "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
         )
         .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
+        key(
+            "read_from",
+            Kind::ReadFrom,
+            Unset("the pool's `read_from`"),
+            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
+        )
+        .known_elsewhere_as(&["readonly"]),
     ],
 };
 

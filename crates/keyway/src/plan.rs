@@ -145,6 +145,7 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
             cluster: emulated(settings, listener),
+            read_from: settings.read_from.clone(),
             memcached: match settings.protocol {
                 Protocol::Redis => None,
                 Protocol::Memcached { item_len_max } => Some(item_len_max),

@@ -10,8 +10,8 @@ use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{
-    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, ReadWriteSplitPool, RoutedPool, Server,
-    ShardedPool, Topology, WarmUp,
+    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, ReadFrom, ReadWriteSplitPool,
+    RoutedPool, Server, ShardedPool, Topology, WarmUp,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -100,6 +100,8 @@ pub struct ListenerPlan {
     pub memcached: Option<u32>,
     /// The cluster that its clients are told of.
     pub cluster: Option<Arc<EmulatedCluster>>,
+    /// Which servers its clients read from, where that is not as the pool says.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// A pool.

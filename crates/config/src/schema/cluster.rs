@@ -128,6 +128,12 @@ pub(crate) static REPLICATED: Table = Table {
             "What is sent to sentinels with AUTH.",
         ),
         key(
+            "sentinel_password_file",
+            Kind::Path,
+            Unset("none is sent"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+        ),
+        key(
             "servers",
             Servers,
             Unset("they are found through `sentinels`"),

@@ -238,8 +238,7 @@ impl Plane {
     fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
         let reads = self.reads_replicas(asked);
         let Asked { key, session, busy, request } = asked;
-        let place = (primary, session.lane);
-        let server = match reads.then(|| self.reader_of(links, session.pool, place)) {
+        let server = match reads.then(|| self.reader_of(links, session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
             Some(Reader::None) => {

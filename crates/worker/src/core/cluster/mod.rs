@@ -19,7 +19,7 @@ mod split;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
-use super::pools::PoolState;
+use super::pools::{PoolState, ShardedState};
 use super::reply::release_all;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -87,8 +87,12 @@ impl ClusterState {
         self.shared.settings().discovery.has_slots()
     }
 
-    pub(super) fn readers(&self) -> Option<Box<Readers>> {
-        Readers::new(&self.shared, &self.map)
+    /// Who is read, as the pool at `index` and its listeners say.
+    pub(super) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
+        let listeners = (0..).zip(&plan.listeners);
+        let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
+        let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
+        Readers::new(&self.shared, &self.map, own)
     }
 
     pub(super) fn ring(&self) -> Ring {
@@ -124,10 +128,11 @@ impl Core {
     fn adopt_map(&mut self, pool: u16) {
         let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
+        let plan = &self.plane.plan;
         let latest = cluster.shared.map();
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
-        state.readers = cluster.readers();
+        state.readers = cluster.readers(plan, usize::from(pool));
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
         if map.places_keys_as(&before) {
@@ -311,7 +316,12 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble();
-        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        let reads_replicas_only = match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
+                readers.any(|from| *from == ReadFrom::Replica)
+            }
+            _ => false,
+        };
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")

@@ -25,6 +25,8 @@ pub(in super::super) struct Readers {
     of_primary: Vec<Choice>,
     /// Counts reads, so that they take turns.
     turn: u32,
+    /// The same for clients of listeners that say otherwise.
+    others: Vec<(u16, Readers)>,
 }
 
 /// The servers that have the data of one primary: each as often as its share.
@@ -47,15 +49,47 @@ pub(in super::super) enum Reader {
 }
 
 impl Readers {
-    /// Those of a cluster; `None` when only primaries are read.
-    pub(super) fn new(cluster: &Cluster, map: &ClusterMap) -> Option<Box<Readers>> {
+    /// Those of a cluster, for clients of these listeners; `None` when only primaries are
+    /// read.
+    pub(super) fn new<'l>(
+        cluster: &Cluster,
+        map: &ClusterMap,
+        listeners: impl Iterator<Item = (u16, &'l ReadFrom)>,
+    ) -> Option<Box<Readers>> {
         let policy = &cluster.settings().reads;
-        if policy.from == ReadFrom::Primary {
+        let of_listener = |(listener, from): (u16, &ReadFrom)| {
+            let policy = ReadPolicy { from: from.clone(), ..policy.clone() };
+            (listener, Readers::by(policy, map))
+        };
+        let others: Vec<(u16, Readers)> = listeners.map(of_listener).collect();
+        if policy.from == ReadFrom::Primary && others.is_empty() {
             return None;
         }
+        Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
+    }
+
+    fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
         let count = map.place_count() as u16;
-        let of_primary = (0..count).map(|place| Choice::of(policy, map, place)).collect();
-        Some(Box::new(Readers { policy: policy.clone(), of_primary, turn: 0 }))
+        let of_primary = (0..count).map(|place| Choice::of(&policy, map, place)).collect();
+        Readers { policy, of_primary, turn: 0, others: Vec::new() }
+    }
+
+    /// Those for clients of a listener.
+    fn of(&self, listener: u16) -> &Readers {
+        let own = self.others.iter().find(|(of, _)| *of == listener);
+        own.map_or(self, |(_, readers)| readers)
+    }
+
+    fn of_mut(&mut self, listener: u16) -> &mut Readers {
+        match self.others.iter().position(|(of, _)| *of == listener) {
+            Some(at) => &mut self.others[at].1,
+            None => self,
+        }
+    }
+
+    /// Whether somebody's reads are chosen so.
+    pub(super) fn any(&self, is_it: impl Fn(&ReadFrom) -> bool) -> bool {
+        is_it(&self.policy.from) || self.others.iter().any(|(_, it)| is_it(&it.policy.from))
     }
 
     /// The server for a read of data that the primary at `primary` has. `is_fit` says who
@@ -137,14 +171,15 @@ impl ShardedState {
     fn reader(
         &mut self,
         links: &[LinkSlot],
-        (primary, lane): (u16, u32),
+        (primary, lane, listener): Whose,
         is_usable: impl Fn(u16) -> bool,
         now: Time,
     ) -> Reader {
         let Some(mut readers) = self.readers.take() else { return Reader::Primary };
         let link = |place| &links[self.link(place, lane, keyway_resp::Protocol::Resp2)];
         let is_fit = |place| is_usable(place) && !link(place).link.is_down(now);
-        let reader = readers.pick(primary, is_fit, |place| link(place).latency_micros);
+        let reader =
+            readers.of_mut(listener).pick(primary, is_fit, |place| link(place).latency_micros);
         self.readers = Some(readers);
         reader
     }
@@ -177,10 +212,10 @@ impl Plane {
     pub(in super::super) fn reader_of(
         &mut self,
         links: &[LinkSlot],
-        pool: u16,
-        (primary, lane): (u16, u32),
+        session: &Session,
+        primary: u16,
     ) -> Reader {
-        let now = self.clock.now;
+        let (now, pool) = (self.clock.now, session.pool);
         let Plane { pools, plan, .. } = self;
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
@@ -195,7 +230,8 @@ impl Plane {
             };
             plan.health.is_usable(id) && lag_max.is_none_or(is_near)
         };
-        state.reader(links, (primary, lane), is_usable, now)
+        let whose = (primary, session.lane, listener_of(session));
+        state.reader(links, whose, is_usable, now)
     }
 
     /// Tells a link what kind of server it is to be for the next request: one whose
@@ -223,7 +259,8 @@ impl Plane {
         else {
             return;
         };
-        if let (ReadFrom::Nearest, Some(began)) = (&readers.policy.from, slot.link.owes_since()) {
+        let chooses = readers.any(|from| *from == ReadFrom::Nearest);
+        if let (true, Some(began)) = (chooses, slot.link.owes_since()) {
             let micros = self.clock.now.since(began).as_micros().min(1 << 24) as u32;
             slot.latency_micros = (slot.latency_micros * PAST + micros) / (PAST + 1);
         }
@@ -235,6 +272,14 @@ impl Plane {
     }
 }
 
+/// The primary whose data is read, and for whom: a lane, and a listener.
+type Whose = (u16, u32, u16);
+
+/// The listener whose choice counts for a session: none for what others ask here.
+fn listener_of(session: &Session) -> u16 {
+    if session.relay.is_some() { u16::MAX } else { session.listener }
+}
+
 /// Whether the request of a session may be answered by a replica.
 fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     let Request { command, .. } = asked.request;
@@ -244,6 +289,10 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         {
             asked.session.identity.pin(now + pin);
         }
+        return false;
+    }
+    let readers = readers.of(listener_of(asked.session));
+    if readers.policy.from == ReadFrom::Primary {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
@@ -287,7 +336,7 @@ mod tests {
         let map = cluster.learn(&view, Time(0)).unwrap().map;
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
         let places = (1..=4).map(place).collect();
-        (*Readers::new(&cluster, &map).unwrap(), places)
+        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
     }
 
     fn spread(
