@@ -111,7 +111,7 @@ pub(crate) static REPLICATED: Table = Table {
             "sentinels",
             Servers,
             Unset("`servers` are listed"),
-            "Sentinels, `\"HOST:PORT\"` each. They are asked twice a second, one after the other; what one says that is older than what another has said counts for nothing.",
+            "Sentinels, `\"HOST:PORT\"` each. They are asked every `refresh`, and at once when one of them tells of a fail-over (`+switch-master`); what one says that is older than what another has said counts for nothing.",
         )
         .known_elsewhere_as(&["sentinel"]),
         key(

@@ -6,12 +6,14 @@
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
 mod groups;
+mod notices;
 mod readers;
 mod redirect;
 mod split;
@@ -25,7 +27,7 @@ use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::plan::address_of;
 use crate::{Cluster, Plan, PoolKind};
-use keyway_base::Key;
+use keyway_base::{Key, Time};
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{LinkState, Session};
@@ -61,6 +63,10 @@ pub(super) struct State {
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
+    /// Pools that sentinels have told something about.
+    told_about: Vec<u16>,
+    /// When they are to be told to tell, at the latest.
+    next_listen: Time,
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
     leaving: Vec<(LinkIndex, u32)>,
@@ -114,6 +120,7 @@ impl Core {
         if self.has_heard_of_clusters() {
             self.hear_views();
         }
+        self.follow_notices();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
