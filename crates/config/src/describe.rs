@@ -17,7 +17,7 @@ use keyway_topology::{
     Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The configuration as TOML with every default filled in, headed by the
@@ -348,7 +348,10 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     out.entry(table, "protocol", &string(protocol));
     out.entry(table, "pool", &string(pool_name));
     out.entry(table, "backlog", &listener.backlog.to_string());
-    secret(table, listener.password.as_ref(), listener.password_file.as_deref(), out);
+    secret(table, ("password", "password_file"), &listener.password, &listener.password_file, out);
+    if let Some(from) = &listener.read_from {
+        out.entry(table, "read_from", &string(&read_from_name(from)));
+    }
     if let Protocol::Memcached { item_len_max } = listener.protocol {
         out.entry(table, "item_len_max", &string(&format_size(item_len_max.into())));
     }
@@ -374,12 +377,18 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
 /// What stands for a password, so that it is seen that there is one.
 const MASK: &str = "\"********\"";
 
-fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: &mut Out) {
+fn secret(
+    table: &Table,
+    (key, file_key): (&str, &str),
+    password: &Option<Password>,
+    file: &Option<PathBuf>,
+    out: &mut Out,
+) {
     match (password, file) {
         (_, Some(file)) => {
-            out.entry(table, "password_file", &string(&file.to_string_lossy()));
+            out.entry(table, file_key, &string(&file.to_string_lossy()));
         }
-        (Some(_), None) => out.entry(table, "password", MASK),
+        (Some(_), None) => out.entry(table, key, MASK),
         (None, None) => {}
     }
 }
@@ -450,7 +459,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(user) = &pool.user {
         out.entry(table, "user", &string(user));
     }
-    secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
+    secret(table, ("password", "password_file"), &pool.password, &config.password_file, out);
     if pool.protocol == ServerProtocol::Redis && pool.cluster.is_none() {
         out.entry(table, "database", &pool.database.to_string());
         out.entry(table, "databases", &pool.databases_allowed.to_string());
@@ -510,9 +519,8 @@ fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out
         let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
         out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
         out.entry(table, "primaries", &list(&found.primaries));
-        if asked.pool.password.is_some() {
-            out.entry(table, "sentinel_password", MASK);
-        }
+        let keys = ("sentinel_password", "sentinel_password_file");
+        secret(table, keys, &asked.pool.password, &asked.password_file, out);
     } else {
         servers(table, found.seeds.iter().map(ToString::to_string), out);
     }
@@ -637,8 +645,8 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2,
-                link_bytes: 135 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 2 * (3 + 1),
+                link_bytes: 143 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,

@@ -14,7 +14,9 @@ pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
-pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
+pub(crate) use routes::{
+    FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
+};
 
 use std::time::Duration;
 
@@ -351,6 +353,13 @@ pub(crate) static LISTENER: Table = Table {
             "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
         )
         .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
+        key(
+            "read_from",
+            Kind::ReadFrom,
+            Unset("the pool's `read_from`"),
+            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
+        )
+        .known_elsewhere_as(&["readonly"]),
     ],
 };
 
@@ -725,7 +734,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 22] = [
+pub(crate) static TABLES: [&Table; 23] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -748,10 +757,11 @@ pub(crate) static TABLES: [&Table; 22] = [
     &SHADOW,
     &MISS_THEN,
     &RATE_LIMITED,
+    &READ_WRITE_SPLIT,
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 11] = [
+pub(crate) static POOLS: [(&str, &Table); 12] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
@@ -763,4 +773,5 @@ pub(crate) static POOLS: [(&str, &Table); 11] = [
     ("shadow", &SHADOW),
     ("miss-then", &MISS_THEN),
     ("rate-limited", &RATE_LIMITED),
+    ("read-write-split", &READ_WRITE_SPLIT),
 ];

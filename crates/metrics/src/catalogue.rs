@@ -366,6 +366,9 @@ catalogue! {
     CLUSTER_UNANSWERED: Counter "keyway_cluster_unanswered_questions_total" in "questions" by [Pool]
         measures "Times that nobody could be asked who has which slot, or the one asked did not tell."
         leaves_out ""
+    CLUSTER_NOTICES: Counter "keyway_cluster_sentinel_notices_total" in "notices" by [Pool]
+        measures "What sentinels told unasked of the pool's primaries: +switch-master, +slave, +sdown, -sdown, +reboot. Each sentinel tells for itself. All sentinels are asked then, ten times a second at most."
+        leaves_out "Leaves out what is about primaries of others."
     CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
         measures "Slots of which the server is known; 16384 when the cluster is whole."
         leaves_out ""

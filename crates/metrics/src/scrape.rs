@@ -93,6 +93,7 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_GIVEN_UP, |cluster| cluster.given_up),
     (&c::CLUSTER_VIEWS, |cluster| cluster.views),
     (&c::CLUSTER_UNANSWERED, |cluster| cluster.unanswered),
+    (&c::CLUSTER_NOTICES, |cluster| cluster.notices),
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
 ];
 

@@ -700,6 +700,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         name: format!("sim:{pool}"),
         password: password.clone(),
         cluster: None,
+        read_from: None,
     });
     Arc::new(Plan {
         limits: scenario.limits,

@@ -49,7 +49,7 @@ pub use pool::{
 pub use ring::Ring;
 pub use routed::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
-    RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
+    RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 pub use sentinel::{
     InstanceState, OtherSentinel, SentinelView, SwitchPrimary, WatchedPrimary, WatchedReplica,

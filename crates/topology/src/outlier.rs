@@ -257,7 +257,9 @@ impl ReadBoard {
     pub fn new(topology: &Topology) -> ReadBoard {
         let of_pool = |pool: &crate::Pool| {
             let is_judged = pool.reads().is_some_and(|reads| reads.outliers.is_some());
-            let is_nearest = pool.reads().is_some_and(|reads| reads.from == ReadFrom::Nearest);
+            let is_nearest = pool
+                .reads()
+                .is_some_and(|reads| reads.from == ReadFrom::Nearest || reads.is_nearest_for_some);
             let new = move || Box::new(Cell { is_judged, ..Cell::default() });
             let cell = move || (is_judged || is_nearest).then(new);
             pool.servers().iter().map(move |_| cell()).collect::<Vec<_>>()

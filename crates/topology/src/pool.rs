@@ -165,6 +165,8 @@ pub struct ReadPolicy {
     pub weights: Vec<(Endpoint, u32)>,
     /// Commands that go to the primary whatever they are, in lower case.
     pub primary_commands: Vec<Box<str>>,
+    /// Clients of some listeners read from the nearest, whatever `from` is.
+    pub is_nearest_for_some: bool,
     /// When a server is left out for being worse than the others; never when `None`.
     pub outliers: Option<Outliers>,
     /// When a read is sent to a second server as well.

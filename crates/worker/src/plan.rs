@@ -10,8 +10,8 @@ use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{
-    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, RoutedPool, Server, ShardedPool,
-    Topology, WarmUp,
+    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, ReadFrom, ReadWriteSplitPool,
+    RoutedPool, Server, ShardedPool, Topology, WarmUp,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -100,6 +100,8 @@ pub struct ListenerPlan {
     pub memcached: Option<u32>,
     /// The cluster that its clients are told of.
     pub cluster: Option<Arc<EmulatedCluster>>,
+    /// Which servers its clients read from, where that is not as the pool says.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// A pool.
@@ -241,6 +243,39 @@ impl RoutePlan {
             looks_up,
             trouble: crate::Notice::default(),
         }
+    }
+}
+
+/// Has pools that read for others run the scripts that these were told of: a client that
+/// loads one and calls it by its digest knows of one pool only.
+pub fn share_scripts(pools: &mut [PoolPlan]) {
+    for index in 0..pools.len() {
+        if split_of(&pools[index]).is_none() {
+            continue;
+        }
+        let end = |reads: bool| {
+            let mut at = index;
+            while let Some(split) = split_of(&pools[at]) {
+                at = usize::from(if reads { split.read } else { split.write });
+            }
+            at
+        };
+        let (writer, reader) = (end(false), end(true));
+        let PoolKind::Sharded { scripts, .. } = &pools[writer].kind else { continue };
+        let known = Arc::clone(scripts);
+        if let PoolKind::Sharded { scripts, .. } = &mut pools[reader].kind {
+            *scripts = known;
+        }
+    }
+}
+
+fn split_of(pool: &PoolPlan) -> Option<&ReadWriteSplitPool> {
+    match &pool.kind {
+        PoolKind::Routed(routes) => match &routes.pool {
+            RoutedPool::ReadWriteSplit(split) => Some(split),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -150,7 +150,7 @@ pub(crate) static REPLICATED: Table = Table {
             "sentinels",
             Servers,
             Unset("`servers` are listed"),
-            "Sentinels, `\"HOST:PORT\"` each. They are asked twice a second, one after the other; what one says that is older than what another has said counts for nothing.",
+            "Sentinels, `\"HOST:PORT\"` each. They are asked every `refresh`, and at once when one of them tells of a fail-over (`+switch-master`); what one says that is older than what another has said counts for nothing.",
         )
         .known_elsewhere_as(&["sentinel"]),
         key(
@@ -165,6 +165,12 @@ pub(crate) static REPLICATED: Table = Table {
             Kind::Secret,
             Unset("none is sent"),
             "What is sent to sentinels with AUTH.",
+        ),
+        key(
+            "sentinel_password_file",
+            Kind::Path,
+            Unset("none is sent"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
         key(
             "servers",

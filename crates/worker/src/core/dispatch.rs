@@ -189,6 +189,9 @@ impl Plane {
         if asked.session.tracking.is_some() {
             return self.dispatch_tracked(links, pool, sharded, asked);
         }
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return step;
+        }
         match self.dispatch_stateful(links, asked) {
             Some(step) => step,
             None => self.send_on::<false>(links, pool, sharded, asked),
@@ -235,8 +238,7 @@ impl Plane {
     fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
         let reads = self.reads_replicas(asked);
         let Asked { key, session, busy, request } = asked;
-        let place = (primary, session.lane);
-        let server = match reads.then(|| self.reader_of(links, session.pool, place)) {
+        let server = match reads.then(|| self.reader_of(links, session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
             Some(Reader::None) => {
@@ -335,7 +337,7 @@ impl Plane {
 
     /// The same for a pool that others led it to.
     #[cold]
-    fn holds_back_led(
+    pub(super) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
         (key, session): (Key<Session>, &mut Session),

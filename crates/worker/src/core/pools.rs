@@ -69,7 +69,7 @@ impl PoolState {
         };
         let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
-            readers: cluster.as_ref().and_then(ClusterState::readers),
+            readers: cluster.as_ref().and_then(|cluster| cluster.readers(plan, index)),
             hedging: cluster.as_ref().and_then(ClusterState::hedging),
             retries: cluster.as_ref().and_then(ClusterState::retries),
             cluster,

@@ -167,7 +167,7 @@ impl Plane {
         key: Key<Session>,
         session: &mut Session,
     ) {
-        let Some(stateful) = session.stateful.take() else { return };
+        let Some(stateful) = session.take_stateful() else { return };
         if let Some(watched) = stateful.watched {
             self.unwatch_keys(session.pool, *watched);
         }

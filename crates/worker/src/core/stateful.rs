@@ -477,7 +477,7 @@ impl Plane {
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
-        let stateful = asked.session.stateful.take();
+        let stateful = asked.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
         self.note_write(asked.session);

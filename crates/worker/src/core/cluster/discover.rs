@@ -39,6 +39,7 @@ impl Core {
         self.hear_views();
         self.send_retries();
         self.end_waits_for_maps();
+        self.listen_to_sentinels();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             self.ask_if_due(pool);
@@ -51,7 +52,9 @@ impl Core {
     #[inline]
     pub(crate) fn has_heard_of_clusters(&self) -> bool {
         let cluster = &self.plane.cluster;
-        !cluster.heard.is_empty() || !cluster.unanswered.is_empty()
+        !cluster.heard.is_empty()
+            || !cluster.unanswered.is_empty()
+            || !cluster.told_about.is_empty()
     }
 
     /// Goes by what servers have said since.
@@ -149,7 +152,7 @@ impl Core {
         }
     }
 
-    fn ask_if_due(&mut self, pool: u16) {
+    pub(super) fn ask_if_due(&mut self, pool: u16) {
         let plan = Arc::clone(&self.plane.plan);
         let PoolKind::Sharded { options, cluster: Some(shared), .. } =
             &plan.pools[usize::from(pool)].kind

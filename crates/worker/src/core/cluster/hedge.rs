@@ -7,7 +7,7 @@
 
 use super::super::pools::{PoolState, ShardedState};
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
-use super::readers::{Look, LookOf, Standing};
+use super::readers::{Look, LookOf, Standing, listener_of};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
 use keyway_metrics::Recent;
@@ -115,12 +115,12 @@ impl Core {
     fn hedge(&mut self, from: LinkIndex, (at, before): (usize, usize)) {
         let Core { sessions, links, plane } = self;
         let first = *links[from].link.exchange(at);
-        let Some(lane) = plane.lane_of_read(sessions, &first) else { return };
+        let Some(whose) = plane.reader_session(sessions, &first) else { return };
         let pool = links[from].pool;
         let mut request = std::mem::take(&mut plane.cluster.hedges.request);
         request.clear();
         request.extend_from_slice(links[from].link.request(at, before));
-        if let Some((to, is_replica)) = plane.other_reader(links, from, lane, &request, true)
+        if let Some((to, is_replica)) = plane.other_reader(links, from, whose, &request, true)
             && plane.may_hedge(pool)
         {
             let hedge = Hedge { owner: first.owner, started: first.started, has_failed: false };
@@ -218,15 +218,16 @@ impl Plane {
         may
     }
 
-    /// The lane of the session that waits for a read, if it may be sent again: nothing
+    /// The lane and the listener of the session that waits for a read, if it may be sent again: nothing
     /// that writes was sent behind it, which it would see elsewhere.
-    pub(super) fn lane_of_read(
+    pub(super) fn reader_session(
         &self,
         sessions: &Slab<Session>,
         exchange: &Exchange,
-    ) -> Option<u32> {
+    ) -> Option<(u32, u16)> {
         let session = sessions.get(self.session_of(exchange.owner)?)?;
-        (session.identity.wrote_at < exchange.started).then_some(session.lane)
+        let is_alone = session.identity.wrote_at < exchange.started;
+        is_alone.then(|| (session.lane, listener_of(session)))
     }
 
     /// The link to another server than that of `from` that may answer a read, and
@@ -235,7 +236,7 @@ impl Plane {
         &mut self,
         links: &[LinkSlot],
         from: LinkIndex,
-        lane: u32,
+        (lane, listener): (u32, u16),
         request: &[u8],
         is_ready: bool,
     ) -> Option<(LinkIndex, bool)> {
@@ -262,7 +263,7 @@ impl Plane {
                     Standing::Unfit => false,
                 }
         };
-        let found = readers.pick_other(primary, is_fit, |place| look.cost(place));
+        let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));
         let found = found.map(|place| (state.link(place, lane, protocol), place != primary));
         state.readers = Some(readers);
         found

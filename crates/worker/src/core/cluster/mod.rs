@@ -6,6 +6,7 @@
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
@@ -15,6 +16,7 @@
 mod discover;
 mod groups;
 mod hedge;
+mod notices;
 mod readers;
 mod redirect;
 mod repeat;
@@ -24,13 +26,13 @@ pub(super) use hedge::Hedging;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
-use super::pools::PoolState;
+use super::pools::{PoolState, ShardedState};
 use super::reply::release_all;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::plan::address_of;
 use crate::{Cluster, Plan, PoolKind};
-use keyway_base::Key;
+use keyway_base::{Key, Time};
 use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::{Budget, LinkState, Session};
@@ -70,6 +72,10 @@ pub(super) struct State {
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
+    /// Pools that sentinels have told something about.
+    told_about: Vec<u16>,
+    /// When they are to be told to tell, at the latest.
+    next_listen: Time,
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
     leaving: Vec<(LinkIndex, u32)>,
@@ -99,8 +105,12 @@ impl ClusterState {
         self.shared.settings().discovery.has_slots()
     }
 
-    pub(super) fn readers(&self) -> Option<Box<Readers>> {
-        Readers::new(&self.shared, &self.map)
+    /// Who is read, as the pool at `index` and its listeners say.
+    pub(super) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
+        let listeners = (0..).zip(&plan.listeners);
+        let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
+        let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
+        Readers::new(&self.shared, &self.map, own)
     }
 
     pub(super) fn hedging(&self) -> Option<Box<Hedging>> {
@@ -140,6 +150,7 @@ impl Core {
         if self.has_heard_of_clusters() {
             self.hear_views();
         }
+        self.follow_notices();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
@@ -154,11 +165,12 @@ impl Core {
     fn adopt_map(&mut self, pool: u16) {
         let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
+        let plan = &self.plane.plan;
         let latest = cluster.shared.map();
         cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
-        state.readers = cluster.readers();
+        state.readers = cluster.readers(plan, usize::from(pool));
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
         if map.places_keys_as(&before) {
@@ -215,7 +227,13 @@ impl Core {
     /// What a client has sent before goes where its keys were; what comes next must
     /// not overtake it on another link.
     fn hold_sessions_in_flight(&mut self, pool: u16) {
-        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| session.pool == pool) {
+        // Other pools may have led them here.
+        let plan = &self.plane.plan.pools;
+        let may_be_there = |session: &Session| {
+            let leads_on = matches!(plan[usize::from(session.pool)].kind, PoolKind::Routed(_));
+            session.pool == pool || leads_on
+        };
+        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| may_be_there(session)) {
             let in_flight = session.busy.as_ref().is_some_and(|busy| !session.is_quiet(busy));
             session.barrier |= in_flight || session.unheard > 0;
         }
@@ -375,7 +393,12 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble();
-        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        let reads_replicas_only = match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
+                readers.any(|from| *from == ReadFrom::Replica)
+            }
+            _ => false,
+        };
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")

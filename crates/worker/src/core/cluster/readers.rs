@@ -29,6 +29,8 @@ pub(in super::super) struct Readers {
     turn: u32,
     /// The turn of the latest that went to see how fast a server is.
     explored: u32,
+    /// The same for clients of listeners that say otherwise.
+    others: Vec<(u16, Readers)>,
 }
 
 /// What a choice goes by: the servers by their places.
@@ -70,15 +72,47 @@ pub(in super::super) enum Reader {
 }
 
 impl Readers {
-    /// Those of a cluster; `None` when only primaries are read.
-    pub(super) fn new(cluster: &Cluster, map: &ClusterMap) -> Option<Box<Readers>> {
+    /// Those of a cluster, for clients of these listeners; `None` when only primaries are
+    /// read.
+    pub(super) fn new<'l>(
+        cluster: &Cluster,
+        map: &ClusterMap,
+        listeners: impl Iterator<Item = (u16, &'l ReadFrom)>,
+    ) -> Option<Box<Readers>> {
         let policy = &cluster.settings().reads;
-        if policy.from == ReadFrom::Primary {
+        let of_listener = |(listener, from): (u16, &ReadFrom)| {
+            let policy = ReadPolicy { from: from.clone(), ..policy.clone() };
+            (listener, Readers::by(policy, map))
+        };
+        let others: Vec<(u16, Readers)> = listeners.map(of_listener).collect();
+        if policy.from == ReadFrom::Primary && others.is_empty() {
             return None;
         }
+        Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
+    }
+
+    fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
         let count = map.place_count() as u16;
-        let of_primary = (0..count).map(|place| Choice::of(policy, map, place)).collect();
-        Some(Box::new(Readers { policy: policy.clone(), of_primary, turn: 0, explored: 0 }))
+        let of_primary = (0..count).map(|place| Choice::of(&policy, map, place)).collect();
+        Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
+    }
+
+    /// Those for clients of a listener.
+    fn of(&self, listener: u16) -> &Readers {
+        let own = self.others.iter().find(|(of, _)| *of == listener);
+        own.map_or(self, |(_, readers)| readers)
+    }
+
+    pub(super) fn of_mut(&mut self, listener: u16) -> &mut Readers {
+        match self.others.iter().position(|(of, _)| *of == listener) {
+            Some(at) => &mut self.others[at].1,
+            None => self,
+        }
+    }
+
+    /// Whether somebody's reads are chosen so.
+    pub(super) fn any(&self, is_it: impl Fn(&ReadFrom) -> bool) -> bool {
+        is_it(&self.policy.from) || self.others.iter().any(|(_, it)| is_it(&it.policy.from))
     }
 
     /// The servers that have the same data, for each primary that has readers.
@@ -293,7 +327,7 @@ impl Plane {
         {
             session.identity.wrote_at = self.clock.now;
             if let Some(pin) = readers.policy.pin_after_write {
-                session.identity.reads_primary_until = self.clock.now + pin;
+                session.identity.pin(self.clock.now + pin);
             }
         }
     }
@@ -302,10 +336,10 @@ impl Plane {
     pub(in super::super) fn reader_of(
         &mut self,
         links: &[LinkSlot],
-        pool: u16,
-        (primary, lane): (u16, u32),
+        session: &Session,
+        primary: u16,
     ) -> Reader {
-        let now = self.clock.now;
+        let (now, pool) = (self.clock.now, session.pool);
         let Plane { pools, plan, .. } = self;
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
@@ -313,8 +347,9 @@ impl Plane {
         let Some(mut readers) = state.readers.take() else { return Reader::Primary };
         let first = plan.topology.backend_id(usize::from(pool), 0);
         let lag_max = readers.policy.lag_max;
+        let lane = session.lane;
         let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
-        let reader = readers.pick(primary, &look);
+        let reader = readers.of_mut(listener_of(session)).pick(primary, &look);
         state.readers = Some(readers);
         let chosen = match reader {
             Reader::Primary => primary,
@@ -347,6 +382,11 @@ impl Plane {
     }
 }
 
+/// The listener whose choice counts for a session: none for what others ask here.
+pub(super) fn listener_of(session: &Session) -> u16 {
+    if session.relay.is_some() { u16::MAX } else { session.listener }
+}
+
 /// Whether the request of a session may be answered by a replica.
 fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     let Request { command, .. } = asked.request;
@@ -354,13 +394,17 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         if command.flags.contains(Flags::WRITE) {
             asked.session.identity.wrote_at = now;
             if let Some(pin) = readers.policy.pin_after_write {
-                asked.session.identity.reads_primary_until = now + pin;
+                asked.session.identity.pin(now + pin);
             }
         }
         return false;
     }
     // A cursor means something to the server that gave it.
     if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
+        return false;
+    }
+    let readers = readers.of(listener_of(asked.session));
+    if readers.policy.from == ReadFrom::Primary {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
@@ -403,7 +447,7 @@ mod tests {
         let map = cluster.learn(&view, Time(0)).unwrap().map;
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
         let places = (1..=4).map(place).collect();
-        (*Readers::new(&cluster, &map).unwrap(), places)
+        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
     }
 
     /// Servers of which some are fit, some left out, with what they cost, and those that

@@ -56,8 +56,8 @@ impl Core {
         if matches!(fault, BackendFault::Reply(_)) {
             return false;
         }
-        let Some(lane) = plane.lane_of_read(sessions, first) else { return false };
-        let other = plane.other_reader(links, from, lane, request, false);
+        let Some(whose) = plane.reader_session(sessions, first) else { return false };
+        let other = plane.other_reader(links, from, whose, request, false);
         let Some(to) = other.filter(|_| plane.may_retry(pool)) else { return false };
         if let Some(state) = plane.cluster_state(pool) {
             state.shared.totals.retried.fetch_add(1, Relaxed);

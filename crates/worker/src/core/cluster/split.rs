@@ -130,10 +130,9 @@ impl Plane {
     ) -> bool {
         let reads = self.reads_replicas(asked);
         scratch.reads = reads;
-        let (pool, lane) = (asked.session.pool, asked.session.lane);
         for fragment in &mut scratch.fragments {
             let primary = fragment.server;
-            match reads.then(|| self.reader_of(links, pool, (primary, lane))) {
+            match reads.then(|| self.reader_of(links, asked.session, primary)) {
                 None | Some(Reader::Primary) => {}
                 Some(Reader::At(server)) => fragment.server = server,
                 Some(Reader::None) => return false,

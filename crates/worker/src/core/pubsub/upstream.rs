@@ -51,6 +51,7 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         let slot = &mut plane.pubsub.slots[index];
         let (pool, backend, id) = (slot.pool, slot.backend, slot.id);
+        let is_sentinel = slot.is_sentinel;
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
@@ -58,6 +59,8 @@ impl Core {
         let mut link = std::mem::take(&mut slot.link);
         let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
+            Heard::Message { frame, .. } if is_sentinel => plane.hear_notice(pool, frame),
+            Heard::Confirmed { name, .. } if is_sentinel => plane.note_listening(pool, name),
             Heard::Message { kind, name, frame } => {
                 plane.fan_out(sessions, pool, kind, name, frame);
             }
