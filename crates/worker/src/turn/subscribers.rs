@@ -136,7 +136,7 @@ impl<I: Io> Worker<I> {
             let told = token(index, slot.generation);
             self.core.on_subscriber_connecting(index);
             match self.core.server_address(pool, backend) {
-                Some(address) => self.io.connect(&address, told),
+                Some(address) => self.connect(pool, &address, told),
                 // The server has left its cluster.
                 None => self.lose_subscriber(index, BackendFault::Closed),
             }

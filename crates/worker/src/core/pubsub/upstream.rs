@@ -111,6 +111,8 @@ impl Core {
         fault: ConnectFault,
     ) {
         let slot = &self.plane.pubsub.slots[index];
+        self.plane.note_connect_fault((slot.pool, slot.backend), fault);
+        let slot = &self.plane.pubsub.slots[index];
         let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
@@ -135,7 +137,7 @@ impl Core {
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
         let slot = &mut plane.pubsub.slots[index];
-        slot.generation = (slot.generation + 1) & 0x3fff_ffff;
+        slot.generation = super::super::links::next_generation(slot.generation);
         let is_needed = slot.link.is_needed();
         slot.link.on_lost(&options, now, jitter);
         let socket = slot.socket.take();
