@@ -3,6 +3,8 @@
 use crate::error::{Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, ShardedConfig};
 use crate::reader::{NamedPool, Section, Value};
+use crate::resolve::ReadFile;
+use crate::tls;
 use keyway_command::lookup;
 use keyway_topology::{ClusterPool, Discovery, ReadFrom, ReadPolicy, Server, ShardedPool};
 use std::time::Duration;
@@ -102,10 +104,16 @@ pub(crate) fn sentinel_pool(name: &str) -> String {
 }
 
 /// The pool of the sentinels of each pool that has some.
-pub(crate) fn sentinel_pools(named: &[NamedPool], pools: &[PoolConfig]) -> Vec<PoolConfig> {
+pub(crate) fn sentinel_pools(
+    named: &[NamedPool],
+    pools: &[PoolConfig],
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Vec<PoolConfig> {
     let of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
         let Some(("replicated", section)) = &named.section else { return None };
         let PoolKindConfig::Sharded(asked_about) = &pool.kind else { return None };
+        let tls = tls::of_sentinels(section, asked_about.tls.as_ref(), read_file, report);
         let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
         let data = &asked_about.pool;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
@@ -128,6 +136,7 @@ pub(crate) fn sentinel_pools(named: &[NamedPool], pools: &[PoolConfig]) -> Vec<P
             pool,
             password_file: None,
             clients_max: asked_about.clients_max,
+            tls,
         });
         Some(PoolConfig { name: sentinel_pool(&named.name), kind })
     };

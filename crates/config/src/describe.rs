@@ -8,6 +8,7 @@ use crate::model::{
     ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::schema::{self, Table};
+use crate::tls;
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
@@ -439,7 +440,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     out.entry(table, "kind", &string(pool.kind()));
     match &pool.cluster {
         Some(found) if found.discovery.has_slots() => cluster(found, out),
-        Some(found) => replicated(pool, found, pools, out),
+        Some(found) => replicated(config, found, pools, out),
         None => placed(pool, table, out),
     }
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
@@ -468,6 +469,9 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
     }
+    if let Some(tls) = &config.tls {
+        out.entry(table, "tls", &tls::text(&tls.settings));
+    }
     let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
     out.entry(table, "clients_max", &config.clients_max.to_string());
@@ -495,7 +499,8 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
 }
 
 /// How a primary and its replicas are found.
-fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+fn replicated(config: &ShardedConfig, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+    let pool = &config.pool;
     let table = &schema::REPLICATED;
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| string(name)).collect();
@@ -508,6 +513,11 @@ fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out
         out.entry(table, "primaries", &list(&found.primaries));
         if asked.pool.password.is_some() {
             out.entry(table, "sentinel_password", MASK);
+        }
+        let own = asked.tls.as_ref().map(|tls| tls::text(&tls.settings));
+        if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
+            let own = own.unwrap_or_else(|| string("off"));
+            out.entry(table, "sentinel_tls", &own);
         }
     } else {
         servers(table, found.seeds.iter().map(ToString::to_string), out);

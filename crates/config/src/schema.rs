@@ -6,6 +6,7 @@ mod cluster;
 mod kind;
 mod memcached;
 mod routes;
+mod tls;
 
 use routes::POOL_KINDS;
 
@@ -13,6 +14,8 @@ pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
+
+pub(crate) use tls::TLS;
 
 use std::time::Duration;
 
@@ -624,6 +627,7 @@ pub(crate) static SHARDED: Table = Table {
             "server_failure_limit",
             "server_retry_timeout",
         ]),
+        tls::OF_POOL,
         key(
             "reconnect",
             Kind::Table(&RECONNECT),
@@ -716,7 +720,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 20] = [
+pub(crate) static TABLES: [&Table; 21] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -730,6 +734,7 @@ pub(crate) static TABLES: [&Table; 20] = [
     &MEMCACHED,
     &EJECTION,
     &RECONNECT,
+    &TLS,
     &PREFIX,
     &PREFIX_ROUTE,
     &FAILOVER,
