@@ -39,6 +39,9 @@ const GENERATION_MAX: u32 = (1 << 29) - 1;
 /// without content, which nobody sends but to keep us busy.
 const IDLE_READS_MAX: usize = 16;
 
+/// The alert that says nothing but that the handshake has failed.
+const HANDSHAKE_FAILURE: u8 = 40;
+
 /// An [`Io`] whose connections may be secured.
 pub struct Secured<I> {
     io: I,
@@ -341,8 +344,10 @@ impl<I: Io> Secured<I> {
         if let Some(socket) = line.stage.socket() {
             self.io.close(socket);
         }
-        let has_asked = fault == TlsFault::Closed && line.tls.lacks_identity();
-        let fault = if has_asked { TlsFault::NoIdentity } else { fault };
+        // Who wants a certificate and gets none says so by version 1.3 alone.
+        let is_vague = matches!(fault, TlsFault::Closed | TlsFault::Alert(HANDSHAKE_FAILURE));
+        let is_asked = is_vague && line.tls.lacks_identity();
+        let fault = if is_asked { TlsFault::NoIdentity } else { fault };
         events.push(Event::ConnectFailed { token: line.token, fault: ConnectFault::Tls(fault) });
     }
 

@@ -8,8 +8,8 @@ pub enum TlsFault {
     NotTls,
     /// The peer closed the connection during the handshake.
     Closed,
-    /// The peer closed the connection before it said anything, having asked for a
-    /// certificate of which we have none.
+    /// The peer ended it before it said anything, having asked for a certificate of
+    /// which we have none.
     NoIdentity,
     /// Nobody we believe has issued the certificate.
     UnknownIssuer,
@@ -67,8 +67,8 @@ impl TlsFault {
             TlsFault::NotTls => "the server does not speak TLS on this port",
             TlsFault::Closed => "the server closed the connection",
             TlsFault::NoIdentity => {
-                "the server closed the connection; it has asked for a client certificate: write \
-                 cert_file and key_file"
+                "the server ended it, having asked for a client certificate: write cert_file and \
+                 key_file"
             }
             TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
             TlsFault::Expired => "its certificate has expired",

@@ -47,7 +47,7 @@ pub(crate) static TLS: Table = Table {
             Is("false"),
             "Connect to whoever answers, whatever its certificate: bytes are encrypted, but anybody between Keyway and the servers can read and change all of them. In place of `ca_file`; every start warns of it.",
         )
-        .known_elsewhere_as(&["insecure", "skip_verify", "insecure_skip_verify", "verify"]),
+        .known_elsewhere_as(&["insecure", "skip_verify", "insecure_skip_verify"]),
     ],
 };
 
