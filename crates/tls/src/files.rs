@@ -78,6 +78,7 @@ fn words(error: &Error) -> &'static str {
 }
 
 /// What is suspicious about when a certificate is valid.
+#[allow(clippy::disallowed_methods, reason = "files are read at the start, not by a worker")]
 pub(crate) fn time_fault(
     setting: Setting,
     path: &Path,

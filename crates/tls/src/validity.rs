@@ -136,6 +136,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn what_is_no_certificate_is_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = of(&bytes);

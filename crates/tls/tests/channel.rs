@@ -198,7 +198,7 @@ fn a_certificate_that_is_not_right_has_its_reason() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
     fn where_bytes_are_cut_makes_no_difference(
@@ -272,8 +272,13 @@ proptest! {
         bytes[at] ^= flip;
         let mut plain = Vec::new();
         let outcome = channel.handle_input(&bytes, &mut plain);
-        // One whose length was changed may be waited for.
-        prop_assert!(plain.is_empty(), "{:?}", outcome);
-        prop_assert!(outcome.is_err() || at == 3 || at == 4, "{} {:?}", at, outcome);
+        if which == 0 && (at == 1 || at == 2) && outcome.is_ok() {
+            // By 1.3 the version of a record says nothing, and is not signed.
+            prop_assert_eq!(plain, b"+OK\r\n");
+        } else {
+            prop_assert!(plain.is_empty(), "{} {:?}", at, outcome);
+            // One whose length was changed may be waited for.
+            prop_assert!(outcome.is_err() || at == 3 || at == 4, "{} {:?}", at, outcome);
+        }
     }
 }
