@@ -27,6 +27,7 @@ struct Shared {
 }
 
 /// What [`ClientTls::load`] gives, with what is suspicious about the files.
+#[derive(Debug)]
 pub struct Loaded {
     /// What connections need.
     pub tls: ClientTls,
