@@ -82,6 +82,10 @@ const PRIVATE_LINKS_MAX: u32 = 50_000;
 /// Bytes unsent on each connection of a client that tracks keys.
 const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
+/// What a secured connection keeps at most of records that are not whole yet, or for
+/// which the socket has no room, in bytes.
+const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -117,18 +121,7 @@ impl Config {
                 PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
             })
         };
-        let links = self.pools.iter().map(|pool| match &pool.kind {
-            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
-            PoolKindConfig::Sharded(sharded) => {
-                let connections = usize::from(sharded.pool.server_connections);
-                let protocols = match sharded.pool.protocol {
-                    ServerProtocol::Redis => PROTOCOLS,
-                    _ => 1,
-                };
-                protocols * sharded.pool.servers.len() * connections
-            }
-        });
-        let links = links.sum();
+        let links = self.pools.iter().filter_map(sharded_of).map(links_of).sum();
         let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(store) => store.script_memory_max,
             PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => 0,
@@ -153,6 +146,29 @@ impl Config {
             },
         }
     }
+}
+
+fn sharded_of(pool: &PoolConfig) -> Option<&ShardedConfig> {
+    match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => Some(sharded),
+        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+    }
+}
+
+/// Connections of a worker to the servers of a pool.
+fn links_of(sharded: &ShardedConfig) -> usize {
+    let connections = usize::from(sharded.pool.server_connections);
+    let protocols = match sharded.pool.protocol {
+        ServerProtocol::Redis => PROTOCOLS,
+        _ => 1,
+    };
+    protocols * sharded.pool.servers.len() * connections
+}
+
+/// Those of them that are secured.
+fn secured_links(config: &Config) -> usize {
+    let secured = config.pools.iter().filter_map(sharded_of).filter(|pool| pool.tls.is_some());
+    secured.map(links_of).sum()
 }
 
 /// Texts of scripts and libraries that the clients of an embedded store loaded,
@@ -219,6 +235,16 @@ fn memory_comment(config: &Config) -> String {
             format_size(TRACE_LEN_MAX),
             format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
+        );
+    }
+    let secured = secured_links(config) as u64;
+    if secured > 0 {
+        let bytes = secured * SECURED_LEN_MAX;
+        let _ = writeln!(
+            text,
+            "  tls: {} of records per worker{} (secured connections: {secured})",
+            format_size(bytes),
+            of_all_workers(config, bytes),
         );
     }
     let _ = writeln!(

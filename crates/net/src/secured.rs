@@ -242,7 +242,6 @@ impl<I: Io> Secured<I> {
     }
 
     /// Puts what is about lines into the worker's terms, from `first` on.
-    #[cold]
     fn translate(&mut self, events: &mut Vec<Event>, first: usize) {
         let mut told = std::mem::take(&mut self.scratch);
         told.extend(events.drain(first..));

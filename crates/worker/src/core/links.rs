@@ -101,9 +101,9 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
-        let slot = &self.links[index];
-        let reason = self.plane.note_connect_fault((slot.pool, slot.backend), fault);
-        self.plane.log_cannot_connect(slot, &reason);
+        let place = (self.links[index].pool, self.links[index].backend);
+        let reason = self.plane.note_connect_fault(place, fault);
+        self.plane.log_cannot_connect(place, &reason);
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
@@ -111,10 +111,8 @@ impl Core {
     /// A connection stood and was not secured after all: what its server says against
     /// our certificate comes behind the handshake.
     pub fn on_tls_fault(&mut self, index: LinkIndex, fault: TlsFault) {
-        let slot = &self.links[index];
-        let place = (slot.pool, slot.backend);
-        let reason = self.plane.note_connect_fault(place, ConnectFault::Tls(fault));
-        self.plane.log_cannot_connect(slot, &reason);
+        let place = (self.links[index].pool, self.links[index].backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A connection is over: everything in flight on it is answered with an

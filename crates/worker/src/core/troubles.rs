@@ -18,6 +18,8 @@ pub(super) struct Trouble {
     pub(super) refusal: Option<(BackendFault, String)>,
     /// Why the latest connection was not secured, if that is what it failed for.
     pub(super) tls: Option<TlsFault>,
+    /// What the log was told last of that.
+    tls_told: Option<TlsFault>,
 }
 
 impl Trouble {
@@ -70,7 +72,7 @@ impl Plane {
                 }
                 _ => "connecting took longer than connect_timeout",
             };
-            self.log_cannot_connect(slot, reason);
+            self.log_cannot_connect((slot.pool, slot.backend), reason);
         }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect {
@@ -125,11 +127,19 @@ impl Plane {
             trouble.tls = None;
             return fault.text().into();
         };
-        if trouble.tls.replace(fault) != Some(fault) {
+        trouble.tls = Some(fault);
+        if trouble.tls_told.replace(fault) != Some(fault) {
             // Worth a line, also in a row that began with something else.
             trouble.lost = 0;
         }
         self.tls_words((pool, backend), fault).into()
+    }
+
+    /// A connection was not secured, or not after all.
+    #[cold]
+    pub(super) fn on_tls_fault(&mut self, place: (u16, u16), fault: TlsFault) {
+        let reason = self.note_connect_fault(place, ConnectFault::Tls(fault));
+        self.log_cannot_connect(place, &reason);
     }
 
     /// Why TLS did not come about, for the log and for clients.
@@ -149,9 +159,10 @@ impl Plane {
 
     /// Tells the log why a connection could not be made.
     #[cold]
-    pub(super) fn log_cannot_connect(&mut self, slot: &LinkSlot, reason: &str) {
-        let is_first = self.troubles[slot.id.index()].is_first();
-        let name = self.name_backend(slot.pool, slot.backend);
+    pub(super) fn log_cannot_connect(&mut self, (pool, backend): (u16, u16), reason: &str) {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let is_first = self.troubles[id.index()].is_first();
+        let name = self.name_backend(pool, backend);
         log_at!(
             is_first,
             pool = name.pool,

@@ -73,7 +73,12 @@ impl<I: Io> Worker<I> {
                     }
                 }
                 Recv::Empty => return,
-                Recv::End | Recv::Failed => BackendFault::Closed,
+                Recv::End | Recv::Failed => {
+                    if let Some(fault) = self.io.tls_fault(socket) {
+                        self.core.on_subscriber_tls_fault(index, fault);
+                    }
+                    BackendFault::Closed
+                }
             };
             return self.lose_subscriber(index, fault);
         }

@@ -3,7 +3,7 @@ use super::super::{Core, Plane};
 use super::SubscriberIndex;
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
-use keyway_net::{ConnectFault, Socket};
+use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
 use keyway_proxy::{Session, write_fault};
 use keyway_route::place;
@@ -110,8 +110,9 @@ impl Core {
         index: SubscriberIndex,
         fault: ConnectFault,
     ) {
-        let slot = &self.plane.pubsub.slots[index];
-        self.plane.note_connect_fault((slot.pool, slot.backend), fault);
+        if let ConnectFault::Tls(fault) = fault {
+            self.on_subscriber_tls_fault(index, fault);
+        }
         let slot = &self.plane.pubsub.slots[index];
         let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
@@ -121,6 +122,14 @@ impl Core {
             }
         }
         self.on_subscriber_lost(index, BackendFault::Connect);
+    }
+
+    /// A subscriber's connection was not secured, or not after all.
+    #[cold]
+    pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
+        let slot = &self.plane.pubsub.slots[index];
+        let place = (slot.pool, slot.backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A subscriber's connection is over: it is made again while anything is
