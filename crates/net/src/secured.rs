@@ -350,6 +350,8 @@ impl<I: Io> Secured<I> {
         events.push(Event::ConnectFailed { token: line.token, fault: ConnectFault::Tls(fault) });
     }
 
+    // Apart, so that plain sockets do not pay for what it keeps on the stack.
+    #[inline(never)]
     fn recv_secured(&mut self, socket: Socket) -> Recv<'_> {
         let Self { io, lines, plain, cipher, again, .. } = self;
         let index = (socket.0 & !SECURED_SOCKET) as u32;
@@ -398,6 +400,7 @@ impl<I: Io> Secured<I> {
         Recv::Empty
     }
 
+    #[inline(never)]
     fn send_secured(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         let Self { io, lines, cipher, .. } = self;
         let index = (socket.0 & !SECURED_SOCKET) as usize;
