@@ -4,6 +4,7 @@ use crate::error::{Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, ShardedConfig};
 use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::ReadFile;
+use crate::tls;
 use keyway_command::lookup;
 use keyway_topology::{ClusterPool, Discovery, ReadFrom, ReadPolicy, Server, ShardedPool};
 use std::time::Duration;
@@ -112,6 +113,7 @@ pub(crate) fn sentinel_pools(
     let mut of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
         let Some(("replicated", section)) = &named.section else { return None };
         let PoolKindConfig::Sharded(asked_about) = &pool.kind else { return None };
+        let tls = tls::of_sentinels(section, asked_about.tls.as_ref(), read_file, report);
         let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
         let data = &asked_about.pool;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
@@ -132,6 +134,7 @@ pub(crate) fn sentinel_pools(
             pool,
             password_file,
             clients_max: asked_about.clients_max,
+            tls,
         });
         Some(PoolConfig { name: sentinel_pool(&named.name), kind })
     };

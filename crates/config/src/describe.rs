@@ -9,6 +9,7 @@ use crate::model::{
     ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::schema::{self, Table};
+use crate::tls;
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
@@ -82,6 +83,10 @@ const PRIVATE_LINKS_MAX: u32 = 50_000;
 /// Bytes unsent on each connection of a client that tracks keys.
 const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
+/// What a secured connection keeps at most of records that are not whole yet, or for
+/// which the socket has no room, in bytes.
+const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -117,18 +122,7 @@ impl Config {
                 PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
             })
         };
-        let links = self.pools.iter().map(|pool| match &pool.kind {
-            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
-            PoolKindConfig::Sharded(sharded) => {
-                let connections = usize::from(sharded.pool.server_connections);
-                let protocols = match sharded.pool.protocol {
-                    ServerProtocol::Redis => PROTOCOLS,
-                    _ => 1,
-                };
-                protocols * sharded.pool.servers.len() * connections
-            }
-        });
-        let links = links.sum();
+        let links = self.pools.iter().filter_map(sharded_of).map(links_of).sum();
         let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(store) => store.script_memory_max,
             PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => 0,
@@ -153,6 +147,29 @@ impl Config {
             },
         }
     }
+}
+
+fn sharded_of(pool: &PoolConfig) -> Option<&ShardedConfig> {
+    match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => Some(sharded),
+        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+    }
+}
+
+/// Connections of a worker to the servers of a pool.
+fn links_of(sharded: &ShardedConfig) -> usize {
+    let connections = usize::from(sharded.pool.server_connections);
+    let protocols = match sharded.pool.protocol {
+        ServerProtocol::Redis => PROTOCOLS,
+        _ => 1,
+    };
+    protocols * sharded.pool.servers.len() * connections
+}
+
+/// Those of them that are secured.
+fn secured_links(config: &Config) -> usize {
+    let secured = config.pools.iter().filter_map(sharded_of).filter(|pool| pool.tls.is_some());
+    secured.map(links_of).sum()
 }
 
 /// Texts of scripts and libraries that the clients of an embedded store loaded,
@@ -219,6 +236,16 @@ fn memory_comment(config: &Config) -> String {
             format_size(TRACE_LEN_MAX),
             format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
+        );
+    }
+    let secured = secured_links(config) as u64;
+    if secured > 0 {
+        let bytes = secured * SECURED_LEN_MAX;
+        let _ = writeln!(
+            text,
+            "  tls: {} of records per worker{} (secured connections: {secured})",
+            format_size(bytes),
+            of_all_workers(config, bytes),
         );
     }
     let _ = writeln!(
@@ -449,7 +476,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     out.entry(table, "kind", &string(pool.kind()));
     match &pool.cluster {
         Some(found) if found.discovery.has_slots() => cluster(found, out),
-        Some(found) => replicated(pool, found, pools, out),
+        Some(found) => replicated(config, found, pools, out),
         None => placed(pool, table, out),
     }
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
@@ -481,6 +508,9 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(circuit) = &pool.circuit {
         out.entry(table, "circuit", &circuit_text(circuit));
     }
+    if let Some(tls) = &config.tls {
+        out.entry(table, "tls", &tls::text(&tls.settings));
+    }
     let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
     out.entry(table, "clients_max", &config.clients_max.to_string());
@@ -508,7 +538,8 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
 }
 
 /// How a primary and its replicas are found.
-fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+fn replicated(config: &ShardedConfig, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+    let pool = &config.pool;
     let table = &schema::REPLICATED;
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| string(name)).collect();
@@ -521,6 +552,11 @@ fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out
         out.entry(table, "primaries", &list(&found.primaries));
         let keys = ("sentinel_password", "sentinel_password_file");
         secret(table, keys, &asked.pool.password, &asked.password_file, out);
+        let own = asked.tls.as_ref().map(|tls| tls::text(&tls.settings));
+        if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
+            let own = own.unwrap_or_else(|| string("off"));
+            out.entry(table, "sentinel_tls", &own);
+        }
     } else {
         servers(table, found.seeds.iter().map(ToString::to_string), out);
     }

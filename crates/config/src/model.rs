@@ -1,6 +1,7 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits};
+use keyway_tls::{ClientSettings, ClientTls};
 use keyway_topology::{
     Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
 };
@@ -290,6 +291,18 @@ pub struct ShardedConfig {
     pub password_file: Option<PathBuf>,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,
+    /// How connections to its servers are secured; not at all when `None`.
+    pub tls: Option<TlsConfig>,
+}
+
+/// How connections to the servers of a pool are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// As the file says.
+    pub settings: ClientSettings,
+    /// What the files it names came to; `None` until they were read, which
+    /// [`Config::load`] does.
+    pub loaded: Option<ClientTls>,
 }
 
 /// Other pools, which are named by their position in [`Config::pools`].

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
-use crate::{cluster, emulate, routes, warnings};
+use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
@@ -244,6 +244,7 @@ fn sharded(
         let hint = "while it is out every request fails: remove ejection, or add servers";
         report.warning(at, Problem::new(what, hint));
     }
+    let tls = tls::of_pool(section, &servers, read_file, report);
     let placed = match kind {
         "cluster" => cluster::resolve(section, &servers, report),
         "replicated" => cluster::replicated(name, section, &servers, report),
@@ -270,7 +271,7 @@ fn sharded(
         ..placed
     };
     let clients_max = clients_max(section, limits, report);
-    ShardedConfig { pool, password_file, clients_max }
+    ShardedConfig { pool, password_file, clients_max, tls }
 }
 
 /// A pool of servers that are placed here.

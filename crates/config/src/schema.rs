@@ -7,6 +7,7 @@ mod cluster;
 mod kind;
 mod memcached;
 mod routes;
+mod tls;
 
 use routes::POOL_KINDS;
 
@@ -17,6 +18,8 @@ pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
 };
+
+pub(crate) use tls::TLS;
 
 use std::time::Duration;
 
@@ -635,6 +638,7 @@ pub(crate) static SHARDED: Table = Table {
             "server_failure_limit",
             "server_retry_timeout",
         ]),
+        tls::OF_POOL,
         key(
             "circuit",
             Kind::Table(&CIRCUIT),
@@ -734,7 +738,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 23] = [
+pub(crate) static TABLES: [&Table; 24] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -750,6 +754,7 @@ pub(crate) static TABLES: [&Table; 23] = [
     &CIRCUIT,
     &OUTLIERS,
     &RECONNECT,
+    &TLS,
     &PREFIX,
     &PREFIX_ROUTE,
     &FAILOVER,

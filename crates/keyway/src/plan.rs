@@ -216,8 +216,10 @@ fn pool_plan(
         }
         PoolKindConfig::Sharded(sharded) => {
             let databases = sharded.pool.databases_allowed;
+            // The configuration was loaded with its files.
+            let tls = sharded.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
             let warm_up = WarmUpPlan::new(&sharded.pool, topology.pools(), monotonic());
-            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up);
+            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up).secured(tls);
             (databases, sharded.clients_max, kind)
         }
         PoolKindConfig::Routed(routed) => {

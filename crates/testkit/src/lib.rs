@@ -17,6 +17,7 @@
     reason = "a harness reads clocks and waits for processes; nothing here runs inside a server"
 )]
 
+pub mod certificates;
 pub mod conformance;
 
 mod apart;

@@ -3,7 +3,7 @@ use crate::{
     Redirects,
 };
 use keyway_base::{Limits, Time};
-use keyway_net::{Address, Mailer};
+use keyway_net::{Address, ClientTls, Mailer};
 use keyway_proxy::course::{Bucket, RouteTotals};
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
@@ -189,6 +189,8 @@ pub enum PoolKind {
         warm_up: Option<Box<WarmUpPlan>>,
         /// Who its servers are, where that is found out while it runs.
         cluster: Option<Arc<Cluster>>,
+        /// What its links are secured with.
+        tls: Option<ClientTls>,
     },
 }
 
@@ -342,6 +344,23 @@ impl PoolKind {
         self
     }
 
+    /// The same pool, its links secured.
+    #[must_use]
+    pub fn secured(mut self, with: Option<ClientTls>) -> Self {
+        if let PoolKind::Sharded { tls, .. } = &mut self {
+            *tls = with;
+        }
+        self
+    }
+
+    /// What its links are secured with, if they are.
+    pub fn tls(&self) -> Option<&ClientTls> {
+        match self {
+            PoolKind::Sharded { tls, .. } => tls.as_ref(),
+            PoolKind::Store(_) | PoolKind::Routed(_) => None,
+        }
+    }
+
     /// A pool of servers, with what its links need to know.
     pub fn sharded(pool: ShardedPool) -> Self {
         let addresses = pool.servers.iter().map(|server| address_of(&server.endpoint)).collect();
@@ -371,6 +390,7 @@ impl PoolKind {
             slow_log,
             warm_up: None,
             cluster,
+            tls: None,
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Prefix,
     /// A name said to servers.
     UserName,
+    /// A host name, or an IP address.
+    HostName,
     /// The name of a pool.
     PoolName,
     /// The names of pools.

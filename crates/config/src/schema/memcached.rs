@@ -98,6 +98,7 @@ pub(crate) static MEMCACHED: Table = Table {
         ),
         as_sharded("ejection"),
         as_sharded("circuit"),
+        as_sharded("tls"),
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),

@@ -698,9 +698,13 @@ impl Plane {
                 let address = address.map_or_else(|| label.clone(), |address| address.to_string());
                 let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
                 let name = if label == address { address } else { format!("{label} ({address})") };
-                match &self.troubles[id.index()].refusal {
-                    Some((_, said)) => format!("{name} (it said '{said}')"),
-                    None => name,
+                let trouble = &self.troubles[id.index()];
+                match (&trouble.refusal, trouble.tls) {
+                    (Some((_, said)), _) => format!("{name} (it said '{said}')"),
+                    (None, Some(fault)) => {
+                        format!("{name} ({})", self.tls_words((index, backend), fault))
+                    }
+                    (None, None) => name,
                 }
             }
             PoolKind::Store(_) | PoolKind::Routed(_) => "store".to_owned(),

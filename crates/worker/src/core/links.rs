@@ -7,7 +7,7 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_memcache::Verb;
 use keyway_metrics::HealthLevel;
-use keyway_net::{ConnectFault, Socket};
+use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
@@ -103,9 +103,18 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
-        self.plane.log_cannot_connect(&self.links[index], fault.text());
+        let place = (self.links[index].pool, self.links[index].backend);
+        let reason = self.plane.note_connect_fault(place, fault);
+        self.plane.log_cannot_connect(place, &reason);
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
+    }
+
+    /// A connection stood and was not secured after all: what its server says against
+    /// our certificate comes behind the handshake.
+    pub fn on_tls_fault(&mut self, index: LinkIndex, fault: TlsFault) {
+        let place = (self.links[index].pool, self.links[index].backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A connection is over: everything in flight on it is answered with an
@@ -340,7 +349,7 @@ impl Core {
 
 /// Generations fit into a token beside the link's position.
 pub(super) fn next_generation(generation: u32) -> u32 {
-    (generation + 1) & 0x3fff_ffff
+    (generation + 1) & 0x1fff_ffff
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
@@ -459,7 +468,8 @@ impl Plane {
         cells.links_ready.raise(1);
         cells.connects.add(1);
         cells.reconnects.add(u64::from(slot.was_connected));
-        self.troubles[slot.id.index()].refusal = None;
+        let trouble = &mut self.troubles[slot.id.index()];
+        (trouble.refusal, trouble.tls) = (None, None);
         slot.was_connected = true;
         slot.is_counted_ready = true;
     }

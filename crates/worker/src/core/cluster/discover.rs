@@ -87,7 +87,9 @@ impl Core {
         let shared = Arc::clone(&state.shared);
         let name = &self.plane.plan.pools[usize::from(heard.pool)].name;
         let from = node.endpoint.clone();
-        let view = read_view(shared.settings().discovery, &heard.reply, &from);
+        let wants_tls = self.plane.plan.pools[usize::from(heard.pool)].kind.tls().is_some();
+        let asked = Asked { endpoint: &from, wants_tls };
+        let view = read_view(shared.settings().discovery, &heard.reply, asked);
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
@@ -355,9 +357,8 @@ impl Plane {
 fn read_view(
     discovery: Discovery,
     reply: &[u8],
-    asked: &Endpoint,
+    asked: Asked<'_>,
 ) -> Result<ClusterView, ViewError> {
-    let asked = Asked::plainly(asked);
     match discovery {
         Discovery::Shards => ClusterView::from_shards(reply, asked),
         Discovery::Nodes => ClusterView::from_nodes(reply, asked),

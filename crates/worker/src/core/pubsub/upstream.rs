@@ -3,7 +3,7 @@ use super::super::{Core, Plane};
 use super::{SubscriberIndex, SubscriberSlot};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
-use keyway_net::{ConnectFault, Socket};
+use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
 use keyway_proxy::{Session, write_fault};
 use keyway_route::place;
@@ -113,6 +113,9 @@ impl Core {
         index: SubscriberIndex,
         fault: ConnectFault,
     ) {
+        if let ConnectFault::Tls(fault) = fault {
+            self.on_subscriber_tls_fault(index, fault);
+        }
         let slot = &self.plane.pubsub.slots[index];
         let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
@@ -122,6 +125,14 @@ impl Core {
             }
         }
         self.on_subscriber_lost(index, BackendFault::Connect);
+    }
+
+    /// A subscriber's connection was not secured, or not after all.
+    #[cold]
+    pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
+        let slot = &self.plane.pubsub.slots[index];
+        let place = (slot.pool, slot.backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A subscriber's connection is over: it is made again while anything is
@@ -138,7 +149,7 @@ impl Core {
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
         let slot = &mut plane.pubsub.slots[index];
-        slot.generation = (slot.generation + 1) & 0x3fff_ffff;
+        slot.generation = super::super::links::next_generation(slot.generation);
         let is_needed = slot.link.is_needed();
         slot.link.on_lost(&options, now, jitter);
         let socket = slot.socket.take();
