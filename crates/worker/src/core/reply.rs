@@ -29,7 +29,7 @@ impl Core {
         plane.note_latency(slot);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
-        let (live, mut not_ready) = (slot.link.live(), Failed::default());
+        let (mut answered, mut not_ready) = (0, Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let mut is_astray = false;
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
@@ -60,6 +60,7 @@ impl Core {
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
+                answered += 1;
             }
             if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
                 not_ready.add(exchange);
@@ -144,7 +145,7 @@ impl Core {
                     && !one.reply.starts_with(b"-READONLY")
             };
             redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
-            plane.note_answers(slot, live.saturating_sub(slot.link.live()), not_ready);
+            plane.note_answers(slot, answered + redirected.len(), not_ready);
         }
         let is_private = slot.is_private;
         if !redirected.is_empty() {

@@ -207,7 +207,8 @@ impl Choice {
 
     /// The one that costs least; one that is left out if there is no other.
     fn cheapest(&self, look: &impl Look) -> Option<u16> {
-        let (mut of_in, mut of_out): (Option<(u64, u16)>, Option<(u64, u16)>) = (None, None);
+        let mut of_in: Option<(u64, u16)> = None;
+        let mut of_out: Option<(u64, u16)> = None;
         for &place in &self.all {
             let best = match look.standing(place) {
                 Standing::In => &mut of_in,
