@@ -97,6 +97,8 @@ pub struct Session {
     pub is_resuming: bool,
     /// It has no client: it brings one request to another pool.
     pub relay: Option<Relay>,
+    /// Relays that ask on behalf of this client, or bring copies of what it sent.
+    pub relays: u32,
     /// Which of several connections to a server its requests take.
     pub lane: u32,
     /// It is a client of memcached.
@@ -136,6 +138,7 @@ impl Session {
             held_since: None,
             is_resuming: false,
             relay: None,
+            relays: 0,
             lane: 0,
             memcached: None,
             subscriptions: None,

@@ -176,7 +176,7 @@ impl Core {
         if map.places_keys_as(&before) {
             return;
         }
-        self.hold_sessions_in_flight(pool);
+        self.hold_in_flight(pool);
         self.move_subscriptions(pool);
         let waiting = std::mem::take(&mut self.plane.cluster.waiting);
         let Core { sessions, links, plane } = self;
@@ -221,21 +221,6 @@ impl Core {
             }
             let unsent = slot.link.take_unsent();
             self.send_again(index, unsent);
-        }
-    }
-
-    /// What a client has sent before goes where its keys were; what comes next must
-    /// not overtake it on another link.
-    fn hold_sessions_in_flight(&mut self, pool: u16) {
-        // Other pools may have led them here.
-        let plan = &self.plane.plan.pools;
-        let may_be_there = |session: &Session| {
-            let leads_on = matches!(plan[usize::from(session.pool)].kind, PoolKind::Routed(_));
-            session.pool == pool || leads_on
-        };
-        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| may_be_there(session)) {
-            let in_flight = session.busy.as_ref().is_some_and(|busy| !session.is_quiet(busy));
-            session.barrier |= in_flight || session.unheard > 0;
         }
     }
 

@@ -151,7 +151,7 @@ impl Core {
 
     /// Has a request sent again where its keys are then, if it may be.
     fn retry_later(&mut self, from: LinkIndex, one: Redirected) {
-        let Core { sessions, links, plane } = self;
+        let Core { links, plane, .. } = self;
         let pool = links[from].pool;
         let Some(state) = plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
@@ -168,21 +168,14 @@ impl Core {
         // All the pauses so far and this one are less than twice this one.
         let is_in_time = pause * 2 <= timeout;
         let owner = plane.session_of(one.exchange.owner);
-        let session = owner.and_then(|owner| sessions.get_mut(owner));
         // The server has forgotten what was watched for it.
         let is_guarded = links[from].is_private && one.exchange.is_transaction();
-        let session = session.filter(|_| !is_guarded);
-        let is_alone = session.is_some_and(|session| {
-            let is_only =
-                |busy: &keyway_proxy::Busy| busy.order.len() + session.unheard as usize == 1;
-            let may = session.busy.as_deref().is_some_and(is_only);
-            session.barrier |= may;
-            may
-        });
+        let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
         if !is_in_time || !is_alone {
             shared.totals.given_up.fetch_add(1, Relaxed);
             return self.give_up(from, &one);
         }
+        let Core { links, plane, .. } = self;
         if !plane.may_retry(pool) {
             shared.totals.given_up.fetch_add(1, Relaxed);
             return self.give_up(from, &one);

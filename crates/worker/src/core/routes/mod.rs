@@ -12,11 +12,13 @@
 //! | --- | --- |
 //! | `mod` | choosing; what a turn does about trips |
 //! | `relays` | who asks, in what order, and how many at once |
+//! | `behind` | what is sent next stays behind what is on its way |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
 //! | `split` | reads and writes that go different ways |
 //! | `trip` | asking, and what replies lead to |
 //! | `fill` | what one child has is stored in the first |
 
+mod behind;
 mod fill;
 mod redis;
 mod relays;
@@ -129,6 +131,11 @@ impl Whose {
 fn shadow_of(client: Key<Session>) -> Key<Session> {
     // No slab hands out a key with this bit.
     Key::from_bits(client.to_bits() | 1 << 63)
+}
+
+/// The client that one that may stand for it does stand for.
+fn client_behind(client: Key<Session>) -> Key<Session> {
+    Key::from_bits(client.to_bits() & !(1 << 63))
 }
 
 /// The client on whose behalf a session asks, and the trips above.

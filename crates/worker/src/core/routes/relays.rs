@@ -14,7 +14,7 @@
 //! client asks of the same pool: that waits *behind* it.
 
 use super::super::{Core, LinkSlot, Plane};
-use super::{Language, Whose};
+use super::{Language, Whose, client_behind};
 use keyway_base::{Key, Time};
 use keyway_proxy::course::{Relay, RelayFor, Trip};
 use keyway_proxy::memcached::MemcachedClient;
@@ -75,7 +75,7 @@ impl Level {
 }
 
 /// A client, and a pool that is asked on its behalf.
-type Path = (u64, u16);
+pub(super) type Path = (u64, u16);
 
 /// What waits behind stalled relays.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl Queues {
         }
     }
 
-    fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
+    pub(super) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
         self.level(level).stalled += len as usize;
         self.stalls.entry(path).or_default().relays += 1;
     }
@@ -297,6 +297,10 @@ impl Core {
         session.relay = Some(Relay { errand, client, level, stalled: None, fault: None });
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
+        session.identity.wrote_at = Time::default();
+        if let Some(behind) = self.sessions.get_mut(client_behind(client)) {
+            behind.relays += 1;
+        }
         match language {
             Language::Redis(protocol) => {
                 session.identity.protocol = protocol;
@@ -315,7 +319,8 @@ impl Core {
         let left = plane.feed_relay(links, key, session, &mut busy, bytes);
         session.busy = Some(busy);
         plane.mark_session_dirty(key, session);
-        let pinned_until = session.identity.reads_primary_until;
+        let (pinned_until, wrote_at) =
+            (session.identity.reads_primary_until, session.identity.wrote_at);
         if left > 0 {
             if let Some(relay) = &mut session.relay {
                 relay.stalled = Some(left as u32);
@@ -325,15 +330,16 @@ impl Core {
             // What its client sends next and needs no relay is not to be there before it.
             self.hold_client(client);
         }
-        self.pin_client(client, pinned_until);
+        self.note_written(client, pinned_until, wrote_at);
     }
 
     /// What a relay has written its client has.
-    fn pin_client(&mut self, client: Key<Session>, until: Time) {
-        if until > Time::default()
+    fn note_written(&mut self, client: Key<Session>, until: Time, wrote_at: Time) {
+        if until.max(wrote_at) > Time::default()
             && let Some(session) = self.sessions.get_mut(client)
         {
             session.identity.pin(until);
+            session.identity.wrote_at = session.identity.wrote_at.max(wrote_at);
         }
     }
 
@@ -367,7 +373,11 @@ impl Core {
         let mut busy = session.busy.take().unwrap_or_default();
         if let Some(relay) = session.relay.take() {
             self.plane.routes.queues.end_relay(&relay);
-            self.pin_client(relay.client, session.identity.reads_primary_until);
+            if let Some(behind) = self.sessions.get_mut(client_behind(relay.client)) {
+                behind.relays = behind.relays.saturating_sub(1);
+            }
+            let Identity { reads_primary_until, wrote_at, .. } = session.identity;
+            self.note_written(relay.client, reads_primary_until, wrote_at);
             self.on_relayed(&relay, busy.output.unsent());
         }
         let len = busy.output.len();

@@ -1,0 +1,98 @@
+//! What a client sends next stays behind what it has on its way, when servers of a pool
+//! change places or one of them did not take a request.
+//!
+//! A client of the pool itself, and of pools that only choose, waits at its barrier. What
+//! trips have asked is a relay's: what the same client asks the same pool later waits
+//! until that has ended, as it does behind a relay that is stalled. That holds for copies
+//! as well, for which their client does not wait.
+
+use super::super::{Core, Plane};
+use super::State;
+use super::client_behind;
+use crate::PoolKind;
+use keyway_base::{Key, Slab};
+use keyway_proxy::Session;
+use keyway_proxy::course::{Relay, RelayFor};
+
+impl Core {
+    /// What clients have sent before goes where its keys were in `pool`; what comes next
+    /// must not overtake it on another link.
+    pub(in crate::core) fn hold_in_flight(&mut self, pool: u16) {
+        let Core { sessions, plane, .. } = self;
+        let mut asked_for = Vec::new();
+        for (_, session) in sessions.iter_mut() {
+            if !is_in_flight(session) || !plane.may_be_at(session, pool) {
+                continue;
+            }
+            match session.relay {
+                None => session.barrier = true,
+                Some(relay) => {
+                    plane.routes.keep_behind(session);
+                    asked_for.push(relay.client);
+                }
+            }
+        }
+        asked_for.into_iter().for_each(|client| self.hold_client(client));
+    }
+
+    /// Whether nothing of its client has been sent behind the one request of a session;
+    /// what comes then waits for it.
+    pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
+        let Core { sessions, plane, .. } = self;
+        let Some(relay) = sessions.get(key).and_then(|session| session.relay) else {
+            return sessions.get_mut(key).is_some_and(holds_one);
+        };
+        let is_alone = match plane.routes.is_awaited(sessions, &relay) {
+            true => sessions.get_mut(relay.client).is_some_and(holds_one),
+            // Its client does not wait for it, and may have had others sent since.
+            false => {
+                sessions.get(client_behind(relay.client)).is_some_and(|client| client.relays == 1)
+            }
+        };
+        if let (true, Some(session)) = (is_alone, sessions.get_mut(key)) {
+            plane.routes.keep_behind(session);
+        }
+        is_alone
+    }
+}
+
+fn is_in_flight(session: &Session) -> bool {
+    session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
+}
+
+/// Whether a client has one request on its way; the next one waits if so.
+fn holds_one(client: &mut Session) -> bool {
+    let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
+    let is_one = in_order + client.unheard as usize == 1;
+    client.barrier |= is_one;
+    is_one
+}
+
+impl Plane {
+    /// Whether what a session has on its way may be at servers of `pool`.
+    fn may_be_at(&self, session: &Session, pool: u16) -> bool {
+        let is_lent = session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
+        let kind = &self.plan.pools[usize::from(session.pool)].kind;
+        session.pool == pool || is_lent || matches!(kind, PoolKind::Routed(_))
+    }
+}
+
+impl State {
+    /// Has what its client asks the same pool later wait until this relay has ended.
+    fn keep_behind(&mut self, session: &mut Session) {
+        let pool = session.pool;
+        let Some(relay) = &mut session.relay else { return };
+        if relay.stalled.is_none() {
+            relay.stalled = Some(0);
+            self.queues.on_stalled((relay.client.to_bits(), pool), relay.level, 0);
+        }
+    }
+
+    /// Whether the client waits for the reply to what a relay has asked.
+    fn is_awaited(&self, sessions: &Slab<Session>, relay: &Relay) -> bool {
+        let RelayFor::Ask { trip, .. } = relay.errand else { return false };
+        let Some(trip) = self.trips.get(trip).filter(|trip| !trip.is_told) else { return false };
+        let above = sessions.get(trip.session).and_then(|session| session.relay.as_ref());
+        above.is_none_or(|above| self.is_awaited(sessions, above))
+    }
+}
