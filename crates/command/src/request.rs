@@ -139,25 +139,41 @@ impl<'a> Request<'a> {
     /// How long a command that blocks asks to wait at most; `None` for ever.
     /// Not at all where its arguments are wrong, as a server says at once.
     pub fn wait_max(&self) -> Option<Duration> {
-        let last = self.args.len() - 1;
-        let seconds = |index: usize| -> Option<f64> {
-            std::str::from_utf8(self.args.get(index)?).ok()?.parse().ok()
-        };
-        let asked = match self.command.verb {
-            Verb::Blmpop | Verb::Bzmpop => seconds(1),
-            Verb::Wait => seconds(2).map(|millis| millis / 1000.0),
-            Verb::Xread | Verb::Xreadgroup => {
-                let is_block = |index: &usize| self.args[*index].eq_ignore_ascii_case(b"block");
-                let at = (1..last).find(is_block).map(|index| index + 1);
-                at.and_then(seconds).map(|millis| millis / 1000.0)
-            }
-            _ => seconds(last),
-        };
+        let asked = self.wait_place().and_then(|(index, unit)| {
+            let number = std::str::from_utf8(self.args.get(index)?).ok()?.parse::<f64>().ok()?;
+            Some(number * unit.as_secs_f64())
+        });
         match asked {
             Some(0.0) => None,
             Some(seconds) => Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
             None => Some(Duration::ZERO),
         }
+    }
+
+    /// Which argument of a command that blocks says how long, and in what unit.
+    fn wait_place(&self) -> Option<(usize, Duration)> {
+        const SECOND: Duration = Duration::from_secs(1);
+        const MILLISECOND: Duration = Duration::from_millis(1);
+        let last = self.args.len() - 1;
+        match self.command.verb {
+            Verb::Blmpop | Verb::Bzmpop => Some((1, SECOND)),
+            Verb::Wait => Some((2, MILLISECOND)),
+            Verb::Xread | Verb::Xreadgroup => {
+                let is_block = |index: &usize| self.args[*index].eq_ignore_ascii_case(b"block");
+                (1..last).find(is_block).map(|index| (index + 1, MILLISECOND))
+            }
+            _ => Some((last, SECOND)),
+        }
+    }
+
+    /// What says that a command that blocks waits so long, in the place of an argument;
+    /// never "for ever".
+    pub fn wait_words(&self, wait: Duration) -> Option<(usize, String)> {
+        let millis = wait.as_millis().max(1);
+        self.wait_place().map(|(index, unit)| match unit.as_secs() {
+            0 => (index, millis.to_string()),
+            _ => (index, format!("{}.{:03}", millis / 1000, millis % 1000)),
+        })
     }
 
     /// Whether a SORT reads keys it does not name: a BY pattern with a star,

@@ -79,7 +79,13 @@ pub(super) struct Aside {
     ready: Vec<Redirected>,
     /// The first redirection inside the transaction that is being answered.
     inner: Vec<u8>,
+    /// What waits here is to wait elsewhere, if the server ends it: see
+    /// [`Link::set_moving`].
+    is_moving: bool,
 }
+
+/// What a server answers to a command that waited and was ended.
+const UNBLOCKED: &[u8] = b"-UNBLOCKED ";
 
 impl Aside {
     /// An error before the reply that an owner waits for.
@@ -125,6 +131,37 @@ impl Link {
         self.enqueue(Owner::Internal(Internal::Mode), 0, len, now);
     }
 
+    /// The server was asked to end the command that waits here, which is then put aside
+    /// like one that is sent elsewhere; or that is not so any more.
+    pub fn set_moving(&mut self, is_moving: bool) {
+        if let Some(aside) = &mut self.redirected {
+            aside.is_moving = is_moving;
+        }
+    }
+
+    /// Whether that is so.
+    pub fn is_moving(&self) -> bool {
+        self.redirected.as_ref().is_some_and(|aside| aside.is_moving)
+    }
+
+    /// The command that waits here, to wait elsewhere: whatever the server still says is
+    /// nobody's. The connection is to be ended.
+    pub fn take_waiting(&mut self) -> Option<Redirected> {
+        self.redirected.as_ref()?;
+        let (mut at, mut found) = (0, None);
+        for exchange in &mut self.fifo {
+            let len = exchange.len as usize;
+            if matches!(exchange.owner, Owner::Session { .. }) {
+                let request = self.output.held(at, len);
+                found = Some(Redirected::unsent(exchange, request));
+                exchange.owner = Owner::None;
+            }
+            at += len;
+        }
+        self.abandoned = self.fifo.len();
+        found
+    }
+
     /// The requests that were sent elsewhere, in their order. Empty almost always.
     #[inline]
     pub fn take_redirected(&mut self) -> Vec<Redirected> {
@@ -146,7 +183,7 @@ impl Link {
             last.transaction = exchange.transaction;
             last.translation = exchange.translation;
             last.expect = exchange.expect;
-            last.redirections = exchange.redirections + 1;
+            last.redirections = exchange.redirections.saturating_add(1);
         }
     }
 
@@ -193,7 +230,8 @@ impl Link {
             Owner::Unheard(session) => session != Key::NONE,
             _ => true,
         };
-        if !is_waited_for || Redirection::of(reply).is_none() {
+        let is_ended = aside.is_moving && reply.starts_with(UNBLOCKED);
+        if !is_waited_for || !(is_ended || Redirection::of(reply).is_some()) {
             return false;
         }
         let request = self.output.oldest(exchange.len as usize);

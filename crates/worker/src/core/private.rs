@@ -222,7 +222,7 @@ impl Plane {
     }
 
     /// What a session had on a private link whose connection is lost.
-    fn end_lease(&mut self, sessions: &mut Slab<Session>, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn end_lease(&mut self, sessions: &mut Slab<Session>, index: LinkIndex, slot: &mut LinkSlot) {
         let Some(session) = slot.lease.take().and_then(|key| sessions.get_mut(key)) else { return };
         let Some(stateful) = &mut session.stateful else { return };
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
@@ -238,7 +238,7 @@ impl Plane {
     }
 
     /// Whether a command waits on this link for keys that live elsewhere now.
-    fn is_displaced(&self, slot: &LinkSlot) -> bool {
+    pub(super) fn is_displaced(&self, slot: &LinkSlot) -> bool {
         let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return false };
         let server = |hash: &u32| state.ring.pick(*hash, 0);
         slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))

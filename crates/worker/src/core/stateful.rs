@@ -681,6 +681,7 @@ impl Core {
         let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
         for index in waiting {
             let slot = &mut self.links[index];
+            slot.link.set_moving(false);
             if slot.unblock.replace(unblock.reason).is_none() {
                 self.plane.unblocking.push((index, slot.generation));
             }

@@ -11,9 +11,11 @@
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
+//! | `displaced` | commands that wait go on waiting where their keys are now |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
+mod displaced;
 mod groups;
 mod hedge;
 mod notices;
@@ -79,6 +81,9 @@ pub(super) struct State {
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
     leaving: Vec<(LinkIndex, u32)>,
+    /// Links with a command that is to wait elsewhere, each with its generation and when
+    /// its server has had time enough to end it.
+    displaced: Vec<(Time, LinkIndex, u32)>,
     hedges: hedge::State,
     pub(super) split: split::Scratch,
 }
@@ -191,6 +196,7 @@ impl Core {
             release_all(sessions, plane, slot);
         }
         self.send_unsent_on(pool, &before, &map);
+        self.move_waiting(pool);
     }
 
     /// Has names subscribed where they live now; servers that work are as good as any.

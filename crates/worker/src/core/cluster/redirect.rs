@@ -52,6 +52,11 @@ impl Core {
 
     fn redirect(&mut self, from: LinkIndex, mut one: Redirected) {
         let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+        let is_moving =
+            self.links[from].link.is_moving() && !self.plane.is_wait(one.exchange.owner);
+        if is_moving && one.reply.starts_with(b"-UNBLOCKED") {
+            return self.wait_on(from, one);
+        }
         let Some(state) = self.plane.cluster_state(pool) else {
             return self.give_up(from, &one);
         };
@@ -93,7 +98,7 @@ impl Core {
     }
 
     /// The same for what one session has sent on a link of its own.
-    fn redirect_private(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+    pub(super) fn redirect_private(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
         let slot = &links[from];
         let (pool, protocol) = (slot.pool, slot.link.protocol());
@@ -196,6 +201,7 @@ impl Core {
 
     /// Sends the requests again of which it is time.
     pub fn send_retries(&mut self) {
+        self.leave_silent();
         if self.plane.cluster.retries.is_empty() {
             return;
         }
@@ -334,7 +340,7 @@ impl Plane {
 
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some; the one it was sent to where none has.
-    fn place_of_request(&self, (at, backend): (u16, u16), request: &[u8]) -> Option<u16> {
+    pub(super) fn place_of_request(&self, (at, backend): (u16, u16), request: &[u8]) -> Option<u16> {
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
             return None;
         };

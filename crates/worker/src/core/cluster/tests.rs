@@ -208,3 +208,64 @@ fn a_command_that_waits_is_given_its_time_anew_wherever_it_is_sent_again() {
         assert_eq!(until, Some(Time((millis + 1500) * 1_000_000)));
     }
 }
+
+/// A client that waits for a key of the server at 2, which then has no slots any more.
+fn displaced(core: &mut Core, words: &str) -> (Key<Session>, LinkIndex) {
+    let client = client(core);
+    ask(core, client, words);
+    let index = connect_private(core);
+    assert_eq!(core.leases(), 1);
+    pass_to(core, 200);
+    learn(core, &[(0, 16383, 1)]);
+    assert!(send(core, 2).contains("UNBLOCK\\r\\n$1\\r\\n7\\r\\n$5\\r\\nERROR"));
+    (client, index)
+}
+
+#[test]
+fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_next() {
+    for words in ["BLPOP a 0\r\n", "BLPOP a 1.5\r\n", "BLMPOP 1.5 1 a LEFT\r\n"] {
+        let mut core = core();
+        let (client, index) = displaced(&mut core, words);
+        core.on_backend_bytes(index, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n").unwrap();
+        assert_eq!(output(&core, client), "");
+        let next = *core.plane.connects.last().unwrap();
+        assert_eq!(core.links[next].backend, core.links[link(&core, 1)].backend);
+        core.on_connecting(next);
+        core.on_connected(next, Socket(101));
+        let sent = sent_on(&mut core, next);
+        let left = if words.contains("1.5") { "1.300" } else { "$1\\r\\n0\\r\\n" };
+        assert!(sent.contains(left), "{sent}");
+        core.on_backend_bytes(next, b":8\r\n*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
+        assert_eq!(output(&core, client), r"*2\r\n$1\r\na\r\n$1\r\nv\r\n");
+        assert_eq!(core.leases(), 0);
+    }
+}
+
+#[test]
+fn what_was_given_out_before_a_server_lost_its_slots_is_delivered() {
+    let mut core = core();
+    let (client, index) = displaced(&mut core, "BLPOP a 0\r\n");
+    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
+    assert_eq!(output(&core, client), r"*2\r\n$1\r\na\r\n$1\r\nv\r\n");
+    pass_to(&mut core, 5000);
+    core.send_retries();
+    assert_eq!((core.leases(), core.plane.connects.len()), (0, 0));
+}
+
+#[test]
+fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
+    let mut core = core();
+    let (client, index) = displaced(&mut core, "BLPOP a 0\r\n");
+    pass_to(&mut core, 1100);
+    core.send_retries();
+    assert_eq!(core.plane.connects.len(), 0, "it has a second");
+    pass_to(&mut core, 1300);
+    core.send_retries();
+    assert_eq!((core.leases(), core.plane.connects.len()), (1, 1));
+    assert!(core.plane.discards.contains(&index) && core.is_to_be_discarded(index));
+    let next = core.plane.connects[0];
+    assert!(core.links[next].link.is_blocking);
+    // What the silent one says in the end is nobody's.
+    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
+    assert_eq!(output(&core, client), "");
+}
