@@ -266,3 +266,27 @@ fn a_walk_over_all_keys_misses_none_though_primaries_are_replaced_meanwhile() {
     found.retain(|key| key.starts_with("key:"));
     assert!(has_died && found == all, "{} of {}", found.len(), all.len());
 }
+
+#[test]
+fn who_waits_at_a_primary_that_stalls_waits_on_at_its_replica() {
+    let _watch = watchdog(WITHIN, "a client waits at a primary that stalls");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"1s\"")], 1);
+    let key = key_of(cluster.slots_of(1)[0].0, "list");
+    let mut waiting = keyway.client(0);
+    waiting.send(&encode_words(&format!("BLPOP {key} 0")));
+    wait_until("it waits there", WITHIN, || {
+        cluster.ask(1, "INFO clients").text().contains("blocked_clients:1\r")
+    });
+    cluster.pause(1);
+    cluster.wait_primary(4);
+    let mut other = keyway.client(0);
+    let words = ["RPUSH", &key, "v"];
+    wait_until("a write is taken", WITHIN, || other.command(&words) == Value::Integer(1));
+    waiting.set_reply_within(Duration::from_secs(10));
+    let popped = Value::Array(vec![Value::bulk(&key), Value::bulk("v")]);
+    assert_eq!(waiting.reply(), popped);
+    // It goes on as any other client.
+    assert_eq!(waiting.command(&["LLEN", &key]), Value::Integer(0));
+    cluster.resume(1);
+}

@@ -2,6 +2,7 @@ use super::ClientLive;
 use keyway_base::Time;
 use keyway_resp::Protocol;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What `CLIENT REPLY` set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,26 @@ pub struct Identity {
     pub reads_primary_until: Time,
     /// When it last sent what may write, where reads may go to replicas.
     pub wrote_at: Time,
+    /// What replies to its writes do, while there may be some on their way.
+    pub pin_due: Option<PinDue>,
+}
+
+/// A pin that begins anew with each reply to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinDue {
+    /// The place of the latest write in the order of replies.
+    place: u32,
+    /// How long the pin lasts.
+    lasts: Duration,
+}
+
+impl PinDue {
+    /// Whether a reply may be one to a write: those to what was sent before the latest
+    /// count as well.
+    #[inline]
+    pub fn is_for(&self, place: u32) -> bool {
+        self.place.wrapping_sub(place) as i32 >= 0
+    }
 }
 
 impl Identity {
@@ -50,6 +71,21 @@ impl Identity {
     #[inline]
     pub fn pin(&mut self, until: Time) {
         self.reads_primary_until = self.reads_primary_until.max(until);
+    }
+
+    /// It sends what writes, whose reply will have that place: it reads where it writes
+    /// until so long after the reply.
+    #[inline]
+    pub fn pin_for(&mut self, lasts: Duration, place: u32, now: Time) {
+        self.pin(now + lasts);
+        let lasts = self.pin_due.map_or(lasts, |due| due.lasts.max(lasts));
+        self.pin_due = Some(PinDue { place, lasts });
+    }
+
+    /// The reply to a write is here.
+    #[cold]
+    pub fn pin_anew(&mut self, due: PinDue, now: Time) {
+        self.pin(now + due.lasts);
     }
 
     /// A client that has just connected, from nobody knows where.
@@ -67,6 +103,7 @@ impl Identity {
             connected: now,
             reads_primary_until: Time(0),
             wrote_at: Time(0),
+            pin_due: None,
         }
     }
 }

@@ -16,7 +16,7 @@ mod transaction;
 mod watched;
 
 pub use busy::{Busy, BusyPool};
-pub use identity::{Identity, ReplyMode};
+pub use identity::{Identity, PinDue, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
 pub use stateful::{PrivateLink, Stateful, Watch};

@@ -222,7 +222,12 @@ impl Plane {
     }
 
     /// What a session had on a private link whose connection is lost.
-    pub(super) fn end_lease(&mut self, sessions: &mut Slab<Session>, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(super) fn end_lease(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
         let Some(session) = slot.lease.take().and_then(|key| sessions.get_mut(key)) else { return };
         let Some(stateful) = &mut session.stateful else { return };
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {

@@ -186,7 +186,7 @@ impl Plane {
             }
         };
         if !request.command.flags.contains(Flags::READONLY) {
-            self.note_write(session);
+            self.note_write(session, busy);
         }
         let index = self.link_of(session, server);
         let digest = match request.command.verb {

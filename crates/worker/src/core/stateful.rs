@@ -480,7 +480,7 @@ impl Plane {
         let stateful = asked.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
-        self.note_write(asked.session);
+        self.note_write(asked.session, asked.busy);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
         if transaction.calls_functions {
@@ -515,7 +515,7 @@ impl Plane {
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
         let until = self.answered_by(asked);
-        self.note_write(asked.session);
+        self.note_write(asked.session, asked.busy);
         links[index].link.is_blocking = true;
         links[index].link.blocks_until = until;
         links[index].awaited_keys = self.hashes_of(asked);

@@ -120,8 +120,7 @@ impl Plane {
             && slot.link.is_blocking
             && slot.lease.is_some()
             && !slot.awaits_retry;
-        is_waiting
-            && (self.is_displaced(slot) || !self.is_serving(pool, usize::from(slot.backend)))
+        is_waiting && (self.is_displaced(slot) || !self.is_serving(pool, usize::from(slot.backend)))
     }
 
     fn is_serving(&self, pool: u16, server: usize) -> bool {

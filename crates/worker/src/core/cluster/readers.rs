@@ -7,7 +7,7 @@ use super::ClusterState;
 use crate::{Cluster, Plan};
 use keyway_base::Time;
 use keyway_command::{Flags, Request, Verb};
-use keyway_proxy::Session;
+use keyway_proxy::{Busy, Session};
 use keyway_topology::{
     BackendId, ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy,
 };
@@ -322,13 +322,13 @@ impl Plane {
 
     /// Notes that a session has sent what may write, by another way than other requests.
     #[inline]
-    pub(in super::super) fn note_write(&self, session: &mut Session) {
+    pub(in super::super) fn note_write(&self, session: &mut Session, busy: &Busy) {
         if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
             &self.pools[usize::from(session.pool)]
         {
             session.identity.wrote_at = self.clock.now;
             if let Some(pin) = readers.policy.pin_after_write {
-                session.identity.pin(self.clock.now + pin);
+                session.identity.pin_for(pin, busy.order.next_place(), self.clock.now);
             }
         }
     }
@@ -395,7 +395,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
         if command.flags.contains(Flags::WRITE) {
             asked.session.identity.wrote_at = now;
             if let Some(pin) = readers.policy.pin_after_write {
-                asked.session.identity.pin(now + pin);
+                asked.session.identity.pin_for(pin, asked.busy.order.next_place(), now);
             }
         }
         return false;

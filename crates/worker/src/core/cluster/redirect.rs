@@ -98,7 +98,13 @@ impl Core {
     }
 
     /// The same for what one session has sent on a link of its own.
-    pub(super) fn redirect_private(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+    pub(super) fn redirect_private(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        one: &Redirected,
+        asking: bool,
+    ) {
         let Core { sessions, links, plane } = self;
         let slot = &links[from];
         let (pool, protocol) = (slot.pool, slot.link.protocol());
@@ -340,7 +346,11 @@ impl Plane {
 
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some; the one it was sent to where none has.
-    pub(super) fn place_of_request(&self, (at, backend): (u16, u16), request: &[u8]) -> Option<u16> {
+    pub(super) fn place_of_request(
+        &self,
+        (at, backend): (u16, u16),
+        request: &[u8],
+    ) -> Option<u16> {
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
             return None;
         };

@@ -24,6 +24,10 @@ fn view(owners: &[(u16, u16, u16)]) -> ClusterView {
 
 /// A core that knows a cluster, with a connection to each of two servers.
 fn core() -> Core {
+    core_reading(ReadPolicy::default())
+}
+
+fn core_reading(reads: ReadPolicy) -> Core {
     let mut core = core_with(|pool| {
         *pool = ShardedPool::of_cluster(ClusterPool {
             seeds: vec![endpoint(1)],
@@ -32,7 +36,7 @@ fn core() -> Core {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             retry_percent: None,
-            reads: ReadPolicy::default(),
+            reads: reads.clone(),
             primaries: Vec::new(),
             sentinels: None,
         });
@@ -226,7 +230,8 @@ fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_ne
     for words in ["BLPOP a 0\r\n", "BLPOP a 1.5\r\n", "BLMPOP 1.5 1 a LEFT\r\n"] {
         let mut core = core();
         let (client, index) = displaced(&mut core, words);
-        core.on_backend_bytes(index, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n").unwrap();
+        core.on_backend_bytes(index, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")
+            .unwrap();
         assert_eq!(output(&core, client), "");
         let next = *core.plane.connects.last().unwrap();
         assert_eq!(core.links[next].backend, core.links[link(&core, 1)].backend);
@@ -268,4 +273,37 @@ fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
     // What the silent one says in the end is nobody's.
     core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
     assert_eq!(output(&core, client), "");
+}
+
+#[test]
+fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
+    let pin_after_write = Some(Duration::from_millis(100));
+    let from = ReadFrom::PreferReplica;
+    let mut core = core_reading(ReadPolicy { from, pin_after_write, ..ReadPolicy::default() });
+    let until = |core: &Core, client| {
+        core.session(client).unwrap().identity.reads_primary_until.since(Time(0)).as_millis()
+    };
+    // One that waits for long.
+    let waiter = client(&mut core);
+    ask(&mut core, waiter, "BLPOP a 0\r\n");
+    let index = connect_private(&mut core);
+    assert_eq!(until(&core, waiter), 100);
+    pass_to(&mut core, 400);
+    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
+    assert_eq!(until(&core, waiter), 500);
+    // One that its server was slow with, and reads around it.
+    let other = client(&mut core);
+    ask(&mut core, other, "SET a 1\r\nGET a\r\n");
+    send(&mut core, 2);
+    assert_eq!(until(&core, other), 500);
+    pass_to(&mut core, 700);
+    hear(&mut core, 2, "+OK\r\n");
+    assert_eq!(until(&core, other), 800);
+    pass_to(&mut core, 750);
+    hear(&mut core, 2, "$1\r\n1\r\n");
+    ask(&mut core, other, "GET a\r\n");
+    send(&mut core, 2);
+    pass_to(&mut core, 790);
+    hear(&mut core, 2, "$1\r\n1\r\n");
+    assert_eq!(until(&core, other), 800);
 }

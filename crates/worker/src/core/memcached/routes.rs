@@ -43,7 +43,8 @@ impl Plane {
         }
         let own = call.session.pool;
         let keys = call.request.keys(call.bytes);
-        let mut wants = Wants::of_memcached(call.request.head, &mut call.session.identity);
+        let place = call.busy.order.next_place();
+        let mut wants = Wants::of_memcached(call.request.head, &mut call.session.identity, place);
         let step = match self.destination(plan, own, &mut wants, keys) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.

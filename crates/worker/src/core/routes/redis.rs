@@ -67,7 +67,8 @@ impl Plane {
         }
         let named = keys.iter().map(|&index| &request.args[index as usize]);
         let own = asked.session.pool;
-        let mut wants = Wants::of(request, &mut asked.session.identity);
+        let place = asked.busy.order.next_place();
+        let mut wants = Wants::of(request, &mut asked.session.identity, place);
         let step = match self.destination(plan, own, &mut wants, named) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.

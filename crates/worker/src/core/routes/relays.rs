@@ -297,7 +297,7 @@ impl Core {
         session.relay = Some(Relay { errand, client, level, stalled: None, fault: None });
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
-        session.identity.wrote_at = Time::default();
+        (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);
         if let Some(behind) = self.sessions.get_mut(client_behind(client)) {
             behind.relays += 1;
         }

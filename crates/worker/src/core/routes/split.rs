@@ -26,21 +26,31 @@ pub(in crate::core) struct Wants<'s> {
     /// Its command, of Redis.
     name: &'static str,
     identity: &'s mut Identity,
+    /// The place that its reply is to have.
+    place: u32,
 }
 
 impl<'s> Wants<'s> {
-    pub(in crate::core) fn of(request: &Request, identity: &'s mut Identity) -> Wants<'s> {
+    pub(in crate::core) fn of(
+        request: &Request,
+        identity: &'s mut Identity,
+        place: u32,
+    ) -> Wants<'s> {
         // Cursors are about the table of one server.
         let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
         let reads = request.command.flags.contains(Flags::READONLY);
-        Wants { reads, is_bound, name: request.command.name, identity }
+        Wants { reads, is_bound, name: request.command.name, identity, place }
     }
 
-    pub(in crate::core) fn of_memcached(head: Head, identity: &'s mut Identity) -> Wants<'s> {
+    pub(in crate::core) fn of_memcached(
+        head: Head,
+        identity: &'s mut Identity,
+        place: u32,
+    ) -> Wants<'s> {
         // A number for cas is of the server that gave it; packets always have one.
         let is_bound = head.asked.has(Wanted::CAS) || head.dialect == Dialect::Binary;
         let reads = memcached::nature_of(&head) == Nature::Read;
-        Wants { reads, is_bound, name: "", identity }
+        Wants { reads, is_bound, name: "", identity, place }
     }
 
     /// Whether it goes to the pool that is read. What writes is noted.
@@ -56,7 +66,7 @@ impl<'s> Wants<'s> {
 
     fn note_write(&mut self, split: &ReadWriteSplitPool, now: Time) {
         if let Some(pin) = split.pin_after_write {
-            self.identity.pin(now + pin);
+            self.identity.pin_for(pin, self.place, now);
         }
     }
 }
@@ -111,7 +121,8 @@ impl Plane {
         if !matches!(asked.request.handling(), Handling::Across(_) | Handling::Everywhere(_)) {
             return None;
         }
-        let mut wants = Wants::of(asked.request, &mut asked.session.identity);
+        let place = asked.busy.order.next_place();
+        let mut wants = Wants::of(asked.request, &mut asked.session.identity, place);
         let reads = matches!(asked.request.command.verb, Verb::EvalRo | Verb::EvalshaRo)
             && wants.is_read_by(split, now);
         if may_write(asked.request) {
@@ -192,7 +203,8 @@ impl Plane {
             && (verb == Verb::Exec || (may_write(asked.request) && !is_queueing))
         {
             let now = self.clock.now;
-            Wants::of(asked.request, &mut asked.session.identity).note_write(split, now);
+            let place = asked.busy.order.next_place();
+            Wants::of(asked.request, &mut asked.session.identity, place).note_write(split, now);
         }
         // What is about the connection alone is as at home.
         let is_of_links = matches!(verb, Verb::Hello | Verb::ClientReply | Verb::Quit | Verb::Wait);

@@ -1,0 +1,167 @@
+//! The order of one client's requests over pools of pools, while the map of a cluster
+//! behind them changes and servers do not take what they are sent.
+
+use keyway_testkit::{
+    Action, Keyway, KeywayConfig, Pool, ScriptedBackend, Value, handshake_reply, wait_until,
+    watchdog,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// What two servers of a cluster have done, of which one has all slots.
+#[derive(Default)]
+struct Seen {
+    /// The old owner was sent something, and what it has is the other's.
+    has_moved: bool,
+    /// How often it was asked who has which slot since.
+    told: u32,
+    /// What the owner has executed, in its order.
+    executed: Vec<String>,
+    /// How often the first request is not taken, for now.
+    refusals: u32,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+fn slots(owner: SocketAddr) -> Vec<u8> {
+    let port = owner.port();
+    format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n").into_bytes()
+}
+
+fn word(arguments: &[Vec<u8>], index: usize) -> String {
+    arguments.get(index).map_or_else(String::new, |word| String::from_utf8_lossy(word).into_owned())
+}
+
+/// The server that has all slots in the end, or from the beginning.
+fn owner(seen: &Shared) -> impl FnMut(&[Vec<u8>]) -> Action + Send + 'static + use<> {
+    let seen = Arc::clone(seen);
+    move |arguments| {
+        let mut seen = seen.lock().unwrap();
+        match word(arguments, 0).as_str() {
+            "SET" if seen.refusals > 0 && word(arguments, 2) == "1" => {
+                seen.refusals -= 1;
+                Action::Reply(b"-TRYAGAIN Multiple keys request during rehashing\r\n".to_vec())
+            }
+            "SET" => {
+                seen.executed.push(word(arguments, 2));
+                Action::Reply(b"+OK\r\n".to_vec())
+            }
+            _ => Action::Reply(handshake_reply(arguments).unwrap_or_else(|| b"+OK\r\n".to_vec())),
+        }
+    }
+}
+
+/// One that loses them with the first SET, which it sends on after a while.
+fn loser(
+    seen: &Shared,
+    [own, other]: [SocketAddr; 2],
+) -> impl FnMut(&[Vec<u8>]) -> Action + Send + 'static + use<> {
+    let seen = Arc::clone(seen);
+    move |arguments| {
+        let mut seen = seen.lock().unwrap();
+        match word(arguments, 0).as_str() {
+            "CLUSTER" => {
+                seen.told += u32::from(seen.has_moved);
+                Action::Reply(slots(if seen.has_moved { other } else { own }))
+            }
+            "SET" => {
+                seen.has_moved = true;
+                let moved = format!("-MOVED 15495 127.0.0.1:{}\r\n", other.port());
+                Action::ReplyAfter(Duration::from_millis(1500), moved.into_bytes())
+            }
+            _ => Action::Reply(handshake_reply(arguments).unwrap_or_else(|| b"+OK\r\n".to_vec())),
+        }
+    }
+}
+
+/// Pools that lead to the cluster `c`, each with what it is.
+fn leading() -> Vec<Pool> {
+    let over = |name: &str, kind: &str, children: &str| {
+        Pool::of_kind(name, kind).with("children", children)
+    };
+    vec![
+        Pool::of_kind("prefix", "prefix")
+            .with("routes", "[{ prefix = \"zz:\", pool = \"mem\" }]")
+            .with("default", "\"c\""),
+        over("failover", "failover", "[\"c\", \"mem\"]"),
+        over("mirror", "mirror", "[\"mem\", \"c\"]").with("wait", "\"all\""),
+        over("first", "mirror", "[\"mem\", \"c\"]").with("wait", "\"first\""),
+        over("nested", "failover", "[\"prefix\", \"mem\"]"),
+        over("deep", "mirror", "[\"mem\", \"failover\"]").with("wait", "\"first\""),
+        Pool::of_kind("shadow", "shadow").with("main", "\"mem\"").with("shadow", "\"c\""),
+    ]
+}
+
+fn serve(seeds: &[SocketAddr]) -> Keyway {
+    let seeds: Vec<String> = seeds.iter().map(|seed| format!("\"{seed}\"")).collect();
+    let cluster = Pool::of_kind("c", "cluster")
+        .with("servers", &format!("[{}]", seeds.join(", ")))
+        .with("refresh", "\"50ms\"")
+        .with("timeout", "\"5s\"");
+    let mut pools = vec![cluster, Pool::store("mem")];
+    pools.extend(leading());
+    Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "1"))
+}
+
+fn executed(seen: &Shared) -> Vec<String> {
+    seen.lock().unwrap().executed.clone()
+}
+
+/// Where the listeners are that lead to the cluster, and which of them it is itself.
+fn listeners() -> Vec<(usize, String)> {
+    let names = ["cluster", "prefix", "failover", "mirror", "first", "nested", "deep", "shadow"];
+    let at = |index: usize| if index == 0 { 0 } else { index + 1 };
+    names.iter().enumerate().map(|(index, name)| (at(index), (*name).to_owned())).collect()
+}
+
+#[test]
+fn what_is_sent_after_a_slot_has_moved_does_not_overtake_what_its_old_owner_has() {
+    let _watch = watchdog(WITHIN, "a slot moves");
+    for (listener, name) in listeners() {
+        let seen = Shared::default();
+        let new = ScriptedBackend::start(owner(&seen));
+        let old = ScriptedBackend::start(|_| Action::Silence);
+        let both = [old.address(), new.address()];
+        old.set_script(loser(&seen, both));
+        let keyway = serve(&both[..1]);
+        let mut client = keyway.client(listener);
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n");
+        // The new map is known, and the first is still with the old owner.
+        wait_until("the map is known", WITHIN, || seen.lock().unwrap().told >= 3);
+        assert_eq!(executed(&seen), [""; 0]);
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n");
+        assert_eq!(client.replies(2), [Value::simple("OK"), Value::simple("OK")], "{name}");
+        wait_until("both are executed", WITHIN, || executed(&seen).len() == 2);
+        assert_eq!(executed(&seen), ["1", "2"], "{name}");
+    }
+}
+
+#[test]
+fn what_is_tried_again_is_not_overtaken_by_what_comes_behind_it() {
+    let _watch = watchdog(WITHIN, "a request is tried again");
+    for (listener, name) in listeners() {
+        let seen = Shared::default();
+        let server = ScriptedBackend::start(|_| Action::Silence);
+        let address = server.address();
+        let mut script = owner(&seen);
+        server.set_script(move |arguments| match word(arguments, 0).as_str() {
+            "CLUSTER" => Action::Reply(slots(address)),
+            _ => script(arguments),
+        });
+        let keyway = serve(&[address]);
+        let mut client = keyway.client(listener);
+        assert_eq!(client.words("SET a 0"), Value::simple("OK"), "{name}");
+        wait_until("the first is executed", WITHIN, || executed(&seen) == ["0"]);
+        seen.lock().unwrap().refusals = 4;
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n");
+        wait_until("it was refused", WITHIN, || seen.lock().unwrap().refusals < 4);
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n");
+        assert_eq!(client.replies(2), [Value::simple("OK"), Value::simple("OK")], "{name}");
+        wait_until("all are executed", WITHIN, || executed(&seen).len() == 3);
+        assert_eq!(executed(&seen), ["0", "1", "2"], "{name}");
+    }
+}
