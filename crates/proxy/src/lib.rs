@@ -43,7 +43,7 @@ pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
-    Busy, BusyPool, ClientLive, ClientState, Identity, ReplyMode, ReplySize, Session,
+    Busy, BusyPool, ClientLive, ClientState, Identity, PinDue, ReplyMode, ReplySize, Session,
 };
 pub use session::{
     PrivateLink, QueueBudget, QueueFault, Share, Stateful, Transaction, Watch, WatchedKeys,
