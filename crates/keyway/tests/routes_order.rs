@@ -100,7 +100,7 @@ fn serve(seeds: &[SocketAddr]) -> Keyway {
     let seeds: Vec<String> = seeds.iter().map(|seed| format!("\"{seed}\"")).collect();
     let cluster = Pool::of_kind("c", "cluster")
         .with("servers", &format!("[{}]", seeds.join(", ")))
-        .with("refresh", "\"50ms\"")
+        .with("refresh", "\"100ms\"")
         .with("timeout", "\"5s\"");
     let mut pools = vec![cluster, Pool::store("mem")];
     pools.extend(leading());
