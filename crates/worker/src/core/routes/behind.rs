@@ -46,7 +46,9 @@ impl Core {
             true => sessions.get_mut(relay.client).is_some_and(holds_one),
             // Its client does not wait for it, and may have had others sent since.
             false => {
-                sessions.get(client_behind(relay.client)).is_some_and(|client| client.relays == 1)
+                let own = plane.routes.relays_above(sessions, &relay) + 1;
+                let client = sessions.get(client_behind(relay.client));
+                client.is_some_and(|client| client.relays == own)
             }
         };
         if let (true, Some(session)) = (is_alone, sessions.get_mut(key)) {
@@ -86,6 +88,14 @@ impl State {
             relay.stalled = Some(0);
             self.queues.on_stalled((relay.client.to_bits(), pool), relay.level, 0);
         }
+    }
+
+    /// The relays that wait for what this one has asked.
+    fn relays_above(&self, sessions: &Slab<Session>, relay: &Relay) -> u32 {
+        let RelayFor::Ask { trip, .. } = relay.errand else { return 0 };
+        let trip = self.trips.get(trip).filter(|trip| !trip.is_told);
+        let above = trip.and_then(|trip| sessions.get(trip.session)?.relay.as_ref());
+        above.map_or(0, |above| self.relays_above(sessions, above) + 1)
     }
 
     /// Whether the client waits for the reply to what a relay has asked.
