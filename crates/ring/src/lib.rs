@@ -1,0 +1,37 @@
+//! Rings of bytes between two processes or two threads: one end writes, the other reads, and
+//! neither asks the kernel while both have something to do.
+//!
+//! - [`Segment`] is shared memory without a name, to be handed over through a unix socket; the
+//!   ring in it is a [`Mapping`].
+//! - [`Producer`] and [`Consumer`] are the ends of a ring of bytes, [`Records`] and
+//!   [`RecordReader`] those of a ring of records.
+//! - [`Wait`] tells how a side sleeps while there is nothing to do: on a futex, or on a descriptor.
+//!
+//! The other process is not trusted: what it can change is read once, judged, and an end of a ring
+//! that it has broken says [`Ended::Broken`].
+
+#![warn(missing_docs)]
+
+mod ends;
+mod layout;
+mod memory;
+mod park;
+mod record;
+#[cfg(not(loom))]
+mod segment;
+#[cfg(not(loom))]
+mod sleep;
+mod sync;
+
+pub use ends::{Consumer, Ended, Producer};
+pub use layout::{HEADER_LEN, Header, MAGIC};
+pub use memory::Memory;
+pub use park::Wait;
+pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
+#[cfg(not(loom))]
+pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
+#[cfg(not(loom))]
+pub use sleep::{Bell, Spin};
+
+#[cfg(all(loom, test))]
+mod orders;

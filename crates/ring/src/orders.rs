@@ -1,0 +1,151 @@
+//! Every order in which the steps of the two ends can come, by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p keyway-ring --lib`.
+
+use crate::layout::Header;
+use crate::memory::Memory;
+use crate::{Consumer, Ended, Producer, Wait};
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+/// Where the two sleep, as the kernel would have them: a waking that comes before the sleep ends it.
+#[derive(Clone)]
+struct Beds {
+    reader: Arc<Notify>,
+    writer: Arc<Notify>,
+}
+
+/// Memory whose every use loom watches: reading a byte that is written meanwhile fails the test.
+struct Watched {
+    header: Header,
+    bytes: Vec<UnsafeCell<u8>>,
+}
+
+// SAFETY: loom refuses every use that is not in order.
+unsafe impl Sync for Watched {}
+// SAFETY: as above.
+unsafe impl Send for Watched {}
+
+// SAFETY: indices are taken modulo the capacity, and loom checks the rest.
+unsafe impl Memory for Shared {
+    fn header(&self) -> &Header {
+        &self.0.header
+    }
+
+    fn capacity(&self) -> usize {
+        self.0.bytes.len()
+    }
+
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().enumerate() {
+            let cell = &self.0.bytes[(at + index) % self.0.bytes.len()];
+            // SAFETY: loom fails the test where another thread uses it.
+            cell.with_mut(|place| unsafe { *place = *byte });
+        }
+    }
+
+    fn copy_out(&self, at: usize, into: &mut [u8]) {
+        for (index, byte) in into.iter_mut().enumerate() {
+            let cell = &self.0.bytes[(at + index) % self.0.bytes.len()];
+            // SAFETY: as above.
+            *byte = cell.with(|place| unsafe { *place });
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Shared(Arc<Watched>);
+
+fn ring(capacity: usize) -> (Producer<Shared>, Consumer<Shared>, Beds) {
+    let bytes = (0..capacity).map(|_| UnsafeCell::new(0)).collect();
+    let shared = Shared(Arc::new(Watched { header: Header::default(), bytes }));
+    let beds = Beds { reader: Arc::new(Notify::new()), writer: Arc::new(Notify::new()) };
+    (Producer::new(shared.clone()), Consumer::new(shared), beds)
+}
+
+fn wake(bed: &Notify, how: Option<Wait>) {
+    if how.is_some() {
+        bed.notify();
+    }
+}
+
+fn write_all(producer: &mut Producer<Shared>, beds: &Beds, mut bytes: &[u8]) -> Result<(), Ended> {
+    while !bytes.is_empty() {
+        let len = producer.write(bytes)?;
+        bytes = &bytes[len..];
+        wake(&beds.reader, producer.publish());
+        if !bytes.is_empty() && producer.park(Wait::Futex, 1)?.is_some() {
+            beds.writer.wait();
+            producer.unpark();
+        }
+    }
+    Ok(())
+}
+
+fn read_all(consumer: &mut Consumer<Shared>, beds: &Beds) -> Vec<u8> {
+    let mut got = Vec::new();
+    loop {
+        let mut some = [0; 2];
+        match consumer.read(&mut some) {
+            Ok(0) => {}
+            Ok(len) => {
+                got.extend_from_slice(&some[..len]);
+                wake(&beds.writer, consumer.release());
+                continue;
+            }
+            Err(ended) => {
+                assert_eq!(ended, Ended::Closed);
+                return got;
+            }
+        }
+        if let Ok(Some(_)) = consumer.park(Wait::Futex) {
+            beds.reader.wait();
+            consumer.unpark();
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_in_order_and_nobody_sleeps_for_ever() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let (mut producer, mut consumer, beds) = ring(2);
+        let own = beds.clone();
+        let writer = thread::spawn(move || {
+            write_all(&mut producer, &own, &[1, 2, 3]).unwrap();
+            wake(&own.reader, producer.close());
+        });
+        assert_eq!(read_all(&mut consumer, &beds), [1, 2, 3]);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_waits_for_room_hears_of_the_readers_end() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let (mut producer, mut consumer, beds) = ring(2);
+        let own = beds.clone();
+        let writer = thread::spawn(move || write_all(&mut producer, &own, &[1, 2, 3, 4]));
+        let mut some = [0; 1];
+        let _ = consumer.read(&mut some);
+        wake(&beds.writer, consumer.release());
+        wake(&beds.writer, consumer.close());
+        let _ = writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_waits_hears_of_the_writers_end() {
+    loom::model(|| {
+        let (mut producer, mut consumer, beds) = ring(2);
+        let own = beds.clone();
+        let writer = thread::spawn(move || {
+            wake(&own.reader, producer.close());
+        });
+        assert_eq!(read_all(&mut consumer, &beds), []);
+        writer.join().unwrap();
+    });
+}
