@@ -1,5 +1,7 @@
 //! Waiting: looking again for as long as something is likely to come, and sleeping then.
 
+#![allow(clippy::disallowed_methods, reason = "a side that waits looks at the time itself")]
+
 use crate::ends::{Consumer, Ended, Producer};
 use crate::memory::Memory;
 use crate::park::{Parking, Wait};

@@ -1,6 +1,8 @@
 //! Writers in processes of their own, which are killed or stopped at any moment: what they have
 //! published arrives, once, in order and unchanged, and what they have not is not there.
 
+#![allow(clippy::disallowed_methods, reason = "bounds of waits")]
+
 use keyway_ring::{
     Bell, CAPACITY_MIN, Consumer, Ended, Mapping, Producer, RecordReader, Records, Segment, Spin,
     Tag, record_len,

@@ -1,6 +1,8 @@
 //! Two threads, at full speed and with pauses: nothing is lost, twice there, out of order or
 //! changed, and nobody sleeps for ever.
 
+#![allow(clippy::disallowed_methods, reason = "bounds of waits")]
+
 use keyway_ring::{
     Bell, CAPACITY_MIN, Consumer, Ended, Mapping, Producer, RecordReader, Records, Segment, Spin,
     Tag, record_len,
