@@ -5,6 +5,7 @@
 //!   ring in it is a [`Mapping`].
 //! - [`Producer`] and [`Consumer`] are the ends of a ring of bytes, [`Records`] and
 //!   [`RecordReader`] those of a ring of records.
+//! - [`Inbox`] is read by one and written by many, each of whom has a [`Lane`].
 //! - [`Wait`] tells how a side sleeps while there is nothing to do: on a futex, or on a descriptor.
 //!
 //! The other process is not trusted: what it can change is read once, judged, and an end of a ring
@@ -13,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod ends;
+mod inbox;
 mod layout;
 mod memory;
 mod park;
@@ -24,6 +26,7 @@ mod sleep;
 mod sync;
 
 pub use ends::{Consumer, Ended, Producer};
+pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
 pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;
 pub use park::Wait;

@@ -3,7 +3,7 @@
 
 use crate::layout::Header;
 use crate::memory::Memory;
-use crate::{Consumer, Ended, Producer, Wait};
+use crate::{Consumer, Doorbell, Ended, Heard, Inbox, Lane, Producer, Tag, Wait};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -147,5 +147,51 @@ fn a_reader_that_waits_hears_of_the_writers_end() {
         });
         assert_eq!(read_all(&mut consumer, &beds), []);
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn records_of_two_writers_arrive_and_nobody_sleeps_for_ever() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let doorbell = Arc::new(Doorbell::default());
+        let bed = Arc::new(Notify::new());
+        let mut inbox = Inbox::new(Arc::clone(&doorbell));
+        let writers: Vec<_> = (0..2)
+            .map(|index| {
+                let (producer, consumer, _) = ring(16);
+                assert_eq!(inbox.add(consumer, 8), Some(index));
+                let mut lane = Lane::new(producer, Arc::clone(&doorbell), index);
+                let bed = Arc::clone(&bed);
+                thread::spawn(move || {
+                    assert_eq!(lane.push(Tag::default(), &[index as u8]), Ok(true));
+                    wake(&bed, lane.publish());
+                    wake(&bed, lane.close());
+                })
+            })
+            .collect();
+        let (mut into, mut got, mut ended) = (Vec::new(), Vec::new(), 0);
+        while ended < 2 {
+            match inbox.next(&mut into, |_, _| ()) {
+                Some(Heard::Record { lane, .. }) => {
+                    assert_eq!(into, [lane as u8]);
+                    got.push(lane);
+                }
+                Some(Heard::Ended { why, .. }) => {
+                    assert_eq!(why, Ended::Closed);
+                    ended += 1;
+                }
+                None => {
+                    if inbox.park(Wait::Futex).is_some() {
+                        bed.wait();
+                        inbox.unpark();
+                    }
+                }
+            }
+        }
+        got.sort_unstable();
+        assert_eq!(got, [0, 1]);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
 }
