@@ -20,6 +20,7 @@ pub mod resp_request;
 pub mod restore;
 pub mod session_ops;
 pub mod store_ops;
+pub mod tls_channel;
 pub mod topology_views;
 pub mod translation;
 pub mod worker_ops;
@@ -30,7 +31,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),
@@ -46,6 +47,7 @@ pub const TARGETS: [Target; 18] = [
     ("restore", restore::run),
     ("session_ops", session_ops::run),
     ("store_ops", store_ops::run),
+    ("tls_channel", tls_channel::run),
     ("topology_views", topology_views::run),
     ("translation", translation::run),
     ("worker_ops", worker_ops::run),

@@ -519,6 +519,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
         cluster: None,
+        read_from: None,
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".to_owned(),

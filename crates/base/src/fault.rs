@@ -27,6 +27,8 @@ pub enum BackendFault {
     /// The backend has as many connections as it takes: it said so on the new
     /// one and closed it. Nothing that was sent there was read.
     Full,
+    /// It was not asked: too many requests to it have failed of late.
+    CircuitOpen,
     /// The backend's reply is beyond a bound of ours. It did nothing wrong:
     /// some client asked for too much at once.
     Reply(ReplyBound),
@@ -87,6 +89,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::Handshake, .. } => "backend_handshake",
             Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
             Fault::Backend { fault: BackendFault::Full, .. } => "backend_full",
+            Fault::Backend { fault: BackendFault::CircuitOpen, .. } => "backend_circuit_open",
             Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::StoreFull => "store_full",
             Fault::Limit(_) => "limit",

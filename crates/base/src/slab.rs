@@ -54,9 +54,9 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// Generations count in 30 bits, so that a key fits a word with two bits left
+/// Generations count in 29 bits, so that a key fits a word with three bits left
 /// for whoever carries it (a socket's token). Zero is never used.
-const GENERATION_MAX: u32 = (1 << 30) - 1;
+const GENERATION_MAX: u32 = (1 << 29) - 1;
 
 fn next_generation(generation: u32) -> u32 {
     if generation == GENERATION_MAX { 1 } else { generation + 1 }

@@ -3,6 +3,8 @@
 use crate::error::{Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, ShardedConfig};
 use crate::reader::{NamedPool, Section, Value};
+use crate::resolve::ReadFile;
+use crate::tls;
 use keyway_command::lookup;
 use keyway_topology::{ClusterPool, Discovery, ReadFrom, ReadPolicy, Server, ShardedPool};
 use std::time::Duration;
@@ -102,17 +104,21 @@ pub(crate) fn sentinel_pool(name: &str) -> String {
 }
 
 /// The pool of the sentinels of each pool that has some.
-pub(crate) fn sentinel_pools(named: &[NamedPool], pools: &[PoolConfig]) -> Vec<PoolConfig> {
-    let of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
+pub(crate) fn sentinel_pools(
+    named: &[NamedPool],
+    pools: &[PoolConfig],
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Vec<PoolConfig> {
+    let mut of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
         let Some(("replicated", section)) = &named.section else { return None };
         let PoolKindConfig::Sharded(asked_about) = &pool.kind else { return None };
+        let tls = tls::of_sentinels(section, asked_about.tls.as_ref(), read_file, report);
         let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
         let data = &asked_about.pool;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
-        let password = match section.value("sentinel_password") {
-            Some(Value::Secret(password)) => Some(password.clone()),
-            _ => None,
-        };
+        let keys = ["sentinel_password", "sentinel_password_file"];
+        let (password, password_file) = crate::resolve::password(section, keys, read_file, report);
         let pool = ShardedPool {
             is_sentinels: true,
             password,
@@ -126,12 +132,13 @@ pub(crate) fn sentinel_pools(named: &[NamedPool], pools: &[PoolConfig]) -> Vec<P
         };
         let kind = PoolKindConfig::Sharded(ShardedConfig {
             pool,
-            password_file: None,
+            password_file,
             clients_max: asked_about.clients_max,
+            tls,
         });
         Some(PoolConfig { name: sentinel_pool(&named.name), kind })
     };
-    named.iter().zip(pools).filter_map(of_pool).collect()
+    named.iter().zip(pools).filter_map(&mut of_pool).collect()
 }
 
 /// A sentinel that is silent for longer is not waited for: another is asked.
@@ -150,6 +157,7 @@ fn found_out(
         discovery,
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
+        retry_percent: crate::hedge::share(section, "retry_budget"),
         reads: reads(section, report),
         primaries: Vec::new(),
         sentinels: None,
@@ -159,37 +167,78 @@ fn found_out(
 /// What is read from replicas.
 fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
     let from = section.text("read_from").and_then(|text| parse_read_from(text).ok());
-    let mut primary_commands: Vec<Box<str>> = Vec::new();
-    let names = match section.value("read_from_primary") {
-        Some(Value::Names(names)) => names.as_slice(),
-        _ => &[],
-    };
-    for (at, name) in names {
-        match lookup(name.as_bytes()) {
-            Some(command) => primary_commands.push(command.name.into()),
-            None => {
-                let what = format!(
-                    "read_from_primary in {}: no command is called {}",
-                    section.header,
-                    quoted(name)
-                );
-                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
-            }
-        }
-    }
     let weights = match section.value("read_weights") {
         Some(Value::Servers(servers)) => {
             servers.iter().map(|(_, server)| (server.endpoint.clone(), server.weight)).collect()
         }
         _ => Vec::new(),
     };
+    let from = from.unwrap_or_default();
+    let outliers = crate::circuit::outliers(section, &from, report);
     ReadPolicy {
-        from: from.unwrap_or_default(),
+        from,
         pin_after_write: section.duration("pin_after_write"),
         lag_max: section.duration("replica_lag_max"),
         weights,
-        primary_commands,
+        primary_commands: commands(section, "read_from_primary", report),
+        outliers,
+        hedge: crate::hedge::resolve(section, report),
+        // Listeners are looked at where a topology is made.
+        is_nearest_for_some: false,
     }
+}
+
+/// The commands that a key lists, as the table calls them.
+pub(crate) fn commands(section: &Section, key: &str, report: &mut Report<'_>) -> Vec<Box<str>> {
+    let names = match section.value(key) {
+        Some(Value::Names(names)) => names.as_slice(),
+        _ => &[],
+    };
+    let mut commands: Vec<Box<str>> = Vec::new();
+    for (at, name) in names {
+        match lookup(name.as_bytes()) {
+            Some(command) => commands.push(command.name.into()),
+            None => {
+                let what =
+                    format!("{key} in {}: no command is called {}", section.header, quoted(name));
+                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
+            }
+        }
+    }
+    commands
+}
+
+/// Which servers clients of a listener read from, where it says so: its pool must have
+/// replicas.
+pub(crate) fn read_from_of_listener(
+    section: &Section,
+    pool: Option<&(&'static str, Section)>,
+    report: &mut Report<'_>,
+) -> Option<ReadFrom> {
+    let from = parse_read_from(section.text("read_from")?).ok()?;
+    let refusal = match pool {
+        _ if section.text("protocol") == Some("memcached") => {
+            Some("is for clients of Redis, and protocol says memcached".to_owned())
+        }
+        Some(("replicated", pool)) if is_one(pool) => {
+            Some(format!("{} lists one server, which has no replicas", pool.header))
+        }
+        Some(("cluster" | "replicated", _)) | None => None,
+        Some((kind, pool)) => {
+            Some(format!("{} is of kind \"{kind}\" and has no replicas to read", pool.header))
+        }
+    };
+    if let Some(why) = refusal {
+        let what = format!("read_from in [[listener]]: {why}");
+        let hint = "remove it, or name a pool of kind \"cluster\" or \"replicated\"";
+        report.consequence(section.place("read_from"), Problem::new(what, hint));
+    }
+    Some(from)
+}
+
+/// Whether there is one server and nobody is asked for others.
+fn is_one(pool: &Section) -> bool {
+    matches!(pool.value("servers"), Some(Value::Servers(servers)) if servers.len() == 1)
 }
 
 const READ_FROM_HINT: &str =

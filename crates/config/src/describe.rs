@@ -2,21 +2,23 @@
 
 mod routes;
 
+use crate::circuit::{circuit_text, outliers_text};
 use crate::cluster::{discovery_name, read_from_name};
 use crate::model::{
     Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
     ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::schema::{self, Table};
+use crate::tls;
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
-    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, Password, Rejoin,
-    ServerProtocol, ShardedPool,
+    ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
+    Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The configuration as TOML with every default filled in, headed by the
@@ -81,6 +83,10 @@ const PRIVATE_LINKS_MAX: u32 = 50_000;
 /// Bytes unsent on each connection of a client that tracks keys.
 const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
+/// What a secured connection keeps at most of records that are not whole yet, or for
+/// which the socket has no room, in bytes.
+const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
+
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
 
@@ -116,18 +122,7 @@ impl Config {
                 PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
             })
         };
-        let links = self.pools.iter().map(|pool| match &pool.kind {
-            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
-            PoolKindConfig::Sharded(sharded) => {
-                let connections = usize::from(sharded.pool.server_connections);
-                let protocols = match sharded.pool.protocol {
-                    ServerProtocol::Redis => PROTOCOLS,
-                    _ => 1,
-                };
-                protocols * sharded.pool.servers.len() * connections
-            }
-        });
-        let links = links.sum();
+        let links = self.pools.iter().filter_map(sharded_of).map(links_of).sum();
         let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
             PoolKindConfig::Store(store) => store.script_memory_max,
             PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => 0,
@@ -152,6 +147,29 @@ impl Config {
             },
         }
     }
+}
+
+fn sharded_of(pool: &PoolConfig) -> Option<&ShardedConfig> {
+    match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => Some(sharded),
+        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+    }
+}
+
+/// Connections of a worker to the servers of a pool.
+fn links_of(sharded: &ShardedConfig) -> usize {
+    let connections = usize::from(sharded.pool.server_connections);
+    let protocols = match sharded.pool.protocol {
+        ServerProtocol::Redis => PROTOCOLS,
+        _ => 1,
+    };
+    protocols * sharded.pool.servers.len() * connections
+}
+
+/// Those of them that are secured.
+fn secured_links(config: &Config) -> usize {
+    let secured = config.pools.iter().filter_map(sharded_of).filter(|pool| pool.tls.is_some());
+    secured.map(links_of).sum()
 }
 
 /// Texts of scripts and libraries that the clients of an embedded store loaded,
@@ -218,6 +236,16 @@ fn memory_comment(config: &Config) -> String {
             format_size(TRACE_LEN_MAX),
             format_size(TRACKED_UNSENT_MAX),
             PRIVATE_LINKS_MAX,
+        );
+    }
+    let secured = secured_links(config) as u64;
+    if secured > 0 {
+        let bytes = secured * SECURED_LEN_MAX;
+        let _ = writeln!(
+            text,
+            "  tls: {} of records per worker{} (secured connections: {secured})",
+            format_size(bytes),
+            of_all_workers(config, bytes),
         );
     }
     let _ = writeln!(
@@ -347,7 +375,10 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     out.entry(table, "protocol", &string(protocol));
     out.entry(table, "pool", &string(pool_name));
     out.entry(table, "backlog", &listener.backlog.to_string());
-    secret(table, listener.password.as_ref(), listener.password_file.as_deref(), out);
+    secret(table, ("password", "password_file"), &listener.password, &listener.password_file, out);
+    if let Some(from) = &listener.read_from {
+        out.entry(table, "read_from", &string(&read_from_name(from)));
+    }
     if let Protocol::Memcached { item_len_max } = listener.protocol {
         out.entry(table, "item_len_max", &string(&format_size(item_len_max.into())));
     }
@@ -373,12 +404,18 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
 /// What stands for a password, so that it is seen that there is one.
 const MASK: &str = "\"********\"";
 
-fn secret(table: &Table, password: Option<&Password>, file: Option<&Path>, out: &mut Out) {
+fn secret(
+    table: &Table,
+    (key, file_key): (&str, &str),
+    password: &Option<Password>,
+    file: &Option<PathBuf>,
+    out: &mut Out,
+) {
     match (password, file) {
         (_, Some(file)) => {
-            out.entry(table, "password_file", &string(&file.to_string_lossy()));
+            out.entry(table, file_key, &string(&file.to_string_lossy()));
         }
-        (Some(_), None) => out.entry(table, "password", MASK),
+        (Some(_), None) => out.entry(table, key, MASK),
         (None, None) => {}
     }
 }
@@ -439,7 +476,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     out.entry(table, "kind", &string(pool.kind()));
     match &pool.cluster {
         Some(found) if found.discovery.has_slots() => cluster(found, out),
-        Some(found) => replicated(pool, found, pools, out),
+        Some(found) => replicated(config, found, pools, out),
         None => placed(pool, table, out),
     }
     out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
@@ -449,7 +486,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(user) = &pool.user {
         out.entry(table, "user", &string(user));
     }
-    secret(table, pool.password.as_ref(), config.password_file.as_deref(), out);
+    secret(table, ("password", "password_file"), &pool.password, &config.password_file, out);
     if pool.protocol == ServerProtocol::Redis && pool.cluster.is_none() {
         out.entry(table, "database", &pool.database.to_string());
         out.entry(table, "databases", &pool.databases_allowed.to_string());
@@ -467,6 +504,12 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     }
     if let Some(ejection) = &pool.ejection {
         out.entry(table, "ejection", &ejection_text(ejection));
+    }
+    if let Some(circuit) = &pool.circuit {
+        out.entry(table, "circuit", &circuit_text(circuit));
+    }
+    if let Some(tls) = &config.tls {
+        out.entry(table, "tls", &tls::text(&tls.settings));
     }
     let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
     out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
@@ -495,7 +538,8 @@ fn cluster(pool: &ClusterPool, out: &mut Out) {
 }
 
 /// How a primary and its replicas are found.
-fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+fn replicated(config: &ShardedConfig, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
+    let pool = &config.pool;
     let table = &schema::REPLICATED;
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| string(name)).collect();
@@ -506,8 +550,12 @@ fn replicated(pool: &ShardedPool, found: &ClusterPool, pools: &[PoolConfig], out
         let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
         out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
         out.entry(table, "primaries", &list(&found.primaries));
-        if asked.pool.password.is_some() {
-            out.entry(table, "sentinel_password", MASK);
+        let keys = ("sentinel_password", "sentinel_password_file");
+        secret(table, keys, &asked.pool.password, &asked.password_file, out);
+        let own = asked.tls.as_ref().map(|tls| tls::text(&tls.settings));
+        if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
+            let own = own.unwrap_or_else(|| string("off"));
+            out.entry(table, "sentinel_tls", &own);
         }
     } else {
         servers(table, found.seeds.iter().map(ToString::to_string), out);
@@ -540,6 +588,29 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     }
     let commands: Vec<String> = reads.primary_commands.iter().map(|name| string(name)).collect();
     out.entry(table, "read_from_primary", &format!("[{}]", commands.join(", ")));
+    if let Some(outliers) = &reads.outliers {
+        out.entry(table, "outliers", &outliers_text(outliers));
+    }
+    if let Some(hedge) = &reads.hedge {
+        hedged(hedge, table, out);
+    }
+    if let Some(percent) = pool.retry_percent {
+        out.entry(table, "retry_budget", &string(&format!("{percent}%")));
+    }
+}
+
+fn hedged(hedge: &HedgePolicy, table: &'static Table, out: &mut Out) {
+    match hedge.after {
+        HedgeAfter::Fixed(after) => {
+            out.entry(table, "hedge_after", &string(&format_duration(after)));
+        }
+        HedgeAfter::P99 { min, max } => {
+            out.entry(table, "hedge_after", &string("p99"));
+            out.entry(table, "hedge_after_min", &string(&format_duration(min)));
+            out.entry(table, "hedge_after_max", &string(&format_duration(max)));
+        }
+    }
+    out.entry(table, "hedge_budget", &string(&format!("{}%", hedge.budget_percent)));
 }
 
 fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &mut Out) {
@@ -610,8 +681,8 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2,
-                link_bytes: 135 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 2 * (3 + 1),
+                link_bytes: 143 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,

@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod circuit;
 mod cluster;
 mod describe;
 mod document;
 mod emulate;
 mod error;
+mod hedge;
 pub mod import;
 mod load;
 mod model;
@@ -23,6 +25,7 @@ mod resolve;
 mod routes;
 mod schema;
 mod syntax;
+mod tls;
 mod toml_text;
 mod value;
 mod warnings;
@@ -34,6 +37,6 @@ pub use error::ConfigError;
 pub use model::{
     ClusterModeConfig, Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel,
     PoolConfig, PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig,
-    StoreConfig, Workers,
+    StoreConfig, TlsConfig, Workers,
 };
 pub use value::size_text;

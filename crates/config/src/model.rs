@@ -1,7 +1,10 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits};
-use keyway_topology::{Epoch, Password, Pool, PoolKind, RoutedPool, ShardedPool, Topology};
+use keyway_tls::{ClientSettings, ClientTls};
+use keyway_topology::{
+    Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,15 +33,27 @@ impl Config {
     /// The pools as the data plane takes them; indices of pools are the same
     /// as in [`Config::pools`].
     pub fn topology(&self, epoch: Epoch) -> Topology {
-        let pools = self.pools.iter().map(|pool| Pool {
+        let pools = self.pools.iter().enumerate().map(|(index, pool)| Pool {
             name: pool.name.clone(),
             kind: match &pool.kind {
                 PoolKindConfig::Store(_) => PoolKind::Store,
-                PoolKindConfig::Sharded(sharded) => PoolKind::Sharded(sharded.pool.clone()),
+                PoolKindConfig::Sharded(sharded) => {
+                    let mut pool = sharded.pool.clone();
+                    if let Some(cluster) = &mut pool.cluster {
+                        cluster.reads.is_nearest_for_some = self.reads_nearest(index);
+                    }
+                    PoolKind::Sharded(pool)
+                }
                 PoolKindConfig::Routed(routed) => PoolKind::Routed(routed.pool.clone()),
             },
         });
         Topology::new(epoch, pools.collect())
+    }
+
+    /// Whether a listener of the pool at `index` has the nearest server read.
+    fn reads_nearest(&self, index: usize) -> bool {
+        let mut own = self.listeners.iter().filter(|listener| listener.pool_index == index);
+        own.any(|listener| listener.read_from == Some(ReadFrom::Nearest))
     }
 }
 
@@ -136,6 +151,8 @@ pub struct ListenerConfig {
     pub tcp_keepalive: Option<Duration>,
     /// The cluster that its clients are told of; none when `None`.
     pub cluster: Option<ClusterModeConfig>,
+    /// Which servers its clients read from; as the pool says when `None`.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// The cluster that clients of a listener are told of.
@@ -274,6 +291,18 @@ pub struct ShardedConfig {
     pub password_file: Option<PathBuf>,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,
+    /// How connections to its servers are secured; not at all when `None`.
+    pub tls: Option<TlsConfig>,
+}
+
+/// How connections to the servers of a pool are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// As the file says.
+    pub settings: ClientSettings,
+    /// What the files it names came to; `None` until they were read, which
+    /// [`Config::load`] does.
+    pub loaded: Option<ClientTls>,
 }
 
 /// Other pools, which are named by their position in [`Config::pools`].

@@ -4,6 +4,7 @@
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, any_of, nearest, quoted};
+use crate::hedge::{parse_hedge_after, parse_share};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
 use crate::syntax;
@@ -568,6 +569,8 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Admin => parse_admin(text).map(Value::Listen),
         Kind::Rejoin => parse_rejoin(text).map(Value::Rejoin),
         Kind::ReadFrom => parse_read_from(text).map(|_| Value::Text(text.to_owned())),
+        Kind::HedgeAfter => parse_hedge_after(text).map(|_| Value::Text(text.to_owned())),
+        Kind::Share => parse_share(text).map(|share| Value::Number(share.into())),
         Kind::HashTag => parse_hash_tag(text).map(Value::HashTag),
         Kind::KeyspaceEvents => KeyspaceEvents::parse(text)
             .map(Value::KeyspaceEvents)

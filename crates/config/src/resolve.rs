@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
-use crate::{cluster, emulate, routes, warnings};
+use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,8 @@ pub(crate) fn resolve(
         },
     });
     let mut pools: Vec<PoolConfig> = pools.collect();
-    pools.extend(cluster::sentinel_pools(named, &pools));
+    let sentinels = cluster::sentinel_pools(named, &pools, read_file, report);
+    pools.extend(sentinels);
     let listeners: Vec<ListenerConfig> =
         sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
     routes::check(named, report);
@@ -232,7 +233,7 @@ fn sharded(
 ) -> ShardedConfig {
     let servers = servers(section, report);
     let (reconnect_min, reconnect_max) = reconnect(section, report);
-    let (password, password_file) = password(section, read_file, report);
+    let (password, password_file) = password(section, PASSWORD, read_file, report);
     let ejection = match kind {
         // Who is of a cluster is for the cluster to say.
         "cluster" | "replicated" => None,
@@ -243,6 +244,7 @@ fn sharded(
         let hint = "while it is out every request fails: remove ejection, or add servers";
         report.warning(at, Problem::new(what, hint));
     }
+    let tls = tls::of_pool(section, &servers, read_file, report);
     let placed = match kind {
         "cluster" => cluster::resolve(section, &servers, report),
         "replicated" => cluster::replicated(name, section, &servers, report),
@@ -256,6 +258,7 @@ fn sharded(
         password,
         allow_flush: section.bool("allow_flush"),
         ejection,
+        circuit: crate::circuit::circuit(section, report),
         reconnect_min,
         reconnect_max,
         link_in_flight_max: at_most_the_limit(
@@ -268,7 +271,7 @@ fn sharded(
         ..placed
     };
     let clients_max = clients_max(section, limits, report);
-    ShardedConfig { pool, password_file, clients_max }
+    ShardedConfig { pool, password_file, clients_max, tls }
 }
 
 /// A pool of servers that are placed here.
@@ -424,20 +427,24 @@ fn at_most_the_limit(
     own.unwrap_or(limit)
 }
 
-/// `password`, or what is in `password_file`.
-fn password(
+/// The keys of most passwords.
+const PASSWORD: [&str; 2] = ["password", "password_file"];
+
+/// A password that is in the file under the first key, or in a file that the second names.
+pub(crate) fn password(
     section: &Section,
+    [key, file_key]: [&str; 2],
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> (Option<Password>, Option<PathBuf>) {
-    let written = match section.value("password") {
+    let written = match section.value(key) {
         Some(Value::Secret(password)) => Some(password.clone()),
         _ => None,
     };
-    let Some(Value::Path(path)) = section.value("password_file") else { return (written, None) };
-    let at = section.place("password_file");
-    if section.given("password").is_some() {
-        let what = format!("{} has both password and password_file", section.header);
+    let Some(Value::Path(path)) = section.value(file_key) else { return (written, None) };
+    let at = section.place(file_key);
+    if section.given(key).is_some() {
+        let what = format!("{} has both {key} and {file_key}", section.header);
         report.consequence(at, Problem::new(what, "keep one of them"));
     }
     let Some(read_file) = read_file else { return (written, Some(path.clone())) };
@@ -447,7 +454,7 @@ fn password(
     });
     let password = read
         .map_err(|why| {
-            let what = format!("password_file in {}: {}: {why}", section.header, path.display());
+            let what = format!("{file_key} in {}: {}: {why}", section.header, path.display());
             let hint = "give a readable file with the password and nothing else in it";
             report.consequence(at, Problem::new(what, hint));
         })
@@ -468,7 +475,7 @@ fn listener(
         }
         index
     });
-    let (mut password, password_file) = password(section, read_file, report);
+    let (mut password, password_file) = password(section, PASSWORD, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
     if let Some(("sharded" | "memcached" | "cluster" | "replicated", pool)) = pool_section
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
@@ -504,6 +511,7 @@ fn listener(
             ListenAddr::Unix(_) => None,
         },
         cluster: emulate::resolve(section, bind, report),
+        read_from: cluster::read_from_of_listener(section, pool_section, report),
     })
 }
 

@@ -5,12 +5,12 @@ use crate::error::{Problem, Report, nearest, quoted};
 use crate::reader::{NamedPool, Section, Value, listed};
 use keyway_topology::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
-    RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
+    RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 
 /// The kinds of pools that lead to others.
-pub(crate) const KINDS: [&str; 6] =
-    ["prefix", "failover", "mirror", "shadow", "miss-then", "rate-limited"];
+pub(crate) const KINDS: [&str; 7] =
+    ["prefix", "failover", "mirror", "shadow", "miss-then", "rate-limited", "read-write-split"];
 
 /// A pool that is named in another.
 struct Named<'s> {
@@ -30,7 +30,7 @@ fn named_in(section: &Section) -> Vec<Named<'_>> {
     if let Some(Value::Names(names)) = section.of_its_table("children") {
         named.extend(names.iter().map(|(at, name)| Named { key: "children", at: *at, name }));
     }
-    for key in ["default", "gutter", "main", "shadow", "child"] {
+    for key in ["default", "gutter", "main", "shadow", "child", "write", "read"] {
         if let Some(Value::Text(name)) = section.of_its_table(key) {
             named.push(Named { key, at: section.place(key), name });
         }
@@ -132,6 +132,7 @@ fn asked(pools: &[NamedPool]) -> Vec<u64> {
             let most = named.iter().filter_map(of).max().unwrap_or(0);
             let count = match *kind {
                 "prefix" | "rate-limited" => most,
+                "read-write-split" if !section.bool("read_fallback") => most,
                 "shadow" => sum.saturating_add(1),
                 _ => sum.saturating_add(named.len() as u64),
             };
@@ -293,6 +294,21 @@ pub(crate) fn resolve(
             RoutedPool::MissThen(MissThenPool {
                 children: children(section, pools, 2, report),
                 fill_ttl_max: ttl_max.filter(|_| section.bool("fill")),
+            })
+        }
+        "read-write-split" => {
+            let (write, read) = (of("write"), of("read"));
+            if section.text("write").is_some() && section.text("write") == section.text("read") {
+                let what = format!("read in {}: this is write as well", section.header);
+                let hint = "name another pool: there is nothing to split";
+                report.consequence(section.place("read"), Problem::new(what, hint));
+            }
+            RoutedPool::ReadWriteSplit(ReadWriteSplitPool {
+                write,
+                read,
+                pin_after_write: section.duration("pin_after_write"),
+                read_fallback: section.bool("read_fallback"),
+                write_commands: crate::cluster::commands(section, "write_commands", report),
             })
         }
         _ => {

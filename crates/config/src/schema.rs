@@ -2,17 +2,24 @@
 //! reader, the hints for unknown keys, `describe` and `docs/config.md` all
 //! come from here.
 
+mod circuit;
 mod cluster;
 mod kind;
 mod memcached;
 mod routes;
+mod tls;
 
 use routes::POOL_KINDS;
 
+pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use memcached::MEMCACHED;
-pub(crate) use routes::{FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, SHADOW};
+pub(crate) use routes::{
+    FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
+};
+
+pub(crate) use tls::TLS;
 
 use std::time::Duration;
 
@@ -349,6 +356,13 @@ pub(crate) static LISTENER: Table = Table {
             "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
         )
         .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
+        key(
+            "read_from",
+            Kind::ReadFrom,
+            Unset("the pool's `read_from`"),
+            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
+        )
+        .known_elsewhere_as(&["readonly"]),
     ],
 };
 
@@ -624,6 +638,14 @@ pub(crate) static SHARDED: Table = Table {
             "server_failure_limit",
             "server_retry_timeout",
         ]),
+        tls::OF_POOL,
+        key(
+            "circuit",
+            Kind::Table(&CIRCUIT),
+            Unset("off: a server that fails is asked all the same"),
+            "Do not ask a server for a while too many of whose requests failed: they fail at once then, and its keys stay where they are.",
+        )
+        .known_elsewhere_as(&["circuit_breaker", "outlier_detection"]),
         key(
             "reconnect",
             Kind::Table(&RECONNECT),
@@ -716,7 +738,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 20] = [
+pub(crate) static TABLES: [&Table; 24] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -729,7 +751,10 @@ pub(crate) static TABLES: [&Table; 20] = [
     &REPLICATED,
     &MEMCACHED,
     &EJECTION,
+    &CIRCUIT,
+    &OUTLIERS,
     &RECONNECT,
+    &TLS,
     &PREFIX,
     &PREFIX_ROUTE,
     &FAILOVER,
@@ -737,10 +762,11 @@ pub(crate) static TABLES: [&Table; 20] = [
     &SHADOW,
     &MISS_THEN,
     &RATE_LIMITED,
+    &READ_WRITE_SPLIT,
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 11] = [
+pub(crate) static POOLS: [(&str, &Table); 12] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
@@ -752,4 +778,5 @@ pub(crate) static POOLS: [(&str, &Table); 11] = [
     ("shadow", &SHADOW),
     ("miss-then", &MISS_THEN),
     ("rate-limited", &RATE_LIMITED),
+    ("read-write-split", &READ_WRITE_SPLIT),
 ];

@@ -54,6 +54,26 @@ fn passwords_come_from_their_files_less_one_newline() {
 }
 
 #[test]
+fn the_password_of_sentinels_may_be_in_a_file() {
+    let folder = Folder::new("sentinels");
+    let file = folder.write("secret", "of the sentinels\n");
+    let text = format!(
+        "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p\"\n[pool.p]\n\
+         kind = \"replicated\"\nsentinels = [\"10.0.0.1:26379\"]\nprimaries = [\"m\"]\n\
+         sentinel_password_file = {:?}\n",
+        file.to_str().unwrap()
+    );
+    let config = Config::load(&folder.write("keyway.toml", &text)).unwrap();
+    let sentinels = config.pools.iter().find(|pool| pool.name == "p/sentinels").unwrap();
+    let PoolKindConfig::Sharded(sentinels) = &sentinels.kind else { panic!("not of servers") };
+    assert_eq!(sentinels.pool.password.as_ref().unwrap().expose(), "of the sentinels");
+    let empty = text.replace(file.to_str().unwrap(), "/nonexistent/secret");
+    let errors = Config::load(&folder.write("keyway.toml", &empty)).unwrap_err();
+    let told = errors[0].to_string();
+    assert!(told.contains("sentinel_password_file in [pool.p]: /nonexistent/secret"), "{told}");
+}
+
+#[test]
 fn every_bad_password_file_is_told_with_its_line() {
     let folder = Folder::new("bad-passwords");
     let empty = folder.write("empty", "\n");

@@ -4,7 +4,7 @@ use crate::serve::wall_clock;
 use keyway_control::{AdminState, BackendStatus, PoolStatus, ScriptKill};
 use keyway_metrics::Registry;
 use keyway_script::Kill;
-use keyway_topology::{BackendId, FailureReason, HealthState};
+use keyway_topology::{BackendId, CircuitState, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub struct Process {
 /// A backend's state and its begin.
 #[derive(Clone, Copy)]
 pub struct Seen {
-    state: HealthState,
+    state: &'static str,
     since_unix_seconds: u64,
 }
 
 impl Process {
     /// A process that serves.
     pub fn new(plan: Arc<Plan>, registry: Arc<Registry>) -> Self {
-        let now = Seen { state: HealthState::Up, since_unix_seconds: unix_seconds() };
+        let now = Seen { state: HealthState::Up.label(), since_unix_seconds: unix_seconds() };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
         Self { plan, registry, draining: AtomicBool::new(false), seen }
     }
@@ -41,12 +41,32 @@ impl Process {
         let mut seen = self.seen.lock();
         let pools = 0..self.plan.topology.pools().len();
         for id in pools.flat_map(|pool| self.plan.topology.backend_ids(pool)) {
-            let state = self.plan.health.state(id);
+            let state = self.state(id).0;
             if seen[id.index()].state != state {
                 seen[id.index()] = Seen { state, since_unix_seconds: unix_seconds() };
             }
         }
         seen.clone()
+    }
+
+    /// How a backend is, and why: of several states the one that keeps most requests away.
+    fn state(&self, id: BackendId) -> (&'static str, Option<&'static str>) {
+        let health = &self.plan.health;
+        let (circuits, reads) = (health.circuits(), health.reads());
+        let is_open = circuits.state(id) != CircuitState::Closed;
+        match (health.state(id), reads.reason(id)) {
+            (HealthState::Up | HealthState::Failing, _) if is_open => {
+                let label = match circuits.state(id) {
+                    CircuitState::HalfOpen => "circuit-half-open",
+                    _ => "circuit-open",
+                };
+                (label, circuits.reason(id).map(FailureReason::label))
+            }
+            (HealthState::Up | HealthState::Failing, Some(reason)) => {
+                ("outlier", Some(reason.label()))
+            }
+            (state, _) => (state.label(), health.reason(id).map(FailureReason::label)),
+        }
     }
 
     fn status(&self, name: String, id: BackendId, seen: &[Seen]) -> BackendStatus {
@@ -57,8 +77,8 @@ impl Process {
         BackendStatus {
             name,
             address: address.map(|address| address.to_string()).unwrap_or_default(),
-            state: seen.state.label(),
-            reason: self.plan.health.reason(id).map(|reason| reason.label()),
+            state: seen.state,
+            reason: self.state(id).1,
             since_unix_seconds: seen.since_unix_seconds,
         }
     }
@@ -188,8 +208,12 @@ impl AdminState for Process {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("no backend {backend:?}; there are: {}", names.join(", ")));
         };
+        let was_open = self.plan.health.circuits().restart(*id);
+        if was_open {
+            tracing::info!(pool, backend, "asked again on an operator's word");
+        }
         if self.plan.health.is_usable(*id) {
-            return Ok(false);
+            return Ok(was_open);
         }
         let was_out = self.plan.health.restore(*id).is_some();
         if was_out {

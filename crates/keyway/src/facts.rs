@@ -522,7 +522,7 @@ impl Report<'_> {
             let value = format_args!(
                 "name={name},state={},links={},in_flight={},requests={},errors={},\
                  error_replies={},ejections={}",
-                backend.health.label(),
+                backend.state(),
                 backend.links_ready,
                 backend.in_flight,
                 backend.requests,

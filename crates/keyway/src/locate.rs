@@ -169,6 +169,10 @@ fn steps(routed: &RoutedPool, key: &[u8]) -> Vec<(String, u16)> {
         }
         RoutedPool::MissThen(pool) => numbered(&pool.children),
         RoutedPool::RateLimited(pool) => vec![("rate-limited".to_owned(), pool.child)],
+        RoutedPool::ReadWriteSplit(pool) => {
+            let read = if pool.read_fallback { "read, or else write" } else { "read" };
+            vec![("write".to_owned(), pool.write), (read.to_owned(), pool.read)]
+        }
     }
 }
 

@@ -99,8 +99,9 @@ pub fn plan(
 ) -> Arc<Plan> {
     let topology = Arc::new(config.topology(Epoch(1)));
     let clients = Arc::new(ClientRegistry::default());
-    let pools: Vec<PoolPlan> =
+    let mut pools: Vec<PoolPlan> =
         config.pools.iter().map(|pool| pool_plan(pool, config, &topology, seed)).collect();
+    keyway_worker::share_scripts(&mut pools);
     for (index, pool) in pools.iter().enumerate() {
         if let PoolKind::Store(store) = &pool.kind {
             let store = Arc::clone(store);
@@ -144,6 +145,7 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
             cluster: emulated(settings, listener),
+            read_from: settings.read_from.clone(),
             memcached: match settings.protocol {
                 Protocol::Redis => None,
                 Protocol::Memcached { item_len_max } => Some(item_len_max),
@@ -214,8 +216,10 @@ fn pool_plan(
         }
         PoolKindConfig::Sharded(sharded) => {
             let databases = sharded.pool.databases_allowed;
+            // The configuration was loaded with its files.
+            let tls = sharded.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
             let warm_up = WarmUpPlan::new(&sharded.pool, topology.pools(), monotonic());
-            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up);
+            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up).secured(tls);
             (databases, sharded.clients_max, kind)
         }
         PoolKindConfig::Routed(routed) => {

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer};
+use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer, Secured};
 use keyway_worker::{Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Workers {
                 };
                 cells.attach_thread();
                 let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
-                Worker::new(io, plan, cells, mailbox, seed).run();
+                Worker::new(Secured::new(io), plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;
         let thread_id = told

@@ -5,8 +5,11 @@
 
 mod cluster_setup;
 
-use cluster_setup::{Load, Seen, serve, warnings};
-use keyway_testkit::{RedisCluster, Value, cluster_slot, encode_words, wait_until, watchdog};
+use cluster_setup::{Load, Seen, key_of, serve, warnings};
+use keyway_testkit::{
+    Keyway, RedisCluster, Value, cluster_slot, encode_words, wait_until, watchdog,
+};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(120);
@@ -127,6 +130,34 @@ fn what_waits_at_a_primary_waits_on_at_the_next() {
 }
 
 #[test]
+fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
+    let _watch = watchdog(WITHIN, "a transaction and a fail-over");
+    let cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"5s\"")], 1);
+    let slot = cluster_slot(b"{t}");
+    let primary = cluster.primary_of_slot(slot).expect("a primary");
+    let mut client = keyway.client(0);
+    let mut guarded = keyway.client(0);
+    let ok = Value::simple("OK");
+    assert_eq!(guarded.words("WATCH {t}a"), ok);
+    assert_eq!(client.words("MULTI"), ok);
+    assert_eq!(client.words("INCR {t}a"), Value::simple("QUEUED"));
+    cluster.failover(primary + 3);
+    cluster.wait_settled();
+    // Somebody hears of it.
+    let mut other = keyway.client(0);
+    assert_eq!(other.words("SET {t}b 41"), ok);
+    assert_eq!(client.words("INCR {t}b"), Value::simple("QUEUED"));
+    assert_eq!(client.words("EXEC"), Value::Array(vec![Value::Integer(1), Value::Integer(42)]));
+    assert_eq!(cluster.ask(primary + 3, "GET {t}b"), Value::bulk("42"));
+    // Nobody watches the key where it is now.
+    assert_eq!(guarded.words("MULTI"), ok);
+    assert_eq!(guarded.words("GET {t}a"), Value::simple("QUEUED"));
+    assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
+    assert_eq!(warnings(&keyway), Vec::<String>::new());
+}
+
+#[test]
 fn a_primary_that_comes_and_goes_is_followed() {
     let _watch = watchdog(WITHIN, "a flapping primary");
     let mut cluster = RedisCluster::start(3, 1);
@@ -150,4 +181,88 @@ fn a_primary_that_comes_and_goes_is_followed() {
     let lines = warnings(&keyway);
     assert!(lines.len() < 60, "{} lines: {}", lines.len(), lines.join("\n"));
     println!("{} errors, {} warnings", seen.errors.len(), lines.len());
+}
+
+/// Every key that a whole walk returns; `step` is called before each of its steps. A step
+/// that fails is asked again.
+fn walk(keyway: &Keyway, mut step: impl FnMut(usize)) -> (BTreeSet<String>, usize) {
+    let mut client = keyway.client(0);
+    let (mut cursor, mut found, mut steps) = ("0".to_owned(), BTreeSet::new(), 0);
+    loop {
+        step(steps);
+        let mut reply = Value::Nil;
+        wait_until("a step of the walk", WITHIN, || {
+            reply = client.command(&["SCAN", &cursor, "COUNT", "40"]);
+            assert!(!reply.is_error() || !reply.error_text().contains("cursor"), "{reply:?}");
+            !reply.is_error()
+        });
+        let parts = reply.array();
+        found.extend(parts[1].array().iter().map(Value::text));
+        cursor = parts[0].text();
+        steps += 1;
+        if cursor == "0" {
+            return (found, steps);
+        }
+    }
+}
+
+#[test]
+fn a_walk_over_all_keys_misses_none_though_primaries_are_replaced_meanwhile() {
+    let _watch = watchdog(WITHIN, "a walk and fail-overs");
+    let mut cluster = RedisCluster::start(3, 1);
+    let keyway = serve(&cluster, &[("timeout", "\"1s\"")], 1);
+    let mut client = keyway.client(0);
+    let all: BTreeSet<String> = (0..3_000).map(|nth| format!("key:{nth}")).collect();
+    for key in &all {
+        assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
+    }
+    assert_eq!(client.words("WAIT 1 5000"), Value::Integer(1));
+    let (found, steps) = walk(&keyway, |_| {});
+    assert!(found == all && steps > 60, "{steps} steps");
+    let known = |keyway: &Keyway, slots: [usize; 3]| {
+        // The servers of the shards in the order of their slots serve writes.
+        let mut client = keyway.client(0);
+        let slots_of = [0, 6_000, 12_000];
+        for (slot, node) in slots_of.into_iter().zip(slots) {
+            let key = key_of(slot, "known");
+            let text = format!("{node}");
+            wait_until("it is followed", WITHIN, || {
+                client.command(&["SET", &key, &text]) == Value::simple("OK")
+            });
+            assert_eq!(cluster.ask(node, &format!("GET {key}")).text(), text);
+        }
+    };
+    // While it is walked, before it is and after; and back again.
+    let (mut found, steps) = walk(&keyway, |step| match step {
+        10 => {
+            cluster.failover(3);
+            known(&keyway, [3, 1, 2]);
+        }
+        40 => {
+            cluster.failover(5);
+            known(&keyway, [3, 1, 5]);
+        }
+        50 => {
+            cluster.failover(0);
+            known(&keyway, [0, 1, 5]);
+        }
+        60 => {
+            cluster.failover(4);
+            known(&keyway, [0, 4, 5]);
+        }
+        _ => {}
+    });
+    found.retain(|key| key.starts_with("key:"));
+    assert!(found == all, "{} of {} in {steps} steps", found.len(), all.len());
+    // One that dies in the middle of it.
+    cluster.wait_settled();
+    let mut has_died = false;
+    let (mut found, _) = walk(&keyway, |step| {
+        if step == 12 {
+            cluster.kill(0);
+            has_died = true;
+        }
+    });
+    found.retain(|key| key.starts_with("key:"));
+    assert!(has_died && found == all, "{} of {}", found.len(), all.len());
 }

@@ -79,3 +79,47 @@ fn subscribers_hear_again_when_slots_moved_and_when_a_primary_died() {
         expect_all(&mut ears);
     }
 }
+
+#[test]
+fn who_listens_at_a_server_that_dies_listens_at_another_at_once() {
+    let _watch = watchdog(WITHIN * 2, "subscribers of a server that dies");
+    // Without replicas: nobody takes the slots over, and no map ever changes.
+    let mut cluster = RedisCluster::start(3, 0);
+    let keyway = serve(&cluster, &[("timeout", "\"1s\""), ("refresh", "\"60s\"")], 1);
+    let mut ears = [keyway.client(0), keyway.client(0)];
+    ears[0].words("SUBSCRIBE channel");
+    ears[1].words("PSUBSCRIBE c*nel");
+    let subscribers = |cluster: &RedisCluster, node| {
+        let numbers = cluster.ask(node, "PUBSUB NUMSUB channel");
+        (numbers.array()[1].clone(), cluster.ask(node, "PUBSUB NUMPAT"))
+    };
+    let one = Value::Integer(1);
+    let at = |cluster: &RedisCluster, nodes: &[usize], channel: bool| {
+        let has = |&node: &usize| {
+            let (channels, patterns) = subscribers(cluster, node);
+            if channel { channels == one } else { patterns == one }
+        };
+        nodes.iter().copied().find(has)
+    };
+    let soon = Duration::from_secs(4);
+    let mut alive = vec![0, 1, 2];
+    for is_channel in [true, false] {
+        let dies = at(&cluster, &alive, is_channel).expect("one server is asked");
+        cluster.kill(dies);
+        alive.retain(|&node| node != dies);
+        for is_channel in [true, false] {
+            wait_until("another is asked", soon, || at(&cluster, &alive, is_channel).is_some());
+        }
+        let text = alive.len().to_string();
+        assert!(!cluster.ask(alive[0], &format!("PUBLISH channel {text}")).is_error());
+        for ear in &mut ears {
+            assert_eq!(ear.reply().array().last(), Some(&Value::bulk(&text)));
+            ear.set_reply_within(Duration::from_millis(100));
+            assert!(ear.try_reply().is_err(), "{text} left: nothing comes twice");
+            ear.set_reply_within(Duration::from_secs(10));
+        }
+        // Who comes now is told by one that is there.
+        let mut late = keyway.client(0);
+        assert_eq!(late.words("SUBSCRIBE channel").array()[2], Value::Integer(1));
+    }
+}

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, Value,
-    wait_until, watchdog,
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, TempDir,
+    Value, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -115,6 +115,13 @@ fn several_primaries_share_the_keys_by_their_names() {
     let request: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     assert_eq!(client.command(&request), Value::Array(vec![Value::bulk("v"); 300]));
     assert_eq!(client.words("DBSIZE"), Value::Integer(300));
+    // What is published at any of them, which tell each other nothing.
+    let mut ear = keyway.client(0);
+    ear.words("PSUBSCRIBE news:*");
+    for nth in 0..20 {
+        assert_eq!(client.words(&format!("PUBLISH news:{nth} text")), Value::Integer(1));
+        assert_eq!(ear.reply().array()[2], Value::bulk(format!("news:{nth}")));
+    }
 }
 
 #[test]
@@ -135,6 +142,29 @@ fn servers_that_are_listed_are_asked_which_is_the_primary() {
     servers.promote(2);
     wait_until("the last one is the primary", SOON, || set(&mut client, "b"));
     assert_eq!(servers.client(2).command(&["GET", "b"]), Value::bulk("v"));
+}
+
+#[test]
+fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
+    let _watch = watchdog(Duration::from_secs(60), "a transaction and a fail-over");
+    let servers = Replicated::start(1);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![listed(&servers)]));
+    let (mut client, mut guarded) = (keyway.client(0), keyway.client(0));
+    let (ok, queued) = (Value::simple("OK"), Value::simple("QUEUED"));
+    assert_eq!(guarded.words("WATCH a"), ok);
+    assert_eq!(client.words("MULTI"), ok);
+    assert_eq!(client.words("INCR a"), queued);
+    assert_eq!(client.words("PUBLISH channel text"), queued);
+    servers.promote(1);
+    assert!(set(&mut keyway.client(0), "known"));
+    assert_eq!(client.words("INCR b"), queued);
+    let one = Value::Integer(1);
+    assert_eq!(client.words("EXEC"), Value::Array(vec![one.clone(), Value::Integer(0), one]));
+    assert_eq!(servers.client(1).command(&["GET", "b"]), Value::bulk("1"));
+    // Nobody watches the key where it is now.
+    assert_eq!(guarded.words("MULTI"), ok);
+    assert_eq!(guarded.words("GET a"), queued);
+    assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
 }
 
 #[test]
@@ -196,4 +226,60 @@ fn replicas_alone_are_read_where_that_is_asked_for_and_an_error_says_that_none_i
         text.contains("no replica of it may be read now")
     });
     assert!(set(&mut client, "k"), "writes go on: {said:?}");
+}
+
+#[test]
+fn a_listener_may_read_otherwise_than_its_pool() {
+    let _watch = watchdog(Duration::from_secs(60), "reads by listener");
+    let servers = Replicated::start(1);
+    let pool = listed(&servers).with("read_from_primary", "[\"ttl\"]");
+    let keyway = Keyway::start(
+        KEYWAY,
+        KeywayConfig::new(vec![
+            pool.clone().with_listener("read_from", "\"replica\""),
+            pool.clone(),
+            pool.clone().with_listener("read_from", "\"primary\""),
+            Pool::of_kind("guarded", "rate-limited")
+                .with("child", "\"main\"")
+                .with("requests_per_second", "1000000"),
+            Pool::of_kind("spare", "failover").with("children", "[\"main\", \"local\"]"),
+            Pool::store("local"),
+        ]),
+    );
+    assert!(set(&mut keyway.client(1), "k"));
+    let copied = || servers.client(1).command(&["GET", "k"]) == Value::bulk("v");
+    wait_until("it is copied", SOON, copied);
+    let gets = |server: usize| {
+        let text = servers.ask(server, "INFO commandstats").text();
+        let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    // Who comes through other pools is a client of none of its listeners.
+    for (listener, reads) in [(0, [0, 20]), (1, [20, 0]), (2, [20, 0]), (3, [20, 0]), (4, [20, 0])]
+    {
+        let mut client = keyway.client(listener);
+        let before = [gets(0), gets(1)];
+        for _ in 0..20 {
+            assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"));
+            assert_eq!(client.words("MGET k k").array().len(), 2);
+            assert_eq!(client.words("TTL k"), Value::Integer(-1));
+        }
+        let grown = [gets(0) - before[0], gets(1) - before[1]];
+        assert_eq!(grown, reads, "listener {listener}");
+        assert!(set(&mut client, "other"));
+    }
+}
+
+#[test]
+fn the_password_of_sentinels_may_be_in_a_file() {
+    let _watch = watchdog(Duration::from_secs(60), "a password of sentinels");
+    let servers = Replicated::start(1);
+    let sentinels = Sentinels::start_with(1, 1, &[("mymaster", &servers)], Some("sesame"));
+    let directory = TempDir::new();
+    let file = directory.write("secret", "sesame\n");
+    let pool = through(&sentinels, &["mymaster"])
+        .with("sentinel_password_file", &format!("{:?}", file.to_str().unwrap()));
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    assert!(set(&mut keyway.client(0), "k"));
+    assert!(!keyway.process().log().contains("sesame"));
 }

@@ -11,14 +11,18 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
+const SPLIT: &str = "read-write-split";
+
 /// Pools over `NAME-a` and `NAME-b`, which both are there for each of them.
-const KINDS: [(&str, &[(&str, &str)]); 6] = [
+const KINDS: [(&str, &[(&str, &str)]); 7] = [
     ("prefix", &[("routes", "[{ prefix = \"k\", pool = \"A\" }]"), ("default", "\"A\"")]),
     ("failover", &[("children", "[\"A\"]"), ("gutter", "\"B\"")]),
     ("mirror", &[("children", "[\"B\", \"A\"]"), ("read_from", "\"A\"")]),
     ("shadow", &[("main", "\"A\""), ("shadow", "\"B\"")]),
     ("miss-then", &[("children", "[\"A\", \"B\"]")]),
     ("rate-limited", &[("child", "\"A\""), ("requests_per_second", "10000000")]),
+    // Of one server, told twice.
+    (SPLIT, &[("write", "\"A\""), ("read", "\"B\""), ("read_fallback", "true")]),
 ];
 
 /// A pool of that kind over the pools of its name.
@@ -91,6 +95,7 @@ fn memcached_sequences_are_answered_as_by_the_server_itself() {
     let mut pools: Vec<Pool> =
         KINDS.iter().map(|(kind, _)| routed(kind).spoken_to_in("memcached")).collect();
     for ((kind, _), pair) in KINDS.iter().zip(&servers) {
+        let pair = if *kind == SPLIT { [&pair[0], &pair[0]] } else { [&pair[0], &pair[1]] };
         for (child, server) in ["a", "b"].iter().zip(pair) {
             pools.push(Pool::memcached(&format!("{kind}-{child}"), std::slice::from_ref(server)));
         }

@@ -204,6 +204,24 @@ catalogue! {
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
         measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
+    BACKEND_CIRCUIT: Gauge "keyway_backend_circuit_state" in "state" by [Pool Backend]
+        measures "Whether the backend is asked, in a pool with a circuit: 0 closed (it is), 1 half-open (a few requests find out), 2 open (it is not, and requests fail at once). All workers share the state."
+        leaves_out "Leaves out requests that were refused: keyway_backend_errors_total with the fault backend_circuit_open. Always 0 without a circuit."
+    BACKEND_CIRCUIT_OPENS: Counter "keyway_backend_circuit_opens_total" in "opens" by [Pool Backend]
+        measures "Times the circuit of the backend opened, probes that failed counted."
+        leaves_out "Leaves out how long it was open."
+    BACKEND_OUTLIER: Gauge "keyway_backend_outlier_state" in "state" by [Pool Backend]
+        measures "Whether the backend is left out of those that reads may go to, as it is much slower than the others or fails: 1 or 0. The sum over a pool is how many are left out now."
+        leaves_out "Leaves out writes, which go to it all the same where it is a primary."
+    BACKEND_OUTLIERS: Counter "keyway_backend_outliers_total" in "outliers" by [Pool Backend]
+        measures "Times the backend was left out of those that reads may go to."
+        leaves_out "Leaves out how long."
+    BACKEND_READ_ESTIMATE: Gauge "keyway_backend_read_latency_estimate_seconds" in "seconds" by [Pool Backend]
+        measures "How long the backend takes to reply, as the choice of a server for reads estimates it: it rises at once to what a reply took and falls in about a second. All workers share it."
+        leaves_out "Leaves out pools whose reads go to primaries alone, where it is 0, as it is before the first reply."
+    BACKEND_READS_CHOSEN: Counter "keyway_backend_chosen_reads_total" in "reads" by [Pool Backend]
+        measures "Reads for which the backend was chosen among the servers that have the data."
+        leaves_out "Leaves out reads that primaries answer in any case, and pools whose reads go to primaries alone."
     WORKER_TURNS: Counter "keyway_worker_turns_total" in "turns" by [Worker]
         measures "Turns of the worker's loop."
         leaves_out ""
@@ -325,10 +343,22 @@ catalogue! {
         measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
         leaves_out ""
     CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
-        measures "Times that a request was sent again a little later, after TRYAGAIN, CLUSTERDOWN, LOADING or MASTERDOWN."
+        measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost."
         leaves_out ""
+    CLUSTER_RETRIES_REFUSED: Counter "keyway_cluster_refused_retries_total" in "retries" by [Pool]
+        measures "Times that a request was not sent again since retry_budget was used up."
+        leaves_out ""
+    CLUSTER_HEDGED: Counter "keyway_cluster_hedged_reads_total" in "reads" by [Pool]
+        measures "Reads (of one for many keys, parts) that a second server was sent, as the first had not answered within hedge_after."
+        leaves_out ""
+    CLUSTER_HEDGES_WON: Counter "keyway_cluster_won_hedges_total" in "hedges" by [Pool]
+        measures "Of these, those whose answer was the second server's."
+        leaves_out ""
+    CLUSTER_HEDGES_REFUSED: Counter "keyway_cluster_refused_hedges_total" in "hedges" by [Pool]
+        measures "Reads that no second server was sent since hedge_budget was used up."
+        leaves_out "Leaves out those for which no other server could be read."
     CLUSTER_GIVEN_UP: Counter "keyway_cluster_given_up_requests_total" in "requests" by [Pool]
-        measures "Requests whose client got such an error after all: too many redirections, no time left, or others of the same client were on their way behind it."
+        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, or others of the same client were on their way behind it."
         leaves_out ""
     CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]
         measures "Times that a server told who has which slot."
@@ -336,6 +366,9 @@ catalogue! {
     CLUSTER_UNANSWERED: Counter "keyway_cluster_unanswered_questions_total" in "questions" by [Pool]
         measures "Times that nobody could be asked who has which slot, or the one asked did not tell."
         leaves_out ""
+    CLUSTER_NOTICES: Counter "keyway_cluster_sentinel_notices_total" in "notices" by [Pool]
+        measures "What sentinels told unasked of the pool's primaries: +switch-master, +slave, +sdown, -sdown, +reboot. Each sentinel tells for itself. All sentinels are asked then, ten times a second at most."
+        leaves_out "Leaves out what is about primaries of others."
     CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
         measures "Slots of which the server is known; 16384 when the cluster is whole."
         leaves_out ""

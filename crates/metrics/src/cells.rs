@@ -9,7 +9,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 13] = [
+pub(crate) const FAULTS: [Fault; 14] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -21,6 +21,7 @@ pub(crate) const FAULTS: [Fault; 13] = [
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     backend_fault(BackendFault::Full),
+    backend_fault(BackendFault::CircuitOpen),
     Fault::Limit(LimitFault::Clients),
     Fault::StoreFull,
 ];
@@ -30,7 +31,7 @@ pub(crate) const REFUSALS: [Fault; 3] =
     [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
 
 /// The faults of requests that were taken for serving.
-pub(crate) const REQUEST_FAULTS: [Fault; 10] = [
+pub(crate) const REQUEST_FAULTS: [Fault; 11] = [
     Fault::Unrouted,
     backend_fault(BackendFault::Connect),
     backend_fault(BackendFault::Timeout),
@@ -40,10 +41,11 @@ pub(crate) const REQUEST_FAULTS: [Fault; 10] = [
     backend_fault(BackendFault::NotReady),
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     backend_fault(BackendFault::Full),
+    backend_fault(BackendFault::CircuitOpen),
     Fault::StoreFull,
 ];
 
-pub(crate) const BACKEND_FAULTS: [BackendFault; 8] = [
+pub(crate) const BACKEND_FAULTS: [BackendFault; 9] = [
     BackendFault::Connect,
     BackendFault::Timeout,
     BackendFault::Closed,
@@ -52,6 +54,7 @@ pub(crate) const BACKEND_FAULTS: [BackendFault; 8] = [
     BackendFault::NotReady,
     BackendFault::Reply(ReplyBound::Len),
     BackendFault::Full,
+    BackendFault::CircuitOpen,
 ];
 
 pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
@@ -71,8 +74,8 @@ impl FaultCounters {
             Fault::Denied => 1,
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
-            Fault::Limit(_) => 11,
-            Fault::StoreFull => 12,
+            Fault::Limit(_) => 12,
+            Fault::StoreFull => 13,
         };
         &self.0[index]
     }
@@ -109,6 +112,7 @@ fn backend_fault_index(fault: BackendFault) -> usize {
         BackendFault::NotReady => 5,
         BackendFault::Reply(_) => 6,
         BackendFault::Full => 7,
+        BackendFault::CircuitOpen => 8,
     }
 }
 
@@ -291,6 +295,19 @@ pub struct BackendCells {
     pub unasked_pushes: Counter,
     /// Times the backend was taken out of use.
     pub ejections: Counter,
+    /// Times its circuit opened.
+    pub circuit_opens: Counter,
+    /// Times it was left out of the servers that reads may go to.
+    pub outliers: Counter,
+    /// Reads for which it was chosen among several.
+    pub reads_chosen: Counter,
+    /// Whether it is asked: 0 yes, 1 to find out, 2 no.
+    pub circuit: Gauge,
+    /// Whether it is left out of the servers that reads may go to: 0 or 1.
+    pub outlier: Gauge,
+    /// How long it takes to reply, as the choice of a server for reads estimates, in
+    /// microseconds; 0 when nothing is known.
+    pub read_micros: Gauge,
     /// From request queued to its reply read whole.
     pub latency: LatencyHistogram,
     health: Gauge,
@@ -314,6 +331,12 @@ impl BackendCells {
             unclaimed_replies: Counter::new(),
             unasked_pushes: Counter::new(),
             ejections: Counter::new(),
+            circuit_opens: Counter::new(),
+            outliers: Counter::new(),
+            reads_chosen: Counter::new(),
+            circuit: Gauge::new(),
+            outlier: Gauge::new(),
+            read_micros: Gauge::new(),
             latency: LatencyHistogram::new(),
             health: Gauge::new(),
         }
@@ -351,6 +374,9 @@ impl BackendCells {
             &self.unclaimed_replies,
             &self.unasked_pushes,
             &self.ejections,
+            &self.circuit_opens,
+            &self.outliers,
+            &self.reads_chosen,
         ];
         self.errors.0.iter().chain(counters).for_each(Counter::restart);
         self.latency.restart();
@@ -362,6 +388,9 @@ impl BackendCells {
         self.links_connecting.set(0);
         self.links_ready.set(0);
         self.health.set(0);
+        self.circuit.set(0);
+        self.outlier.set(0);
+        self.read_micros.set(0);
     }
 }
 
@@ -510,7 +539,7 @@ mod tests {
 
     #[test]
     fn cells_stay_within_their_memory() {
-        assert!(std::mem::size_of::<ClassCells>() <= 1536);
-        assert!(std::mem::size_of::<BackendCells>() <= 1600);
+        assert!(std::mem::size_of::<ClassCells>() <= 1600);
+        assert!(std::mem::size_of::<BackendCells>() <= 1664);
     }
 }

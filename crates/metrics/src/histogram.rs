@@ -172,6 +172,16 @@ impl Snapshot {
         snapshot
     }
 
+    /// What was recorded since `seen`, and half of what was `before`.
+    pub(crate) fn since(&self, seen: Option<&Snapshot>, before: Option<&Snapshot>) -> Snapshot {
+        let mut latest = Snapshot { counts: [0; BUCKETS], ..self.clone() };
+        for (at, count) in latest.counts.iter_mut().enumerate() {
+            let of = |snapshot: Option<&Snapshot>| snapshot.map_or(0, |it| it.counts[at]);
+            *count = self.counts[at].saturating_sub(of(seen)) + of(before) / 2;
+        }
+        latest
+    }
+
     /// How many values were recorded.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

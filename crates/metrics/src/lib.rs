@@ -21,6 +21,7 @@ mod cells;
 mod exposition;
 mod histogram;
 mod process;
+mod recent;
 mod registry;
 mod scrape;
 
@@ -31,6 +32,7 @@ pub use cells::{
     FaultCounters, HealthLevel, PoolCells, PubSubCells, TurnCells,
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
+pub use recent::Recent;
 pub use registry::{
     BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, LatencyShares, Layout, PoolLayout,
     PoolTotals, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,

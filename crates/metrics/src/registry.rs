@@ -20,7 +20,7 @@ pub struct Layout {
     /// The pools; cells are found by position.
     pub pools: Vec<PoolLayout>,
     /// Most workers that ever run at once. A worker that has not started
-    /// costs a few words; one that has costs about 1.5 KiB for each pool and
+    /// costs a few words; one that has costs about 1.6 KiB for each pool and
     /// class and for each backend.
     pub workers_max: usize,
     /// Version of this build.
@@ -136,14 +136,24 @@ pub struct ClusterFigures {
     pub moved: u64,
     /// Requests sent on by `ASK`.
     pub asked: u64,
-    /// Requests tried again a little later.
+    /// Requests tried again a little later, or of another server.
     pub retried: u64,
+    /// Requests that were not, for want of budget.
+    pub retries_refused: u64,
+    /// Reads that a second server was sent.
+    pub hedged: u64,
+    /// Those that it answered first.
+    pub hedges_won: u64,
+    /// Those that it was not sent, for want of budget.
+    pub hedges_refused: u64,
     /// Requests whose client got such an error.
     pub given_up: u64,
     /// Answers to the question who has which slot.
     pub views: u64,
     /// Such questions that were not answered.
     pub unanswered: u64,
+    /// What sentinels told unasked of its primaries.
+    pub notices: u64,
     /// Slots that a server has.
     pub slots: u64,
 }
@@ -271,6 +281,22 @@ pub struct BackendTotals {
     pub reply_seconds: f64,
     /// How usable it is found.
     pub health: HealthLevel,
+    /// Its circuit is not closed: it is asked nothing, or a few requests to find out.
+    pub has_open_circuit: bool,
+    /// It is left out of the servers that reads may go to.
+    pub is_outlier: bool,
+}
+
+impl BackendTotals {
+    /// The word for how it is, as INFO has it: of several states the one that keeps most
+    /// requests away.
+    pub fn state(&self) -> &'static str {
+        match self.health {
+            HealthLevel::Healthy | HealthLevel::Failing if self.has_open_circuit => "circuit-open",
+            HealthLevel::Healthy | HealthLevel::Failing if self.is_outlier => "outlier",
+            health => health.label(),
+        }
+    }
 }
 
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
@@ -542,6 +568,8 @@ impl Registry {
                 links_ready: sum(|backend| backend.links_ready.get()),
                 ejections: sum(|backend| backend.ejections.get()),
                 health: cells().map(BackendCells::health_level).max().unwrap_or_default(),
+                has_open_circuit: cells().any(|backend| backend.circuit.get() > 0),
+                is_outlier: cells().any(|backend| backend.outlier.get() > 0),
             }
         };
         (0..self.layout.pools[pool].backends.len()).map(total).collect()

@@ -48,6 +48,15 @@ const OF_BACKENDS: &[Reader<BackendCells>] = &[
     (&c::BACKEND_UNCLAIMED, |backend| backend.unclaimed_replies.get()),
     (&c::BACKEND_UNASKED, |backend| backend.unasked_pushes.get()),
     (&c::BACKEND_EJECTIONS, |backend| backend.ejections.get()),
+    (&c::BACKEND_CIRCUIT_OPENS, |backend| backend.circuit_opens.get()),
+    (&c::BACKEND_OUTLIERS, |backend| backend.outliers.get()),
+    (&c::BACKEND_READS_CHOSEN, |backend| backend.reads_chosen.get()),
+];
+
+/// The same for all workers.
+const SHARED_OF_BACKENDS: &[Reader<BackendCells>] = &[
+    (&c::BACKEND_CIRCUIT, |backend| backend.circuit.get()),
+    (&c::BACKEND_OUTLIER, |backend| backend.outlier.get()),
 ];
 
 const OF_WORKERS: &[Reader<TurnCells>] = &[
@@ -77,9 +86,14 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_MOVED, |cluster| cluster.moved),
     (&c::CLUSTER_ASKED, |cluster| cluster.asked),
     (&c::CLUSTER_RETRIED, |cluster| cluster.retried),
+    (&c::CLUSTER_RETRIES_REFUSED, |cluster| cluster.retries_refused),
+    (&c::CLUSTER_HEDGED, |cluster| cluster.hedged),
+    (&c::CLUSTER_HEDGES_WON, |cluster| cluster.hedges_won),
+    (&c::CLUSTER_HEDGES_REFUSED, |cluster| cluster.hedges_refused),
     (&c::CLUSTER_GIVEN_UP, |cluster| cluster.given_up),
     (&c::CLUSTER_VIEWS, |cluster| cluster.views),
     (&c::CLUSTER_UNANSWERED, |cluster| cluster.unanswered),
+    (&c::CLUSTER_NOTICES, |cluster| cluster.notices),
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
 ];
 
@@ -270,6 +284,18 @@ impl Registry {
         self.each_backend(clusters, |at, (pool, backend)| {
             let worst = of(at).map(BackendCells::health).max().unwrap_or(0);
             health.sample(&[pool, backend], worst);
+        });
+        // Of what all workers share each tells what it saw last.
+        for (metric, read) in SHARED_OF_BACKENDS {
+            let mut samples = family(out, metric);
+            self.each_backend(clusters, |at, (pool, backend)| {
+                samples.sample(&[pool, backend], of(at).map(read).max().unwrap_or(0));
+            });
+        }
+        let mut estimates = family(out, &c::BACKEND_READ_ESTIMATE);
+        self.each_backend(clusters, |at, (pool, backend)| {
+            let micros = of(at).map(|backend| backend.read_micros.get()).max().unwrap_or(0);
+            estimates.sample(&[pool, backend], micros as f64 / 1e6);
         });
     }
 

@@ -1,5 +1,6 @@
 use crate::{Address, Peer};
 use keyway_base::Clock;
+use keyway_tls::{ClientTls, TlsFault};
 use std::time::Duration;
 
 /// A connected stream socket owned by an [`Io`]: a file descriptor, or a
@@ -28,6 +29,8 @@ pub enum ConnectFault {
     TimedOut,
     /// No file descriptor or port left on this side.
     Exhausted,
+    /// The connection stood, and was not secured.
+    Tls(TlsFault),
     /// Anything else the system says.
     Other,
 }
@@ -41,6 +44,7 @@ impl ConnectFault {
             ConnectFault::Unreachable => "host unreachable",
             ConnectFault::TimedOut => "connecting timed out",
             ConnectFault::Exhausted => "no file descriptor or local port left",
+            ConnectFault::Tls(fault) => fault.text(),
             ConnectFault::Other => "connecting failed",
         }
     }
@@ -164,7 +168,19 @@ pub trait Io {
     /// same token. A host name is resolved anew each time.
     fn connect(&mut self, address: &Address, token: Token);
 
-    /// Gives up a connection that [`Io::connect`] began: nothing is left of it
+    /// Begins a connection whose bytes are encrypted, as [`Io::connect`] does; it
+    /// stands when the handshake is over, and takes and gives plain bytes.
+    fn connect_secured(&mut self, _address: &Address, _tls: &ClientTls, _token: Token) {
+        unreachable!("this driver has no TLS: lay a `Secured` over it");
+    }
+
+    /// Why a secured connection has ended, if TLS is why: told after
+    /// [`Recv::Failed`] or [`Recv::End`], before it is closed.
+    fn tls_fault(&mut self, _socket: Socket) -> Option<TlsFault> {
+        None
+    }
+
+    /// Gives up a connection that [`Io::connect`] or [`Io::connect_secured`] began: nothing is left of it
     /// in the system. What is known of it already may still be told; a socket
     /// that comes with it is the worker's to close.
     fn cancel_connect(&mut self, token: Token);

@@ -2,7 +2,7 @@
 //!
 //! Never parses a byte and never knows what a session or a link is: a socket
 //! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
-//! first: [`Io`], [`Event`] and [`EpollIo`].
+//! first: [`Io`], [`Event`] and [`EpollIo`]; [`Secured`] lays TLS over it.
 
 mod address;
 mod epoll;
@@ -10,10 +10,13 @@ mod io;
 mod listener;
 mod mailbox;
 mod resolver;
+mod secured;
 mod tune;
 
 pub use address::{Address, AddressError, Peer};
 pub use epoll::EpollIo;
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
+pub use keyway_tls::{ClientTls, TlsFault};
 pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};
+pub use secured::Secured;

@@ -11,7 +11,7 @@
 use crate::{Digest, Session};
 use keyway_base::{Key, Time};
 use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
-use keyway_route::ServersInUse;
+use keyway_route::Walk;
 
 /// A request under way in several steps.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Errand {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// One step of a SCAN.
-    Scan(ServersInUse),
+    Scan(Walk),
     /// RANDOMKEY: how many other servers may be asked yet.
     RandomKey {
         /// Servers not asked yet.
@@ -97,11 +97,11 @@ impl Errand {
     pub fn on_reply(&mut self, kind: Kind, reply: &[u8]) -> Next {
         match &mut self.work {
             Work::Scan(_) if kind == Kind::Error => Next::Pass,
-            Work::Scan(in_use) => {
+            Work::Scan(walk) => {
                 let Some((inner, rest)) = scan_reply(reply) else {
                     return Next::Error(NOT_A_SCAN_REPLY);
                 };
-                match in_use.encode(self.server, inner) {
+                match walk.encode(self.server, inner) {
                     Some(cursor) => Next::Cursor { cursor, rest },
                     None => Next::Error(CURSOR_TOO_LARGE),
                 }
@@ -164,6 +164,7 @@ fn scan_reply(reply: &[u8]) -> Option<(u64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keyway_route::ServersInUse;
     use keyway_topology::Server;
 
     fn errand(work: Work) -> Errand {
@@ -187,7 +188,7 @@ mod tests {
     fn scan() -> (Errand, ServersInUse) {
         let servers = ["a:1", "b:1"].map(|text| Server::parse(text).unwrap());
         let in_use = ServersInUse::new(&servers, |_| true);
-        (errand(Work::Scan(in_use.clone())), in_use)
+        (errand(Work::Scan(Walk::Listed(in_use.clone()))), in_use)
     }
 
     #[test]

@@ -72,6 +72,9 @@ fn what(fault: BackendFault) -> &'static str {
             "has no room for another connection ('ERR max number of clients reached'; raise its \
              maxclients)"
         }
+        BackendFault::CircuitOpen => {
+            "is not asked for now, since too many requests to it failed (its circuit is open)"
+        }
         BackendFault::Reply(ReplyBound::Len) => {
             "sent a reply longer than reply_len_max and was disconnected"
         }

@@ -9,6 +9,7 @@
 //! (first in, first out, and what happens when the backend does not answer).
 #![forbid(unsafe_code)]
 
+mod budget;
 pub mod course;
 mod errand;
 mod fault_reply;
@@ -27,14 +28,15 @@ mod session;
 mod slow_log;
 pub mod tracking;
 
+pub use budget::Budget;
 pub use errand::{Errand, Next, Work};
 pub use fault_reply::{fault_words, write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
-    ASKING, Announcement, Exchange, Internal, Link, LinkOptions, LinkState, Lost, MemcachedOptions,
-    Owner, Redirected, Redirection, Slow, Translation,
+    ASKING, Announcement, Exchange, Hedge, Internal, Link, LinkOptions, LinkState, Lost,
+    MemcachedOptions, Owner, Redirected, Redirection, Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use order::ReplyOrder;

@@ -50,7 +50,20 @@ impl Output {
     /// # Panics
     /// When there are less.
     pub(crate) fn oldest(&self, len: usize) -> &[u8] {
-        &self.bytes[self.released..self.released + len]
+        self.held(0, len)
+    }
+
+    /// `len` of the bytes that were not released, from the one at `start` on.
+    ///
+    /// # Panics
+    /// When there are less.
+    pub(crate) fn held(&self, start: usize, len: usize) -> &[u8] {
+        &self.bytes[self.released + start..][..len]
+    }
+
+    /// Whether what is sent is kept until it is released.
+    pub(crate) fn keeps_sent(&self) -> bool {
+        self.keeps_sent
     }
 
     /// Whether the oldest `len` bytes that were not released were sent.

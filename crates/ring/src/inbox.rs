@@ -141,8 +141,8 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
 
     /// Reads the next record of any lane, its payload into `into`; `None` when there is none in any
     /// lane, all of which are cold then. The room of what was read goes back to a lane's writer
-    /// when its turn ends.
-    pub fn next(&mut self, into: &mut Vec<u8>, mut wake: impl FnMut(usize, Wait)) -> Option<Heard> {
+    /// when its turn ends; `wake` gets the lane's memory if that writer sleeps.
+    pub fn next(&mut self, into: &mut Vec<u8>, mut wake: impl FnMut(&M, Wait)) -> Option<Heard> {
         loop {
             if self.hot == 0 {
                 self.hot = self.doorbell.ready.0.swap(0, Ordering::AcqRel) & self.all();
@@ -164,7 +164,7 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
                 }
                 Ok(None) => {
                     if let Some(how) = reader.end().release() {
-                        wake(lane, how);
+                        wake(reader.end().memory(), how);
                     }
                     // Who publishes next sets its bit; who has published meanwhile is looked at again.
                     if matches!(reader.end().park(Wait::Futex), Ok(Some(_))) {
@@ -174,7 +174,7 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
                 }
                 Err(why) => {
                     if let Some(how) = reader.end().close() {
-                        wake(lane, how);
+                        wake(reader.end().memory(), how);
                     }
                     self.lanes[lane] = None;
                     self.hot &= !(1 << lane);
@@ -185,14 +185,14 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
     }
 
     /// Goes on with the lane whose turn it is, or the next hot one.
-    fn turn_to_hot(&mut self, wake: &mut impl FnMut(usize, Wait)) {
+    fn turn_to_hot(&mut self, wake: &mut impl FnMut(&M, Wait)) {
         if self.left > 0 && self.hot & (1 << self.turn) != 0 {
             return;
         }
         if let Some(Some(reader)) = self.lanes.get_mut(self.turn)
             && let Some(how) = reader.end().release()
         {
-            wake(self.turn, how);
+            wake(reader.end().memory(), how);
         }
         // Bits above the one before, and then from the lowest on.
         let above = self.hot & (u64::MAX << self.turn << 1);
@@ -212,12 +212,16 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
     /// the futex word, or `None` when there is something by now.
     pub fn park(&mut self, how: Wait) -> Option<u32> {
         let sequence = self.doorbell.reader.0.announce(how);
-        let is_told = self.doorbell.ready.0.load(Ordering::Acquire) & self.all() != 0;
-        if is_told || self.is_any_behind() {
+        if self.is_told() || self.is_any_behind() {
             self.doorbell.reader.0.cancel();
             return None;
         }
         Some(sequence)
+    }
+
+    /// Whether a lane that was cold is so no more, as the doorbell says.
+    pub(crate) fn is_told(&self) -> bool {
+        self.doorbell.ready.0.load(Ordering::Acquire) & self.all() != 0
     }
 
     /// Looks at every lane, whatever its writer and others have said at the doorbell.

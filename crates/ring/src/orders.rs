@@ -1,5 +1,4 @@
-//! Every order in which the steps of the two ends can come, by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p keyway-ring --lib`.
+//! Every order in which the steps of the two ends can come, by loom: `make loom`.
 
 use crate::layout::Header;
 use crate::memory::Memory;
@@ -7,6 +6,14 @@ use crate::{Consumer, Doorbell, Ended, Heard, Inbox, Lane, Producer, Tag, Wait};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
+
+/// How many preemptions are tried in one run; more take minutes.
+fn model() -> loom::model::Builder {
+    let depth = std::env::var("KEYWAY_LOOM_DEPTH").ok().and_then(|text| text.parse().ok());
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(depth.unwrap_or(1));
+    model
+}
 
 /// Where the two sleep, as the kernel would have them: a waking that comes before the sleep ends it.
 #[derive(Clone)]
@@ -107,9 +114,7 @@ fn read_all(consumer: &mut Consumer<Shared>, beds: &Beds) -> Vec<u8> {
 
 #[test]
 fn what_is_written_is_read_in_order_and_nobody_sleeps_for_ever() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    model().check(|| {
         let (mut producer, mut consumer, beds) = ring(2);
         let own = beds.clone();
         let writer = thread::spawn(move || {
@@ -123,9 +128,7 @@ fn what_is_written_is_read_in_order_and_nobody_sleeps_for_ever() {
 
 #[test]
 fn a_writer_that_waits_for_room_hears_of_the_readers_end() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    model().check(|| {
         let (mut producer, mut consumer, beds) = ring(2);
         let own = beds.clone();
         let writer = thread::spawn(move || write_all(&mut producer, &own, &[1, 2, 3, 4]));
@@ -139,7 +142,7 @@ fn a_writer_that_waits_for_room_hears_of_the_readers_end() {
 
 #[test]
 fn a_reader_that_waits_hears_of_the_writers_end() {
-    loom::model(|| {
+    model().check(|| {
         let (mut producer, mut consumer, beds) = ring(2);
         let own = beds.clone();
         let writer = thread::spawn(move || {
@@ -152,9 +155,7 @@ fn a_reader_that_waits_hears_of_the_writers_end() {
 
 #[test]
 fn records_of_two_writers_arrive_and_nobody_sleeps_for_ever() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    model().check(|| {
         let doorbell = Arc::new(Doorbell::default());
         let bed = Arc::new(Notify::new());
         let mut inbox = Inbox::new(Arc::clone(&doorbell));

@@ -3,11 +3,14 @@
 #![allow(clippy::disallowed_methods, reason = "a side that waits looks at the time itself")]
 
 use crate::ends::{Consumer, Ended, Producer};
+use crate::inbox::{Doorbell, Inbox, Lane};
 use crate::memory::Memory;
 use crate::park::{Parking, Wait};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::thread::futex;
+use std::convert::Infallible;
 use std::hint::spin_loop;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// How to wake the other side.
@@ -20,6 +23,11 @@ impl Bell {
     /// The other side polls the eventfd `descriptor` when it does not sleep on the futex.
     pub fn new(descriptor: OwnedFd) -> Bell {
         Bell { descriptor: Some(descriptor) }
+    }
+
+    /// Wakes the producer of a ring as [`Consumer::release`] or [`Inbox::next`] has told.
+    pub fn wake_writer(&self, memory: &impl Memory, how: Wait) {
+        self.ring(&memory.header().writer.0, Some(how));
     }
 
     fn ring(&self, parking: &Parking, how: Option<Wait>) {
@@ -146,6 +154,54 @@ impl<M: Memory> Producer<M> {
                 self.unpark();
             }
         }
+    }
+}
+
+impl<M: Memory, D: Deref<Target = Doorbell>> Lane<M, D> {
+    /// Publishes what was written and wakes the reader if it sleeps.
+    pub fn flush(&mut self, bell: &Bell) {
+        let how = self.publish();
+        bell.ring(&self.doorbell().reader.0, how);
+    }
+
+    /// Publishes and closes, and wakes the reader if it sleeps.
+    pub fn finish(&mut self, bell: &Bell) {
+        let how = self.close();
+        bell.ring(&self.doorbell().reader.0, how);
+    }
+
+    /// As [`Producer::wait_for_room`].
+    ///
+    /// # Errors
+    /// As [`Producer::free`].
+    pub fn wait_for_room(
+        &mut self,
+        wanted: usize,
+        (spin, bell): (&mut Spin, &Bell),
+        until: Option<Instant>,
+    ) -> Result<bool, Ended> {
+        // The reader is told at the doorbell, so that nothing is left to be published below.
+        self.flush(bell);
+        self.records().end().wait_for_room(wanted, (spin, bell), until)
+    }
+}
+
+impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
+    /// After [`Inbox::next`] has found nothing: waits until there may be something, or `until`;
+    /// whether it was not the time that ended it.
+    pub fn wait(&mut self, spin: &mut Spin, until: Option<Instant>) -> bool {
+        let look = || Ok::<_, Infallible>(self.is_told());
+        if matches!(spin.look(look), Ok(true)) {
+            return true;
+        }
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return false;
+        }
+        if let Some(sequence) = self.park(Wait::Futex) {
+            sleep(&self.doorbell().reader.0, sequence, until);
+            self.unpark();
+        }
+        true
     }
 }
 

@@ -4,8 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "bounds of waits")]
 
 use keyway_ring::{
-    Bell, CAPACITY_MIN, Consumer, Ended, Mapping, Producer, RecordReader, Records, Segment, Spin,
-    Tag, record_len,
+    Bell, CAPACITY_MIN, Consumer, Doorbell, Ended, Heard, Inbox, Lane, Mapping, Producer,
+    RecordReader, Records, Segment, Spin, Tag, record_len,
 };
 use std::sync::Arc;
 use std::thread;
@@ -105,4 +105,62 @@ fn a_wait_ends_when_its_time_is_over() {
     assert_eq!(consumer.wait((&mut spin, &bell), None), Ok(true));
     consumer.finish(&bell);
     assert_eq!(producer.wait_for_room(1, (&mut spin, &bell), None), Err(Ended::Closed));
+}
+
+/// Writes records of its own into a lane, now and then after a pause.
+fn write_lane(mut lane: Lane<Arc<Mapping>, Arc<Doorbell>>, seed: u64, records: u64) {
+    let (mut spin, bell, mut state) = (Spin::never(), Bell::default(), seed + 1);
+    let mut bytes = Vec::new();
+    for nth in 0..records {
+        payload(nth, &mut bytes);
+        while !lane.push(Tag::default(), &bytes).unwrap() {
+            let room = record_len(bytes.len());
+            assert!(lane.wait_for_room(room, (&mut spin, &bell), None).unwrap());
+        }
+        let chance = random(&mut state) % 512;
+        if chance < 100 {
+            lane.flush(&bell);
+        }
+        if chance == 0 {
+            thread::sleep(Duration::from_micros(random(&mut state) % 500));
+        }
+    }
+    lane.finish(&bell);
+}
+
+#[test]
+fn records_of_many_writers_arrive_in_the_order_of_each() {
+    const WRITERS: usize = 16;
+    const RECORDS: u64 = 8_000;
+    let doorbell = Arc::new(Doorbell::default());
+    let mut inbox = Inbox::new(Arc::clone(&doorbell));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|nth| {
+            let (producer, consumer) = ends(CAPACITY_MIN);
+            assert_eq!(inbox.add(consumer, 4096), Some(nth));
+            let lane = Lane::new(producer, Arc::clone(&doorbell), nth);
+            thread::spawn(move || write_lane(lane, nth as u64, RECORDS))
+        })
+        .collect();
+    let (mut got, mut expected, mut spin) = (Vec::new(), Vec::new(), Spin::never());
+    let (mut next, mut ended) = ([0; WRITERS], 0);
+    let bell = Bell::default();
+    while ended < WRITERS {
+        match inbox.next(&mut got, |memory, how| bell.wake_writer(memory, how)) {
+            Some(Heard::Record { lane, .. }) => {
+                payload(next[lane], &mut expected);
+                assert!(got == expected, "record {} of lane {lane}", next[lane]);
+                next[lane] += 1;
+            }
+            Some(Heard::Ended { lane, why }) => {
+                assert_eq!((why, next[lane]), (Ended::Closed, RECORDS));
+                ended += 1;
+            }
+            None => {
+                let until = Instant::now() + Duration::from_secs(20);
+                assert!(inbox.wait(&mut spin, Some(until)), "nobody woke the reader: {next:?}");
+            }
+        }
+    }
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
 }

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod scan_cursor;
+mod scan_parts;
 
 pub use scan_cursor::{CursorFault, ScanCursor, ServersInUse};
+pub use scan_parts::{ScanParts, Walk};
 
 use keyway_command::{Across, Handling, Join, KeysFault, Request, Split};
 use keyway_topology::{Ring, ShardedPool};

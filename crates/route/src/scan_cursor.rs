@@ -106,7 +106,7 @@ impl ServersInUse {
 }
 
 /// A cursor in the forms that C's `strtoul` reads, as Redis does.
-fn parse(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text {
         [] => return Some(0),
         [b'-', rest @ ..] => (true, rest),

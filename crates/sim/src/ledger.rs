@@ -371,8 +371,8 @@ impl Ledger {
     /// The server a key belongs to, while none is ejected; counted over all
     /// pools. Its slot in a cluster, and `None` for the embedded store.
     pub fn home(&self, pool: usize, key: &[u8]) -> Option<usize> {
-        if self.is_cluster() {
-            return Some(usize::from(crate::cluster::slot_of(key)));
+        if let Some(home) = self.cluster_home(key) {
+            return Some(home);
         }
         let known = self.pools[pool].as_ref()?;
         let place = known.ring.pick(known.pool.hash_key(key), 0)?;

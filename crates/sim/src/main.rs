@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters]
+                  [--clusters] [--replicated]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
   --memcached    pools of memcached
   --warm-up      one that is warmed up from another
   --routes       pools of memcached behind one that leads to them
-  --clusters     a cluster";
+  --clusters     a cluster
+  --replicated   primaries with replicas, and sentinels";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             "--warm-up" => (options.memcached, options.warm_up) = (true, true),
             "--routes" => (options.memcached, options.routes) = (true, true),
             "--clusters" => options.clusters = true,
+            "--replicated" => options.replicated = true,
             _ => return usage(),
         }
     }

@@ -23,14 +23,15 @@ const KEPT_MAX: usize = 12;
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
-        let Report { redirected, refused, .. } = self.total;
+        let Report { redirected, refused, hedged, retried, .. } = self.total;
         let Report { commits, deliveries, entries, messages, invalidations, .. } = self.total;
         write!(
             f,
             "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \
              one of {faults} faults explains, {commits} transactions, {deliveries} elements and \
              {entries} entries of streams delivered, {messages} messages told, {invalidations} invalidations, \
-             {redirected} redirects, {refused} refusals, {turns} turns, {:.0} s of virtual time",
+             {redirected} redirects, {refused} refusals, {hedged} hedges, {retried} retries, \
+             {turns} turns, {:.0} s of virtual time",
             self.seeds,
             self.violation_count,
             virtual_time.as_secs_f64()
@@ -132,6 +133,8 @@ impl Report {
         self.mirrored += other.mirrored;
         self.led_on += other.led_on;
         self.redirected += other.redirected;
+        self.hedged += other.hedged;
+        self.retried += other.retried;
         self.refused += other.refused;
         self.digest ^= other.digest;
     }

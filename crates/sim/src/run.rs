@@ -24,13 +24,14 @@ use keyway_topology::{
     BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,
 };
 use keyway_worker::{
-    ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, Worker,
+    ClusterTotals, ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
+    Worker,
 };
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a run without a violation amounted to.
@@ -64,6 +65,11 @@ pub struct Report {
     pub led_on: u64,
     /// Requests that servers of a cluster sent elsewhere.
     pub redirected: u64,
+    /// Reads that a second server was sent.
+    pub hedged: u64,
+    /// Reads that went to another server as their connection was lost, and requests
+    /// that were sent again later.
+    pub retried: u64,
     /// Requests that none of them could take.
     pub refused: u64,
     /// Digest of all that happened: the same seed gives the same.
@@ -122,6 +128,7 @@ pub struct Sim {
     calm_from: Nanos,
     next_audit: Nanos,
     mirrored: u64,
+    followed: clusters::Followed,
 }
 
 struct SimFacts;
@@ -188,6 +195,7 @@ impl Sim {
             calm_from,
             next_audit: 0,
             mirrored: 0,
+            followed: clusters::Followed::default(),
         }
     }
 
@@ -237,6 +245,8 @@ impl Sim {
             messages: world.ledger.messages_told(),
             invalidations: world.ledger.invalidations,
             redirected: world.ledger.refused().0,
+            hedged: self.of_clusters(|totals| &totals.hedged),
+            retried: self.of_clusters(|totals| &totals.retried),
             refused: world.ledger.refused().1,
             digest: world.network.digest,
         }
@@ -430,6 +440,7 @@ impl Sim {
             ledger.check_rejoins();
             ledger.note_rings(network.now);
         }
+        self.check_reigns()?;
         let world = self.world.borrow();
         if let Some(text) = &world.ledger.violation {
             return Err(text.clone());
@@ -504,7 +515,9 @@ impl Sim {
             let Some(figures) = self.figures(index) else { continue };
             let is_looking = figures.in_flight <= looked_at as usize;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
-            if figures.sessions_busy + in_flight + figures.joins + figures.trips > 0 {
+            if figures.sessions_busy + in_flight + figures.joins + figures.trips + figures.hedges
+                > 0
+            {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));
             }
         }
@@ -561,6 +574,14 @@ impl Sim {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
         Ok(())
+    }
+
+    fn of_clusters(&self, which: fn(&ClusterTotals) -> &AtomicU64) -> u64 {
+        let totals = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
+            PoolKind::Sharded { cluster, .. } => Some(&cluster.as_ref()?.totals),
+            _ => None,
+        });
+        totals.map(|totals| which(totals).load(Ordering::Relaxed)).sum()
     }
 
     fn led_on(&self) -> u64 {
@@ -679,6 +700,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         name: format!("sim:{pool}"),
         password: password.clone(),
         cluster: None,
+        read_from: None,
     });
     Arc::new(Plan {
         limits: scenario.limits,

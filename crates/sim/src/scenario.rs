@@ -1,7 +1,10 @@
 //! From a seed to everything that is decided by chance before time starts.
 
 mod clusters;
+mod replicated;
 mod routes;
+
+pub use replicated::NAME;
 
 use crate::client::{Habits, Mix, Staleness};
 use crate::cluster::ClusterPlan;
@@ -11,8 +14,8 @@ use crate::server::Defect;
 use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
 use keyway_topology::{
-    Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin, Server,
-    ServerProtocol, ShardedPool, Topology, WarmUp,
+    Circuit, Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin,
+    Server, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 use std::time::Duration;
 
@@ -31,6 +34,8 @@ pub struct Options {
     pub routes: bool,
     /// The pool is a cluster.
     pub clusters: bool,
+    /// It is primaries with replicas.
+    pub replicated: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
 }
@@ -111,7 +116,8 @@ impl Scenario {
     /// What `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
-        let calm_percent = if options.routes || options.clusters { 40 } else { 15 };
+        let calm_percent =
+            if options.routes || options.clusters || options.replicated { 40 } else { 15 };
         let calm = options.is_defective() || random.percent(calm_percent);
         let network = network_options(&mut random, options);
         let limits = limits(&mut random);
@@ -121,6 +127,11 @@ impl Scenario {
                 let (pool, plan) = clusters::cluster(&mut random, calm, options);
                 cluster = Some(plan);
                 vec![pool]
+            }
+            _ if options.replicated => {
+                let (pools, plan) = replicated::replicated(&mut random, calm, options);
+                cluster = Some(plan);
+                pools
             }
             true => routes::routed(&mut random, calm, options),
             false => pools(&mut random, calm, options),
@@ -281,6 +292,8 @@ impl Scenario {
                 false if options.routes && (is_orderly || random.percent(85)) => {
                     self.topology.pools().len() - 1
                 }
+                // Nobody but the workers asks sentinels.
+                false if self.cluster.is_some() => 0,
                 false => random.index(self.topology.pools().len()),
             };
             let mut habits = self.habits(random, pool, large);
@@ -298,7 +311,10 @@ impl Scenario {
             self.starts.push(START + random.below(2 * SECOND));
         }
         let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
-        for pool in first..self.topology.pools().len() {
+        let is_asked =
+            |pool: &Pool| !matches!(&pool.kind, PoolKind::Sharded(it) if it.is_sentinels);
+        let count = self.topology.pools().iter().take_while(|pool| is_asked(pool)).count();
+        for pool in first..count {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
@@ -592,7 +608,22 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
             ]),
         });
     }
+    if !options.is_defective() && random.percent(30) {
+        pool.circuit = Some(circuit(random));
+    }
     pool
+}
+
+fn circuit(random: &mut Random) -> Circuit {
+    let open_for = random.scaled(20, 1000);
+    Circuit {
+        failures_percent: random.between(5, 100) as u8,
+        requests_min: random.scaled(1, 100) as u32,
+        window: Duration::from_millis(random.scaled(1000, 10_000)),
+        open_for: Duration::from_millis(open_for),
+        open_for_max: Duration::from_millis(open_for + random.scaled(1, 1000)),
+        probes: random.between(1, 5) as u8,
+    }
 }
 
 fn speak_memcached(pool: &mut Pool, random: &mut Random) {
@@ -612,7 +643,7 @@ fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Ve
     (old.link_in_flight_max, old.link_output_len_max) = (256, 256 << 10);
     old.timeout = Duration::from_millis(random.scaled(100, 1000));
     // A server that is given up is one whose items may be missed.
-    old.ejection = None;
+    (old.ejection, old.circuit) = (None, None);
     pools.truncate(1);
     pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });
     for pool in &mut pools {

@@ -3,6 +3,7 @@
 
 mod channels;
 mod cluster;
+mod groups;
 mod memcached;
 mod stateful;
 mod tracking;

@@ -50,7 +50,29 @@ fn no_seed_of_clusters_breaks_a_law() {
     assert_eq!(summary.violation_count, 0);
     let total = &summary.total;
     assert!(total.redirected > 10 * CLUSTER_SEEDS && total.refused > 5 * CLUSTER_SEEDS);
+    assert!(total.hedged > CLUSTER_SEEDS / 5 && total.retried > CLUSTER_SEEDS);
     assert!(total.commits > 10 * CLUSTER_SEEDS && total.replies > 500 * CLUSTER_SEEDS);
+}
+
+/// Seeds of primaries with replicas.
+const REPLICATED_SEEDS: u64 = 200;
+
+/// Replicas take over, orderly, after a death or against a primary that works, and primaries
+/// flap; sentinels hear of it late, say what was so long ago or are all gone: the laws are those
+/// of clusters, nobody goes back to a primary that the sentinels have replaced, and in the end
+/// the map has the primaries that there are.
+#[test]
+fn no_seed_of_primaries_with_replicas_breaks_a_law() {
+    let options = Options { replicated: true, ..Options::default() };
+    let summary = run_many_of(0, REPLICATED_SEEDS, &options);
+    println!("{summary}");
+    for violation in &summary.violations {
+        println!("{violation} --replicated");
+    }
+    assert_eq!(summary.violation_count, 0);
+    let total = &summary.total;
+    assert!(total.refused > 10 * REPLICATED_SEEDS && total.excused > 10 * REPLICATED_SEEDS);
+    assert!(total.commits > 10 * REPLICATED_SEEDS && total.replies > 500 * REPLICATED_SEEDS);
 }
 
 /// Seeds of pools that lead to others.

@@ -17,8 +17,10 @@
     reason = "a harness reads clocks and waits for processes; nothing here runs inside a server"
 )]
 
+pub mod certificates;
 pub mod conformance;
 
+mod apart;
 mod checked_load;
 mod client;
 mod http;
@@ -43,6 +45,7 @@ mod tool;
 mod value;
 mod watchdog;
 
+pub use apart::{Apart, Cut};
 pub use checked_load::{CheckedLoad, LoadReport, LoadShape};
 pub use client::{Client, ReplyFault, encode, encode_words};
 pub use http::{HttpReply, Metrics, http_get, http_post, scrape};

@@ -124,7 +124,7 @@ fn spawn(directory: &TempDir, address: SocketAddr, arguments: &[String]) -> Proc
     command.args(["-l", &ip, "-p", &port, "-U", "0", "-t", "1", "-u", "nobody"]).args(arguments);
     // Where it looks for settings of SASL.
     command.env("SASL_CONF_PATH", directory.path());
-    let speaks_text = !arguments.iter().any(|argument| argument == "-S");
+    let speaks_text = !arguments.iter().any(|argument| argument == "-S" || argument == "-Z");
     let mut process = Process::spawn("memcached", &mut command, directory.path());
     process.wait_ready(READY_WITHIN, || match speaks_text {
         true => takes_memcached(address),

@@ -18,6 +18,8 @@ pub struct RedisServer {
     address: SocketAddr,
     arguments: Vec<String>,
     directory: TempDir,
+    /// What it is started by, if not by itself.
+    wrapper: Vec<String>,
 }
 
 impl RedisServer {
@@ -36,10 +38,19 @@ impl RedisServer {
 
     /// Starts one on an address chosen by the test.
     pub fn start_at(address: SocketAddr, arguments: &[&str]) -> RedisServer {
+        RedisServer::start_by(Vec::new(), address, arguments)
+    }
+
+    /// The same, started by another program, whose words come first.
+    pub(crate) fn start_by(
+        wrapper: Vec<String>,
+        address: SocketAddr,
+        arguments: &[&str],
+    ) -> RedisServer {
         let directory = TempDir::new();
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        let process = spawn(&directory, address, &arguments);
-        RedisServer { process, address, arguments, directory }
+        let process = spawn(&wrapper, &directory, address, &arguments);
+        RedisServer { process, address, arguments, directory, wrapper }
     }
 
     /// Several at once.
@@ -75,12 +86,19 @@ impl RedisServer {
     /// Starts it again on the same port with the same arguments.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = spawn(&self.directory, self.address, &self.arguments);
+        self.process = spawn(&self.wrapper, &self.directory, self.address, &self.arguments);
     }
 }
 
-fn spawn(directory: &TempDir, address: SocketAddr, arguments: &[String]) -> Process {
-    let mut command = Command::new("redis-server");
+fn spawn(
+    wrapper: &[String],
+    directory: &TempDir,
+    address: SocketAddr,
+    arguments: &[String],
+) -> Process {
+    let mut words = wrapper.iter().map(String::as_str).chain(["redis-server"]);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
     command
         .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
         .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])

@@ -5,11 +5,12 @@ mod moving;
 mod tables;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::apart::Apart;
 use crate::client::Client;
 use crate::process::Process;
 use crate::redis::RedisServer;
@@ -38,6 +39,8 @@ const FAILOVER_GIVEN_UP_AFTER: Duration = Duration::from_millis(5500);
 pub struct RedisCluster {
     nodes: Vec<Node>,
     arguments: Vec<String>,
+    /// Where nodes listen.
+    host: IpAddr,
     password: Option<String>,
     /// When a slot was last given to another node, by the clock of the day.
     moved_at_ms: Arc<AtomicU64>,
@@ -91,7 +94,18 @@ impl RedisCluster {
         arguments: &[&str],
         password: Option<&str>,
     ) -> RedisCluster {
-        make::start(primaries, replicas_each, arguments, password)
+        make::start(primaries, replicas_each, arguments, password, None)
+    }
+
+    /// The same with the first node in a network apart.
+    pub fn start_apart(
+        primaries: usize,
+        replicas_each: usize,
+        arguments: &[&str],
+        apart: &Apart,
+    ) -> RedisCluster {
+        let open = [arguments, &["--protected-mode", "no"]].concat();
+        make::start(primaries, replicas_each, &open, None, Some(apart))
     }
 
     /// How many nodes there are, those that are dead or forgotten too.

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use keyway_base::{BackendFault, Time};
 
-use crate::{BackendId, Ejection, GenerationCell, Rejoin, Topology};
+use crate::{BackendId, CircuitBoard, Ejection, GenerationCell, ReadBoard, Rejoin, Topology};
 
 /// How long a claim to probe a backend lasts before another worker may take
 /// over, in milliseconds. It covers a worker that stops in the middle of a
@@ -96,7 +96,9 @@ impl FailureReason {
 impl From<BackendFault> for FailureReason {
     fn from(fault: BackendFault) -> Self {
         match fault {
-            BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
+            BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
+                FailureReason::Connect
+            }
             BackendFault::Timeout => FailureReason::Timeout,
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -304,6 +306,8 @@ pub struct HealthBoard {
     cells: Box<[Cell]>,
     pool_epochs: Box<[AtomicU64]>,
     epoch: AtomicU64,
+    circuits: CircuitBoard,
+    reads: ReadBoard,
 }
 
 impl HealthBoard {
@@ -326,7 +330,25 @@ impl HealthBoard {
             })
             .collect();
         let pool_epochs = topology.pools().iter().map(|_| AtomicU64::new(0)).collect();
-        HealthBoard { cells, pool_epochs, epoch: AtomicU64::new(0) }
+        let (circuits, reads) = (CircuitBoard::new(topology), ReadBoard::new(topology));
+        HealthBoard { cells, pool_epochs, epoch: AtomicU64::new(0), circuits, reads }
+    }
+
+    /// Which servers are not asked for a while.
+    #[inline]
+    pub fn circuits(&self) -> &CircuitBoard {
+        &self.circuits
+    }
+
+    /// Whether it is to be told how requests to this server went, beyond its health.
+    pub fn watches(&self, backend: BackendId) -> bool {
+        self.circuits.has(backend) || self.reads.has(backend)
+    }
+
+    /// What reads have shown of the servers they may go to.
+    #[inline]
+    pub fn reads(&self) -> &ReadBoard {
+        &self.reads
     }
 
     /// Number of backends on the board.

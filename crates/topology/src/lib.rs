@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod circuit;
 mod cluster;
 mod distribution;
 mod endpoint;
@@ -19,6 +20,7 @@ mod hash;
 mod hash_tag;
 mod health;
 mod info_replication;
+mod outlier;
 mod pool;
 mod reply_reader;
 mod ring;
@@ -27,6 +29,7 @@ mod sentinel;
 mod server;
 mod view_error;
 
+pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};
 pub use cluster::{
     Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, Move, MovingSlot, NodeHealth,
     NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
@@ -38,14 +41,15 @@ pub use hash::Hash;
 pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
+pub use outlier::{OUTLIER_PERIOD, OutlierChange, OutlierReason, Outliers, ReadBoard, ReadPeriod};
 pub use pool::{
-    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, Password, Pool, PoolKind,
-    ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
+    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, HedgeAfter, HedgePolicy, Password,
+    Pool, PoolKind, ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
 };
 pub use ring::Ring;
 pub use routed::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
-    RateLimitedPool, RoutedPool, ShadowBy, ShadowPool, Wait,
+    RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 pub use sentinel::{
     InstanceState, OtherSentinel, SentinelView, SwitchPrimary, WatchedPrimary, WatchedReplica,

@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use keyway_base::Limits;
 
-use crate::{Distribution, Endpoint, Hash, HashTag, Ring, RoutedPool, Server, SlotOwners};
+use crate::{
+    Circuit, Distribution, Endpoint, Hash, HashTag, Outliers, Ring, RoutedPool, Server, SlotOwners,
+};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +165,35 @@ pub struct ReadPolicy {
     pub weights: Vec<(Endpoint, u32)>,
     /// Commands that go to the primary whatever they are, in lower case.
     pub primary_commands: Vec<Box<str>>,
+    /// Clients of some listeners read from the nearest, whatever `from` is.
+    pub is_nearest_for_some: bool,
+    /// When a server is left out for being worse than the others; never when `None`.
+    pub outliers: Option<Outliers>,
+    /// When a read is sent to a second server as well.
+    pub hedge: Option<HedgePolicy>,
+}
+
+/// When a read that has no answer yet is sent to a second server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HedgePolicy {
+    /// How long after it was sent to the first.
+    pub after: HedgeAfter,
+    /// Of a hundred reads, so many may be sent twice.
+    pub budget_percent: u8,
+}
+
+/// How long a read waits for its first server alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HedgeAfter {
+    /// As long as 99 of 100 requests of the pool took of late, within bounds.
+    P99 {
+        /// At least so long.
+        min: Duration,
+        /// At most so long, and while nothing is known.
+        max: Duration,
+    },
+    /// Always so long.
+    Fixed(Duration),
 }
 
 /// What makes a pool of servers a Redis Cluster, or primaries with their replicas: who
@@ -179,6 +210,8 @@ pub struct ClusterPool {
     pub refresh: Duration,
     /// How often one request is sent elsewhere before its client gets the error.
     pub redirections_max: u8,
+    /// For a hundred requests of clients, so many may be sent again; `None`: any number.
+    pub retry_percent: Option<u8>,
     /// What is read from replicas.
     pub reads: ReadPolicy,
     /// Names of the primaries that keys are placed on, as Sentinel calls them; none in a
@@ -230,6 +263,8 @@ pub struct ShardedPool {
     pub slow_log_len_max: u32,
     /// When servers are ejected; never when `None`.
     pub ejection: Option<Ejection>,
+    /// When servers are not asked for a while; always asked when `None`.
+    pub circuit: Option<Circuit>,
     /// Wait before the first attempt to reconnect; doubles with each failure.
     pub reconnect_min: Duration,
     /// Longest wait between attempts to reconnect.
@@ -294,6 +329,7 @@ impl ShardedPool {
             slower_than: Duration::from_millis(10),
             slow_log_len_max: 128,
             ejection: None,
+            circuit: None,
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(5),
             link_in_flight_max: limits.link_in_flight_max,
@@ -373,6 +409,21 @@ impl Pool {
             PoolKind::Store | PoolKind::Routed(_) => &[],
             PoolKind::Sharded(sharded) => &sharded.servers,
         }
+    }
+
+    /// When the pool does not ask a server for a while.
+    pub fn circuit(&self) -> Option<Circuit> {
+        match &self.kind {
+            PoolKind::Store | PoolKind::Routed(_) => None,
+            PoolKind::Sharded(sharded) => sharded.circuit,
+        }
+    }
+
+    /// What is read from replicas, if anything is.
+    pub fn reads(&self) -> Option<&ReadPolicy> {
+        let PoolKind::Sharded(sharded) = &self.kind else { return None };
+        let reads = &sharded.cluster.as_ref()?.reads;
+        (reads.from != ReadFrom::Primary).then_some(reads)
     }
 
     /// When the pool ejects servers.

@@ -122,6 +122,15 @@ impl Ring {
         }
     }
 
+    /// Which of the primaries that have names a key of this hash belongs to, wherever
+    /// that is now; `None` where servers have no such names.
+    pub fn primary_of(&self, hash: u32, random: u32) -> Option<u16> {
+        match &self.kind {
+            Kind::Primaries(names, _) => names.pick(hash, random),
+            _ => None,
+        }
+    }
+
     /// Whether no server is live.
     pub fn is_empty(&self) -> bool {
         matches!(self.kind, Kind::Empty)

@@ -27,6 +27,8 @@ pub enum RoutedPool {
     MissThen(MissThenPool),
     /// So many requests and no more.
     RateLimited(RateLimitedPool),
+    /// Writes go to one pool, reads to another that has the same.
+    ReadWriteSplit(ReadWriteSplitPool),
 }
 
 /// See [`RoutedPool::Prefix`].
@@ -163,6 +165,21 @@ pub struct RateLimitedPool {
     pub burst: u64,
 }
 
+/// See [`RoutedPool::ReadWriteSplit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadWriteSplitPool {
+    /// Where writes go, and all that is not known to read only.
+    pub write: u16,
+    /// Where reads go.
+    pub read: u16,
+    /// For so long after a write of a client its reads go to `write`.
+    pub pin_after_write: Option<Duration>,
+    /// Whether reads that fail in `read` go to `write`.
+    pub read_fallback: bool,
+    /// Commands of Redis that go to `write` though they only read, by their names.
+    pub write_commands: Vec<Box<str>>,
+}
+
 impl RoutedPool {
     /// The name of the kind in the configuration.
     pub fn kind(&self) -> &'static str {
@@ -173,6 +190,7 @@ impl RoutedPool {
             RoutedPool::Shadow(_) => "shadow",
             RoutedPool::MissThen(_) => "miss-then",
             RoutedPool::RateLimited(_) => "rate-limited",
+            RoutedPool::ReadWriteSplit(_) => "read-write-split",
         }
     }
 
@@ -186,6 +204,7 @@ impl RoutedPool {
             RoutedPool::Shadow(pool) => vec![pool.main, pool.shadow],
             RoutedPool::MissThen(pool) => pool.children.clone(),
             RoutedPool::RateLimited(pool) => vec![pool.child],
+            RoutedPool::ReadWriteSplit(pool) => vec![pool.write, pool.read],
         };
         match self {
             RoutedPool::Prefix(pool) => children.extend(pool.default),

@@ -9,7 +9,7 @@ use keyway_topology::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 /// Pause between two questions, however many requests were sent elsewhere in
@@ -35,14 +35,25 @@ pub struct ClusterTotals {
     pub moved: AtomicU64,
     /// By `ASK`.
     pub asked: AtomicU64,
-    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`.
+    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`, and reads whose
+    /// connection was lost.
     pub retried: AtomicU64,
+    /// Requests that were not, for want of budget.
+    pub retries_refused: AtomicU64,
+    /// Reads that a second server was sent.
+    pub hedged: AtomicU64,
+    /// Those that it answered first.
+    pub hedges_won: AtomicU64,
+    /// Those that it was not sent, for want of budget.
+    pub hedges_refused: AtomicU64,
     /// Requests whose client got such an error.
     pub given_up: AtomicU64,
     /// Answers to questions about the cluster.
     pub views: AtomicU64,
     /// Such questions that were not answered.
     pub unanswered: AtomicU64,
+    /// What sentinels told unasked of its primaries.
+    pub notices: AtomicU64,
 }
 
 /// What a server has told that was new.
@@ -69,6 +80,10 @@ pub struct Cluster {
     next_ask: AtomicU64,
     /// Whoever has asked has until then; nobody else asks before.
     asking_until: AtomicU64,
+    /// Counts reasons to ask that answers to earlier questions do not settle.
+    reasons: AtomicU64,
+    /// How many there were when the latest question was asked.
+    reasons_asked: AtomicU64,
     /// Questions in a row without an answer.
     unanswered: AtomicU64,
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
@@ -98,6 +113,8 @@ impl Cluster {
             map: Mutex::new(Arc::new(map)),
             next_ask: AtomicU64::new(0),
             asking_until: AtomicU64::new(0),
+            reasons: AtomicU64::new(0),
+            reasons_asked: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
@@ -141,9 +158,14 @@ impl Cluster {
             moved: totals.moved.load(Relaxed),
             asked: totals.asked.load(Relaxed),
             retried: totals.retried.load(Relaxed),
+            retries_refused: totals.retries_refused.load(Relaxed),
+            hedged: totals.hedged.load(Relaxed),
+            hedges_won: totals.hedges_won.load(Relaxed),
+            hedges_refused: totals.hedges_refused.load(Relaxed),
             given_up: totals.given_up.load(Relaxed),
             views: totals.views.load(Relaxed),
             unanswered: totals.unanswered.load(Relaxed),
+            notices: totals.notices.load(Relaxed),
             slots: map.owners().owned_count() as u64,
         }
     }
@@ -241,13 +263,31 @@ impl Cluster {
         self.next_ask.store(0, Relaxed);
     }
 
+    /// The same for something that may have happened since it was asked last, also if that
+    /// has not been answered yet.
+    pub(crate) fn ask_again(&self) {
+        // ORDER: pairs with `note_answered`, which puts the next question off and then looks.
+        self.reasons.fetch_add(1, SeqCst);
+        self.next_ask.store(0, SeqCst);
+    }
+
+    /// Notes that a sentinel has told something unasked.
+    pub(crate) fn note_notice(&self) {
+        self.totals.notices.fetch_add(1, Relaxed);
+    }
+
     /// Whether the caller is to ask now; nobody else does before `until`.
     pub(crate) fn try_claim(&self, now: Time, until: Time) -> bool {
         if self.next_ask.load(Relaxed) > now.0 {
             return false;
         }
         let is_free = |asking: u64| (asking <= now.0).then_some(until.0);
-        self.asking_until.fetch_update(Relaxed, Relaxed, is_free).is_ok()
+        let reasons = self.reasons.load(Relaxed);
+        let is_claimed = self.asking_until.fetch_update(Relaxed, Relaxed, is_free).is_ok();
+        if is_claimed {
+            self.reasons_asked.store(reasons, Relaxed);
+        }
+        is_claimed
     }
 
     /// The question was answered: the next one is due after `refresh`, or so soon
@@ -255,7 +295,11 @@ impl Cluster {
     pub(crate) fn note_answered(&self, now: Time, refresh: Duration) {
         self.totals.views.fetch_add(1, Relaxed);
         self.unanswered.store(0, Relaxed);
-        self.next_ask.store((now + refresh).0, Relaxed);
+        // ORDER: pairs with `ask_again`: whatever comes in between is seen here, or puts it back.
+        self.next_ask.store((now + refresh).0, SeqCst);
+        if self.reasons.load(SeqCst) != self.reasons_asked.load(Relaxed) {
+            self.next_ask.store(0, Relaxed);
+        }
         self.asking_until.store((now + ASK_PAUSE).0, Relaxed);
     }
 

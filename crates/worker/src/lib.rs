@@ -33,6 +33,6 @@ pub use mail::{Adopted, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
-pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
+pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, share_scripts};
 pub use redirects::Redirects;
 pub use turn::Worker;

@@ -3,15 +3,15 @@ use crate::{
     Redirects,
 };
 use keyway_base::{Limits, Time};
-use keyway_net::{Address, Mailer};
+use keyway_net::{Address, ClientTls, Mailer};
 use keyway_proxy::course::{Bucket, RouteTotals};
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{
-    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, RoutedPool, Server, ShardedPool,
-    Topology, WarmUp,
+    Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, ReadFrom, ReadWriteSplitPool,
+    RoutedPool, Server, ShardedPool, Topology, WarmUp,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -100,6 +100,8 @@ pub struct ListenerPlan {
     pub memcached: Option<u32>,
     /// The cluster that its clients are told of.
     pub cluster: Option<Arc<EmulatedCluster>>,
+    /// Which servers its clients read from, where that is not as the pool says.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// A pool.
@@ -187,6 +189,8 @@ pub enum PoolKind {
         warm_up: Option<Box<WarmUpPlan>>,
         /// Who its servers are, where that is found out while it runs.
         cluster: Option<Arc<Cluster>>,
+        /// What its links are secured with.
+        tls: Option<ClientTls>,
     },
 }
 
@@ -241,6 +245,39 @@ impl RoutePlan {
             looks_up,
             trouble: crate::Notice::default(),
         }
+    }
+}
+
+/// Has pools that read for others run the scripts that these were told of: a client that
+/// loads one and calls it by its digest knows of one pool only.
+pub fn share_scripts(pools: &mut [PoolPlan]) {
+    for index in 0..pools.len() {
+        if split_of(&pools[index]).is_none() {
+            continue;
+        }
+        let end = |reads: bool| {
+            let mut at = index;
+            while let Some(split) = split_of(&pools[at]) {
+                at = usize::from(if reads { split.read } else { split.write });
+            }
+            at
+        };
+        let (writer, reader) = (end(false), end(true));
+        let PoolKind::Sharded { scripts, .. } = &pools[writer].kind else { continue };
+        let known = Arc::clone(scripts);
+        if let PoolKind::Sharded { scripts, .. } = &mut pools[reader].kind {
+            *scripts = known;
+        }
+    }
+}
+
+fn split_of(pool: &PoolPlan) -> Option<&ReadWriteSplitPool> {
+    match &pool.kind {
+        PoolKind::Routed(routes) => match &routes.pool {
+            RoutedPool::ReadWriteSplit(split) => Some(split),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -307,6 +344,23 @@ impl PoolKind {
         self
     }
 
+    /// The same pool, its links secured.
+    #[must_use]
+    pub fn secured(mut self, with: Option<ClientTls>) -> Self {
+        if let PoolKind::Sharded { tls, .. } = &mut self {
+            *tls = with;
+        }
+        self
+    }
+
+    /// What its links are secured with, if they are.
+    pub fn tls(&self) -> Option<&ClientTls> {
+        match self {
+            PoolKind::Sharded { tls, .. } => tls.as_ref(),
+            PoolKind::Store(_) | PoolKind::Routed(_) => None,
+        }
+    }
+
     /// A pool of servers, with what its links need to know.
     pub fn sharded(pool: ShardedPool) -> Self {
         let addresses = pool.servers.iter().map(|server| address_of(&server.endpoint)).collect();
@@ -336,6 +390,7 @@ impl PoolKind {
             slow_log,
             warm_up: None,
             cluster,
+            tls: None,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::core::{Core, LinkIndex, SubscriberIndex};
 use crate::{Adopted, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
-use keyway_net::{Event, Io, Mailbox, Peer, Recv, Socket, Token};
+use keyway_net::{Address, Event, Io, Mailbox, Peer, Recv, Socket, Token};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{LinkState, Session};
 use std::sync::Arc;
@@ -200,6 +200,7 @@ impl<I: Io> Worker<I> {
             return Some(Duration::ZERO);
         }
         let next = plane.next_deadline.map_or(self.next_upkeep, |next| next.min(self.next_upkeep));
+        let next = plane.next_hedge().map_or(next, |due| due.min(next));
         let next = if self.held.is_empty() { next } else { next.min(self.held_until) };
         Some(next.since(plane.clock.now))
     }
@@ -359,9 +360,21 @@ impl<I: Io> Worker<I> {
                     }
                 }
                 Recv::Empty => return,
-                Recv::End | Recv::Failed => BackendFault::Closed,
+                Recv::End | Recv::Failed => {
+                    self.note_tls_fault(index, socket);
+                    BackendFault::Closed
+                }
             };
             return self.lose_link(index, fault);
+        }
+    }
+
+    /// Tells why a connection ends, where the server's word on our certificate has
+    /// come behind the handshake.
+    #[cold]
+    fn note_tls_fault(&mut self, index: LinkIndex, socket: Socket) {
+        if let Some(fault) = self.io.tls_fault(socket) {
+            self.core.on_tls_fault(index, fault);
         }
     }
 
@@ -462,6 +475,9 @@ impl<I: Io> Worker<I> {
             self.core.end_pauses();
             self.core.send_retries();
         }
+        if self.core.plane.next_hedge().is_some_and(|due| due <= now) {
+            self.core.send_hedges();
+        }
         let is_due = now >= self.next_upkeep;
         if is_due || self.tick_again {
             self.tick_again = self.core.tick();
@@ -516,12 +532,20 @@ impl<I: Io> Worker<I> {
             let slot = &self.core.links[index];
             let token = link_token(index, slot.generation);
             match self.core.address_of(index) {
-                Some(address) => self.io.connect(&address, token),
+                Some(address) => self.connect(slot.pool, &address, token),
                 // The server has left its cluster.
                 None => self.lose_link(index, BackendFault::Closed),
             }
         }
         self.core.plane.connects = connects;
+    }
+
+    /// Connects to a server of a pool, as the pool says.
+    fn connect(&mut self, pool: u16, address: &Address, token: Token) {
+        match self.plan.pools[usize::from(pool)].kind.tls() {
+            None => self.io.connect(address, token),
+            Some(tls) => self.io.connect_secured(address, tls, token),
+        }
     }
 
     fn read_mail(&mut self) {
@@ -635,7 +659,7 @@ fn link_token(index: LinkIndex, generation: u32) -> Token {
 mod tests {
     use super::*;
     use keyway_base::Clock;
-    use keyway_net::{Accept, Address, ListenerIndex, Send};
+    use keyway_net::{Accept, ListenerIndex, Send};
     use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
     use keyway_resp::Protocol;

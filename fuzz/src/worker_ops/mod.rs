@@ -18,10 +18,11 @@ use keyway_proxy::QueueBudget;
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
-    Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Rejoin,
-    Server as ServerName, ShardedPool, Topology,
+    Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind,
+    RateLimitedPool, ReadWriteSplitPool, Rejoin, RoutedPool, Server as ServerName, ShardedPool,
+    Topology,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
 use parking_lot::Mutex;
 use peers::{Client, Ledger, Server};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ const PASSWORD: &str = "secret";
 /// Databases of the pool of servers, where clients may select at all.
 const DATABASES: u32 = 3;
 const SERVERS: usize = 3;
+/// A pool that writes to the servers, and reads from them by another pool.
+const SPLIT: usize = 2;
 const CLIENTS_MAX: usize = 6;
 /// Connections to one server beside the shared ones: idle ones that are kept,
 /// two for each client, and one for subscriptions.
@@ -155,12 +158,18 @@ impl Run {
         if self.clients.len() >= CLIENTS_MAX {
             return;
         }
-        let pool = choices.below(4) / 3;
+        let listener = match choices.below(8) {
+            3 => 1,
+            7 => SPLIT,
+            _ => 0,
+        };
         let room = choices.pick(&[100_000, 0, 40]);
-        if let Some(wire) = self.worker.io_mut().dial(pool as u16, room) {
-            let databases = self.plan.pools[pool].databases;
+        if let Some(wire) = self.worker.io_mut().dial(listener as u16, room) {
+            let databases = self.plan.pools[listener].databases;
+            // Reads and writes meet again at the servers.
+            let pool = if listener == SPLIT { 0 } else { listener };
             let mut client = Client::new(wire, (pool, databases), self.clients.len());
-            if self.plan.listeners[pool].password.is_some() {
+            if self.plan.listeners[listener].password.is_some() {
                 match choices.below(4) {
                     0 => client.lock_out(),
                     _ => client.log_in(self.worker.io_mut()),
@@ -352,6 +361,10 @@ fn pool(choices: &mut Choices) -> ShardedPool {
     }
 }
 
+fn routed(routed: RoutedPool) -> Pool {
+    Pool { name: "led".to_owned(), kind: TopologyKind::Routed(routed) }
+}
+
 fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
     pool.link_in_flight_max = limits.link_in_flight_max;
     pool.link_output_len_max = limits.link_output_len_max;
@@ -366,7 +379,26 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     let pools = vec![
         Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool.clone()) },
         Pool { name: "store".to_owned(), kind: TopologyKind::Store },
+        routed(RoutedPool::ReadWriteSplit(ReadWriteSplitPool {
+            write: 0,
+            read: 3,
+            pin_after_write: None,
+            read_fallback: false,
+            write_commands: Vec::new(),
+        })),
+        routed(RoutedPool::RateLimited(RateLimitedPool {
+            child: 0,
+            requests_per_second: 1 << 30,
+            burst: 1 << 30,
+        })),
     ];
+    let plan_of = |routed: &Pool, pools: &[Pool]| match &routed.kind {
+        TopologyKind::Routed(routed) => {
+            PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0))))
+        }
+        _ => PoolKind::sharded(pool.clone()),
+    };
+    let led = [plan_of(&pools[2], &pools), plan_of(&pools[3], &pools)];
     let topology = Arc::new(Topology::new(Epoch(1), pools));
     let pool_plan = |name: &str, databases, kind| PoolPlan {
         name: name.to_owned(),
@@ -379,6 +411,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
         cluster: None,
+        read_from: None,
         memcached: None,
         pool,
         name: "unix:0".to_owned(),
@@ -386,11 +419,14 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     };
     Arc::new(Plan {
         limits,
-        listeners: vec![listener(0, None), listener(1, password)],
-        pools: vec![
+        listeners: vec![listener(0, None), listener(1, password), listener(SPLIT as u16, None)],
+        pools: [
             pool_plan("servers", pool.databases_allowed, PoolKind::sharded(pool)),
             pool_plan("store", DATABASES, PoolKind::Store(Arc::new(store))),
-        ],
+        ]
+        .into_iter()
+        .chain(led.map(|kind| pool_plan("led", 1, kind)))
+        .collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),

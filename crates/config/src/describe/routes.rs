@@ -20,6 +20,7 @@ pub(super) fn routed(config: &RoutedConfig, pools: &[PoolConfig], out: &mut Out)
         RoutedPool::Shadow(_) => &schema::SHADOW,
         RoutedPool::MissThen(_) => &schema::MISS_THEN,
         RoutedPool::RateLimited(_) => &schema::RATE_LIMITED,
+        RoutedPool::ReadWriteSplit(_) => &schema::READ_WRITE_SPLIT,
     };
     out.entry(table, "kind", &string(config.pool.kind()));
     let mut entry = |name: &str, value: &str| out.entry(table, name, value);
@@ -73,6 +74,16 @@ pub(super) fn routed(config: &RoutedConfig, pools: &[PoolConfig], out: &mut Out)
             entry("child", &name(pool.child));
             entry("requests_per_second", &pool.requests_per_second.to_string());
             entry("burst", &pool.burst.to_string());
+        }
+        RoutedPool::ReadWriteSplit(pool) => {
+            entry("write", &name(pool.write));
+            entry("read", &name(pool.read));
+            if let Some(pin) = pool.pin_after_write {
+                entry("pin_after_write", &string(&format_duration(pin)));
+            }
+            entry("read_fallback", &pool.read_fallback.to_string());
+            let commands: Vec<String> = pool.write_commands.iter().map(|it| string(it)).collect();
+            entry("write_commands", &format!("[{}]", commands.join(", ")));
         }
     }
     entry("clients_max", &config.clients_max.to_string());

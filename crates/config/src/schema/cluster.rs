@@ -1,5 +1,5 @@
 use super::memcached::{as_sharded, is_same};
-use super::{Absent, Choices, Key, Kind, POOL_KINDS, Table, hours, key, ms};
+use super::{Absent, Choices, Key, Kind, OUTLIERS, POOL_KINDS, Table, hours, key, ms};
 use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
 
@@ -86,6 +86,44 @@ pub(crate) static CLUSTER: Table = Table {
             Is("[]"),
             "Commands that primaries answer though they only read, such as `[\"ttl\", \"xread\"]`.",
         ),
+        key(
+            "outliers",
+            Kind::Table(&OUTLIERS),
+            Unset("off: all that can be reached are read"),
+            "Leave servers out of those that are read which are much slower than the others, or fail.",
+        ),
+        key(
+            "hedge_after",
+            Kind::HedgeAfter,
+            Unset("a read is sent once"),
+            "A read that has no answer after so long is sent to another server too that may answer it by `read_from`, and the first answer counts: a fixed time, or `\"p99\"`, as long as 99 of 100 requests of the pool took in the last seconds.",
+        )
+        .known_elsewhere_as(&["hedge", "hedging", "hedge_delay", "speculative_retry"]),
+        key(
+            "hedge_after_min",
+            Kind::Duration { min: ms(1), max: ms(60_000) },
+            Is("\"1ms\""),
+            "With `\"p99\"`, a read is not sent again sooner.",
+        ),
+        key(
+            "hedge_after_max",
+            Kind::Duration { min: ms(1), max: ms(60_000) },
+            Is("\"100ms\""),
+            "With `\"p99\"`, it is sent again at the latest after so long, also while too little is known.",
+        ),
+        key(
+            "hedge_budget",
+            Kind::Share,
+            Is("\"5%\""),
+            "The share of reads that may be sent twice, of those of the last second; one in a second in any case, by each worker. The others wait for their server.",
+        ),
+        key(
+            "retry_budget",
+            Kind::Share,
+            Unset("requests are sent again whenever they may be"),
+            "How many requests are sent again because a server could not take them or was lost, as a share of those of the last ten seconds; ten in any case, by each worker. When it is used up, clients get the server's error. What `MOVED` and `ASK` send elsewhere does not count.",
+        )
+        .known_elsewhere_as(&["retries", "retry_ratio", "max_retries"]),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -96,6 +134,8 @@ pub(crate) static CLUSTER: Table = Table {
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),
         as_sharded("slowlog_max_len"),
+        as_sharded("circuit"),
+        as_sharded("tls"),
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),
@@ -111,7 +151,7 @@ pub(crate) static REPLICATED: Table = Table {
             "sentinels",
             Servers,
             Unset("`servers` are listed"),
-            "Sentinels, `\"HOST:PORT\"` each. They are asked twice a second, one after the other; what one says that is older than what another has said counts for nothing.",
+            "Sentinels, `\"HOST:PORT\"` each. They are asked every `refresh`, and at once when one of them tells of a fail-over (`+switch-master`); what one says that is older than what another has said counts for nothing.",
         )
         .known_elsewhere_as(&["sentinel"]),
         key(
@@ -126,6 +166,12 @@ pub(crate) static REPLICATED: Table = Table {
             Kind::Secret,
             Unset("none is sent"),
             "What is sent to sentinels with AUTH.",
+        ),
+        key(
+            "sentinel_password_file",
+            Kind::Path,
+            Unset("none is sent"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
         key(
             "servers",
@@ -150,6 +196,12 @@ pub(crate) static REPLICATED: Table = Table {
         as_cluster("replica_lag_max"),
         as_cluster("read_weights"),
         as_cluster("read_from_primary"),
+        as_cluster("outliers"),
+        as_cluster("hedge_after"),
+        as_cluster("hedge_after_min"),
+        as_cluster("hedge_after_max"),
+        as_cluster("hedge_budget"),
+        as_cluster("retry_budget"),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -160,6 +212,9 @@ pub(crate) static REPLICATED: Table = Table {
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),
         as_sharded("slowlog_max_len"),
+        as_sharded("circuit"),
+        as_sharded("tls"),
+        super::tls::OF_SENTINELS,
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Prefix,
     /// A name said to servers.
     UserName,
+    /// A host name, or an IP address.
+    HostName,
     /// The name of a pool.
     PoolName,
     /// The names of pools.
@@ -42,6 +44,10 @@ pub(crate) enum Kind {
     Names,
     /// Which servers are read: one of some words, or `"zone:NAME"`.
     ReadFrom,
+    /// How long a read waits before it is sent again: a duration, or `"p99"`.
+    HedgeAfter,
+    /// A share in percent: `"5%"`.
+    Share,
     /// Permission bits of a unix socket: `"0660"`.
     Mode,
     /// A password; never shown.

@@ -97,6 +97,8 @@ pub(crate) static MEMCACHED: Table = Table {
             "With `warm_from`: how long after its start Keyway goes on bringing items over.",
         ),
         as_sharded("ejection"),
+        as_sharded("circuit"),
+        as_sharded("tls"),
         as_sharded("reconnect"),
         as_sharded("clients_max"),
         as_sharded("queue_len_max"),

@@ -17,6 +17,7 @@ pub(super) const POOL_KINDS: Choices = Choices {
         "shadow",
         "miss-then",
         "rate-limited",
+        "read-write-split",
     ],
     later: &["slots"],
 };
@@ -180,6 +181,42 @@ pub(crate) static RATE_LIMITED: Table = Table {
             "As many may come at once after a rest.",
         )
         .known_elsewhere_as(&["sets_burst", "gets_burst"]),
+        as_sharded("clients_max"),
+    ],
+};
+
+pub(crate) static READ_WRITE_SPLIT: Table = Table {
+    header: "[pool.NAME] of kind \"read-write-split\"",
+    doc: "Writes go to one pool, reads to another that has the same: replicas, another data centre, a copy that something else keeps up.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"read-write-split\"`."),
+        key(
+            "write",
+            PoolName,
+            Refused,
+            "The pool that is written to. Everything goes there that is not known to read only, and what belongs to a connection: transactions, WATCH, blocking commands, publish and subscribe.",
+        ),
+        key("read", PoolName, Refused, "The pool that reads go to."),
+        key(
+            "pin_after_write",
+            Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(3600) },
+            Unset("a client may read from `read` at once"),
+            "For so long after a write a client reads from `write`, so that it finds what it has written.",
+        ),
+        key(
+            "read_fallback",
+            Bool,
+            Is("false"),
+            "Reads that fail in `read` go to `write`, as in a pool of kind `\"failover\"`, and cost what they cost there. Without it, such a read is answered with the error.",
+        )
+        .known_elsewhere_as(&["fallback"]),
+        key(
+            "write_commands",
+            Kind::Commands,
+            Is("[]"),
+            "Commands of Redis that go to `write` though they only read, such as `[\"ttl\", \"xread\"]`.",
+        )
+        .known_elsewhere_as(&["read_from_primary"]),
         as_sharded("clients_max"),
     ],
 };

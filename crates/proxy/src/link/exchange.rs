@@ -75,8 +75,27 @@ pub enum Owner {
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that
     /// there was one counts. [`Key::NONE`] when that counts for nobody.
     Unheard(Key<Session>),
+    /// One of two servers that were sent the same read: the first that answers is
+    /// heard.
+    Hedged {
+        /// Who waits; stale once the other has answered.
+        hedge: Key<Hedge>,
+        /// It is the one that was sent later.
+        is_second: bool,
+    },
     /// Nobody any more: the reply is late, and skipped.
     None,
+}
+
+/// Who waits for a read that two servers were sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Hedge {
+    /// The owner it had as long as one was.
+    pub owner: Owner,
+    /// When the request was parsed.
+    pub started: Time,
+    /// One of the two has failed: what the other says is told whatever it is.
+    pub has_failed: bool,
 }
 
 /// One request on its way to a backend and back.
@@ -94,6 +113,8 @@ pub struct Exchange {
     pub is_slow: bool,
     /// How often a server has sent it elsewhere.
     pub redirections: u8,
+    /// Another server may be sent it as well: a read that was sent to one only.
+    pub(crate) may_repeat: bool,
     /// What a reply in RESP2 is in RESP3.
     pub(crate) translation: Translation,
     /// How the reply of a server of memcached ends.
@@ -125,6 +146,7 @@ impl Exchange {
             class: 0,
             is_slow: false,
             redirections: 0,
+            may_repeat: false,
             translation: Translation::Nulls,
             expect: Expect::One,
             replies_before: 0,

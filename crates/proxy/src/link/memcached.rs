@@ -20,6 +20,24 @@ pub(super) struct Framing {
 }
 
 impl Link {
+    /// Where in [`Link::unsent`] the first request ends that is longer than `len`;
+    /// without one, its whole length.
+    pub fn first_large_end(&self, len: usize) -> usize {
+        let all = self.output.len();
+        let (mut start, mut found) = (all, all);
+        for exchange in self.fifo.iter().rev() {
+            let end = start;
+            if end == 0 {
+                break;
+            }
+            start = end.saturating_sub(exchange.len as usize);
+            if exchange.len as usize > len {
+                found = end;
+            }
+        }
+        found
+    }
+
     /// Notes that the connection stands; says the password, or asks whether there is to be one.
     pub(super) fn on_memcached_connected(
         &mut self,
@@ -196,6 +214,20 @@ mod tests {
             got.push((kind, String::from_utf8_lossy(reply).into_owned()));
         })?;
         Ok(got)
+    }
+
+    #[test]
+    fn the_first_long_request_is_found_however_much_of_it_was_sent() {
+        let mut link = connected(Dialect::Text, None);
+        assert_eq!(link.first_large_end(100), 0);
+        for len in [7, 200, 30, 101, 100] {
+            ask(&mut link, &vec![b'x'; len], Expect::One);
+        }
+        for (sent, end) in [(0, 207), (10, 197), (150, 47), (47, 131), (100, 31), (31, 100)] {
+            link.advance(sent);
+            assert_eq!(link.first_large_end(100), end);
+        }
+        assert_eq!(link.first_large_end(1000), link.unsent().len());
     }
 
     #[test]

@@ -18,11 +18,12 @@ mod memcached;
 mod multi;
 mod precede;
 mod redirected;
+mod repeat;
 mod time;
 mod trace;
 mod translate;
 
-pub use exchange::{Exchange, Internal, Owner};
+pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
 pub use redirected::{ASKING, Redirected, Redirection};
 pub use trace::Slow;
@@ -103,11 +104,13 @@ pub enum LinkState {
 
 /// An exchange that will get no reply from the backend.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost {
+pub struct Lost<'r> {
     /// The exchange.
     pub exchange: Exchange,
     /// Whether the backend may have seen its request.
     pub sent: Sent,
+    /// Its request, if it may go to another server: a read.
+    pub read: Option<&'r [u8]>,
 }
 
 /// One connection to a backend.
@@ -413,6 +416,7 @@ impl Link {
             replies_before,
             transaction: 0,
             redirections,
+            may_repeat: false,
         });
     }
 
@@ -714,7 +718,7 @@ impl Link {
     /// Ends the connection. Each exchange goes to `lost`, with whether its
     /// request may have reached the backend; with `keep_unsent`, those of
     /// which not a byte was sent stay and go out on the next connection.
-    pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost)) {
+    pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost<'_>)) {
         // The unsent requests are the last of the output: count backwards.
         // What is kept is in one piece, so it ends at the first that is not to
         // go out again: an abandoned one, or a question of the worker's own
@@ -735,10 +739,13 @@ impl Link {
                 kept_len += len;
             }
         }
-        let total = self.fifo.len();
+        let (total, mut at) = (self.fifo.len(), 0);
         for (index, exchange) in self.fifo.drain(..total - kept).enumerate() {
             let sent = if index + unsent >= total { Sent::No } else { Sent::Maybe };
-            lost(Lost { exchange, sent });
+            let len = exchange.len as usize;
+            let read = exchange.is_plain_read().then(|| self.output.held(at, len));
+            at += len;
+            lost(Lost { exchange, sent, read });
         }
         self.output.keep_last(kept_len);
         self.database = Database::Own;

@@ -22,7 +22,8 @@ impl Link {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
         if self.is_blocking && self.state == LinkState::Ready {
-            return self.blocks_until;
+            // One that is to be sent again is timed where it waits for that.
+            return self.blocks_until.filter(|_| !self.fifo.is_empty());
         }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));

@@ -19,7 +19,7 @@ pub use kind::SubscriptionKind;
 pub use registry::{Name, Registry};
 pub use subscriber_link::{Heard, SubscriberLink, SubscriberState};
 pub use subscriptions::{Outcome, Pending, Subscriptions};
-pub use wire::{PushShape, append_frame, write_change, write_message, write_pong};
+pub use wire::{PushShape, append_frame, payload_of, write_change, write_message, write_pong};
 
 /// Hashing for maps of names.
 pub(crate) type Hashing = foldhash::fast::RandomState;

@@ -105,6 +105,14 @@ pub(super) fn read_push(frame: &[u8]) -> Option<Pushed<'_>> {
     None
 }
 
+/// The payload of a whole message by a channel; `None` when it is no such thing.
+pub fn payload_of(frame: &[u8]) -> Option<&[u8]> {
+    let head = frame.iter().position(|byte| *byte == b'\n')? + 1;
+    let (_, rest) = take_bulk(&frame[head..])?;
+    let (_, rest) = take_bulk(rest)?;
+    take_bulk(rest)?.0
+}
+
 /// The bulk at the start of `bytes`, `None` inside when it is null, and what
 /// stands behind it.
 fn take_bulk(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {

@@ -39,11 +39,19 @@ pub struct Identity {
     pub live: Arc<ClientLive>,
     /// When it connected.
     pub connected: Time,
-    /// Until when it reads from primaries, since it has written.
+    /// Until when it reads where it writes, since it has written.
     pub reads_primary_until: Time,
+    /// When it last sent what may write, where reads may go to replicas.
+    pub wrote_at: Time,
 }
 
 impl Identity {
+    /// It has written: until then at least it reads where it writes.
+    #[inline]
+    pub fn pin(&mut self, until: Time) {
+        self.reads_primary_until = self.reads_primary_until.max(until);
+    }
+
     /// A client that has just connected, from nobody knows where.
     pub fn new(id: u64, authenticated: bool, now: Time) -> Self {
         Self {
@@ -58,6 +66,7 @@ impl Identity {
             live: Arc::default(),
             connected: now,
             reads_primary_until: Time(0),
+            wrote_at: Time(0),
         }
     }
 }

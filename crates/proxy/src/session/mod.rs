@@ -222,6 +222,24 @@ impl Session {
         }
     }
 
+    /// What the client has begun, which is over for the session. Where it is lent to a
+    /// pool it stays so.
+    pub fn take_stateful(&mut self) -> Option<Box<Stateful>> {
+        let taken = self.stateful.take()?;
+        if taken.home.is_some() {
+            self.stateful = Some(Box::new(Stateful { home: taken.home, ..Stateful::default() }));
+        }
+        Some(taken)
+    }
+
+    /// It is of the pool of its listener again, if it was lent to another.
+    pub fn go_home(&mut self) {
+        if let Some(home) = self.stateful.as_mut().and_then(|stateful| stateful.home.take()) {
+            self.pool = home;
+            self.tidy();
+        }
+    }
+
     /// Forgets state of which nothing is left.
     pub fn tidy(&mut self) {
         if self.stateful.as_ref().is_some_and(|stateful| stateful.is_over()) {

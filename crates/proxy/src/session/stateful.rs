@@ -20,13 +20,15 @@ pub struct Stateful {
     pub blocked_on: Vec<PrivateLink>,
     /// A blocking command waits on the embedded store.
     pub waits_on_store: bool,
+    /// The pool of its listener, while it is lent to the one that this writes to.
+    pub home: Option<u16>,
 }
 
 /// Keys watched on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What its keys have in common: the position of their server in its pool; in a
-    /// cluster their slot.
+    /// What its keys have in common: the position of their server in its pool; where
+    /// servers are found out their slot, or the number of their primary.
     pub home: u16,
     /// Which servers were in use then, by the number of their ring.
     pub ring: u64,
@@ -38,11 +40,17 @@ pub struct Watch {
 impl Stateful {
     /// Whether nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.transaction.is_none()
+        !self.has_begun() && self.home.is_none()
+    }
+
+    /// Whether there is something that its client has begun.
+    pub fn has_begun(&self) -> bool {
+        let has_none = self.transaction.is_none()
             && self.watch.is_none()
             && self.watched.is_none()
             && self.blocked_on.is_empty()
-            && !self.waits_on_store
+            && !self.waits_on_store;
+        !has_none
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.

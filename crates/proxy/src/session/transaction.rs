@@ -47,7 +47,7 @@ pub struct Share {
 pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
-    /// The server of its keys, and the ring that said so.
+    /// What its keys have in common, as a [`crate::Watch`] has it, and the ring that said so.
     place: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,

@@ -1,6 +1,6 @@
 //! Values that a client caches, as the proxy tells it when they change.
 
-use super::verdict::fate_of;
+use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::ledger::Copy;
 use std::collections::BTreeMap;
@@ -229,7 +229,7 @@ impl Client {
             Cached::On { .. } => (ledger.servers_of(pool), Fate::NotDone),
             _ => return Err("an error for no reason".into()),
         };
-        if !ledger.is_excused(&servers, expected.asked_at, now) {
+        if !ledger.is_excused(&servers, excusing_since(text, expected.asked_at), now) {
             return Err("an error for no reason".into());
         }
         ledger.excused += 1;

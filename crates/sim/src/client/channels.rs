@@ -1,6 +1,6 @@
 //! Subscriptions, messages, and the protocol a client speaks.
 
-use super::verdict::fate_of;
+use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::ledger::{ChannelKind, Subscription};
 use std::collections::BTreeMap;
@@ -422,7 +422,7 @@ impl Client {
             _ => return Err("an error for no reason".into()),
         };
         let fate = fate_of(text, &names)?;
-        if !ledger.is_excused(&servers, expected.asked_at, now) {
+        if !ledger.is_excused(&servers, excusing_since(text, expected.asked_at), now) {
             return Err("an error for no reason".into());
         }
         ledger.excused += 1;

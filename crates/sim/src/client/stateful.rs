@@ -2,7 +2,7 @@
 //! they wait for.
 
 use super::entries::Wait;
-use super::verdict::fate_of;
+use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::network::MILLI;
 
@@ -553,7 +553,8 @@ impl Client {
             let pool = self.habits.pool;
             let homes = begun.names.iter().flat_map(|name| ledger.possible_homes(pool, name));
             let servers: Vec<usize> = homes.collect();
-            let is_excused = ledger.is_excused(&servers, expected.asked_at, now)
+            let since = excusing_since(text, expected.asked_at);
+            let is_excused = ledger.is_excused(&servers, since, now)
                 || ledger.is_forced(text, &begun.names, expected.asked_at);
             if !is_excused {
                 return Err("an error for no reason".into());

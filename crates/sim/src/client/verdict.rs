@@ -199,7 +199,8 @@ impl Client {
         if ledger.is_told_by_one_of_many(pool) {
             fate = Fate::Maybe;
         }
-        let is_excused = ledger.is_excused_for(pool, &names, expected.asked_at, now)
+        let since = excusing_since(&shown, expected.asked_at);
+        let is_excused = ledger.is_excused_for(pool, &names, since, now)
             || ledger.is_forced(&shown, &names, expected.asked_at);
         if !is_excused {
             return Err(format!("an error for no reason in answer to {}", expected.ask.name()));
@@ -310,6 +311,12 @@ impl Ask {
     }
 }
 
+/// From when on a fault excuses an error: a circuit that it has opened is open until
+/// requests have shown otherwise, however long there are none.
+pub(super) fn excusing_since(text: &str, asked_at: Nanos) -> Nanos {
+    if text.contains("(its circuit is open)") { 0 } else { asked_at }
+}
+
 /// What an error reply says about the fate of its request.
 ///
 /// # Errors
@@ -325,7 +332,7 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
         return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
     }
     // What servers of a cluster say before they have done anything.
-    let refusals = ["MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN "];
+    let refusals = ["MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "UNBLOCKED force "];
     if refusals.iter().any(|code| text.starts_with(code)) {
         return Ok(Fate::NotDone);
     }
@@ -336,7 +343,8 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.starts_with("EXECABORT ") && text.contains("left the pool or came back") {
         return Ok(Fate::NotDone);
     }
-    if text.starts_with("ERR no server of ") {
+    let unknown = ["ERR no server of ", "ERR nobody tells who ", "ERR who is the primary "];
+    if unknown.iter().any(|start| text.starts_with(start)) {
         return Ok(Fate::NotDone);
     }
     if text.starts_with("ERR backend ") {

@@ -14,6 +14,8 @@ impl ClusterSim {
             EventKind::Die => self.die(scene),
             EventKind::Usurp => self.usurp(scene),
             EventKind::Mislead => self.mislead(scene),
+            EventKind::Relapse => self.relapse(scene),
+            EventKind::RestartAll => self.restart_sentinels(scene),
         };
         let happens = if what.is_some() { "happens" } else { "cannot happen" };
         scene.network.tell(|| format!("cluster: {kind:?} {happens}"));
@@ -187,6 +189,11 @@ impl ClusterSim {
         b.copy_all(a);
         self.succeed(old, heir, scene);
         self.publish(&[heir, old], scene);
+        if self.plan.kills_clients {
+            let now = scene.network.now;
+            scene.servers[usize::from(old)].drop_connections(scene.network);
+            scene.ledger.on_trouble(usize::from(old), now, now + self.plan.aftermath);
+        }
         Some(())
     }
 
@@ -200,6 +207,11 @@ impl ClusterSim {
             }
         }
         self.view.members[usize::from(heir)].replica_of = None;
+        for (group, reigns) in self.reigns.iter_mut().enumerate() {
+            if self.view.owners[group] == old {
+                reigns.push(heir);
+            }
+        }
         self.view.members[usize::from(old)].replica_of = Some(heir);
         for (slot, owner) in self.view.owners.iter_mut().enumerate() {
             if *owner == old {
@@ -348,16 +360,77 @@ impl ClusterSim {
         self.is_alive[index] = true;
         self.view.members[index].has_failed = false;
         self.view.is_down = false;
-        if let Some(primary) = self.view.members[index].replica_of {
+        let primary = self.view.members[index].replica_of;
+        if let Some(primary) = primary
+            && self.plan.groups > 0
+            && scene.servers[index].copies().is_none()
+            && self.disputed.is_empty()
+        {
+            return self.come_back_as_primary(node, primary, scene);
+        }
+        if let Some(primary) = primary {
             let (a, b) = two(scene.servers, primary, node);
             b.copy_all(a);
             let copied = scene.network.now + self.random.scaled(MILLI, 200 * MILLI);
             b.mood.loading_until = copied;
         }
         // Until it has heard from the others it says what it knew, and serves nobody.
-        scene.servers[index].node().is_unsure = true;
-        self.publish(&[], scene);
+        scene.servers[index].node().is_unsure = self.plan.groups == 0;
+        match self.plan.groups {
+            0 => self.publish(&[], scene),
+            _ => self.publish(&[node], scene),
+        }
         self.busy.remove(&node);
+    }
+
+    /// One in whose place is another by now takes itself for what it was, until a sentinel
+    /// makes it a replica.
+    fn come_back_as_primary(&mut self, old: u16, heir: u16, scene: &mut Scene) {
+        self.dispute((old, heir), self.slots_owned_by(heir), scene);
+        self.publish(&[heir], scene);
+        self.believe_alone(old, scene);
+        self.within(scene.network, (MILLI, 400 * MILLI), Step::Demote(old, heir));
+    }
+
+    fn slots_owned_by(&self, node: u16) -> Vec<u16> {
+        let owners = self.view.owners.iter().enumerate();
+        owners.filter(|(_, owner)| **owner == node).map(|(slot, _)| slot as u16).collect()
+    }
+
+    fn dispute(&mut self, (old, heir): (u16, u16), slots: Vec<u16>, scene: &mut Scene) {
+        slots.iter().for_each(|&slot| scene.ledger.on_dispute(slot, true));
+        self.disputed = slots;
+        self.busy.extend([old, heir]);
+    }
+
+    /// A primary that nobody copies any more, and that has heard of no other.
+    fn believe_alone(&self, node: u16, scene: &mut Scene) {
+        let mut alone = self.view.clone();
+        alone.members[usize::from(node)].replica_of = None;
+        // It hears of nothing but of what comes next.
+        scene.servers[usize::from(node)].node().view = Rc::new(alone);
+    }
+
+    /// A sentinel says what was so at first, with the epochs of then.
+    fn relapse(&mut self, scene: &mut Scene) -> Option<()> {
+        let free = self.sentinels().filter(|sentinel| !self.busy.contains(sentinel));
+        let free: Vec<u16> = free.collect();
+        let sentinel = *free.get(self.random.index(free.len().max(1)))?;
+        let server = &mut scene.servers[usize::from(sentinel)];
+        server.node().view = Rc::clone(&self.first);
+        server.drop_connections(scene.network);
+        self.busy.insert(sentinel);
+        self.within(scene.network, (20 * MILLI, 1500 * MILLI), Step::Correct(sentinel));
+        Some(())
+    }
+
+    fn restart_sentinels(&mut self, scene: &mut Scene) -> Option<()> {
+        for sentinel in self.sentinels() {
+            scene.servers[usize::from(sentinel)].drop_connections(scene.network);
+            scene.network.modes[usize::from(sentinel)] = ConnectMode::Refuse;
+            self.within(scene.network, (MILLI, 900 * MILLI), Step::Reopen(sentinel));
+        }
+        (self.plan.sentinels > 0).then_some(())
     }
 
     fn usurp(&mut self, scene: &mut Scene) -> Option<()> {
@@ -374,16 +447,15 @@ impl ClusterSim {
         server.apply_copies(now, scene.network);
         server.lose_incoming();
         self.note_losses(old, heir, scene);
-        let owners = self.view.owners.iter().enumerate();
-        let slots: Vec<u16> =
-            owners.filter(|(_, owner)| **owner == old).map(|(slot, _)| slot as u16).collect();
-        slots.iter().for_each(|&slot| scene.ledger.on_dispute(slot, true));
-        self.disputed = slots;
-        self.busy.extend([old, heir]);
+        self.dispute((old, heir), self.slots_owned_by(old), scene);
         self.succeed(old, heir, scene);
         self.view.version += 1;
         let view = Rc::new(self.view.clone());
         scene.servers[usize::from(heir)].adopt(Rc::clone(&view), scene.network);
+        if self.plan.groups > 0 {
+            self.tell_sentinels(&view, scene);
+            self.believe_alone(old, scene);
+        }
         self.within(scene.network, (MILLI, 300 * MILLI), Step::Demote(old, heir));
         Some(())
     }

@@ -36,6 +36,10 @@ pub enum EventKind {
     Usurp,
     /// A server sends requests to one that is not there.
     Mislead,
+    /// A sentinel is started again with what it knew at first.
+    Relapse,
+    /// All sentinels are started again.
+    RestartAll,
 }
 
 /// What a seed decides about a cluster.
@@ -61,6 +65,13 @@ pub struct ClusterPlan {
     pub places: usize,
     /// How long after it has given its slots away a server leaves.
     pub leaves_after: Nanos,
+    /// Of primaries with replicas that are no cluster, how many there are: each slot
+    /// is of the one of its remainder. 0 in a cluster.
+    pub groups: usize,
+    /// How many sentinels, as servers behind the members.
+    pub sentinels: usize,
+    /// Whether who makes a primary a replica ends the connections of its clients.
+    pub kills_clients: bool,
 }
 
 /// What is to be done at a moment.
@@ -76,6 +87,7 @@ pub(crate) enum Step {
     Correct(u16),
     Forget(u16),
     Retire(u16),
+    Reopen(u16),
 }
 
 /// A slot on its way.
@@ -98,6 +110,10 @@ pub struct ClusterSim {
     /// Servers that have left, and those that never come.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
+    /// Who was the primary one after the other, of each that is no cluster's.
+    reigns: Vec<Vec<u16>>,
+    /// How it was at first.
+    first: Rc<View>,
     steps: Vec<Step>,
     random: Random,
 }
@@ -135,20 +151,27 @@ impl ClusterSim {
             let until = SLOTS * (number + 1) / primaries.len();
             owners.resize(until, primary);
         }
+        if plan.groups > 0 {
+            owners = (0..SLOTS).map(|slot| primaries[slot % plan.groups]).collect();
+        }
         // Here and there a slot is another's, as after many moves.
-        for _ in 0..random.below(40) {
+        let strays = if plan.groups > 0 { 0 } else { random.below(40) };
+        for _ in 0..strays {
             let slot = random.index(SLOTS);
             owners[slot] = primaries[random.index(primaries.len())];
         }
-        let view = View { version: 1, owners, members, is_down: false };
+        let view = View { version: 1, groups: plan.groups, owners, members, is_down: false };
         let shared = Rc::new(view.clone());
+        let reigns = view.owners[..plan.groups].iter().map(|&primary| vec![primary]).collect();
         for (index, server) in servers.iter_mut().enumerate() {
             server.join_cluster(index as u16, Rc::clone(&shared));
-            if !view.members[index].is_member {
+            if view.members.get(index).is_some_and(|member| !member.is_member) {
                 network.modes[index] = ConnectMode::Refuse;
             }
         }
-        let is_alive = view.members.iter().map(|member| member.is_member).collect();
+        let sentinels = std::iter::repeat_n(true, plan.sentinels);
+        let is_alive = view.members.iter().map(|member| member.is_member).chain(sentinels);
+        let is_alive = is_alive.collect();
         let mut cluster = Self {
             plan,
             view,
@@ -157,6 +180,8 @@ impl ClusterSim {
             moving: BTreeMap::new(),
             gone: BTreeSet::new(),
             disputed: Vec::new(),
+            reigns,
+            first: shared,
             steps: Vec::new(),
             random,
         };
@@ -211,6 +236,7 @@ impl ClusterSim {
                 self.busy.remove(&node);
             }
             Step::Forget(node) => self.forget(node, scene),
+            Step::Reopen(node) => scene.network.modes[usize::from(node)] = ConnectMode::Accept,
             Step::Retire(node) => {
                 let _ = self.leave(Some(node), scene);
             }
@@ -225,17 +251,34 @@ impl ClusterSim {
             scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
         }
         for node in 0..self.view.members.len() as u16 {
-            if first.contains(&node) || !self.view.members[usize::from(node)].is_member {
-                continue;
+            if !first.contains(&node) && self.view.members[usize::from(node)].is_member {
+                self.hears(node, &view, scene);
             }
-            let (low, mut high) = self.plan.gossip;
-            if let Some((laggard, longest)) = self.plan.laggard
-                && laggard == node
-            {
-                high = longest;
-            }
-            self.within(scene.network, (low, high), Step::Adopt(node, Rc::clone(&view)));
         }
+        self.tell_sentinels(&view, scene);
+    }
+
+    /// Tells the sentinels how it is now.
+    fn tell_sentinels(&mut self, view: &Rc<View>, scene: &mut Scene) {
+        for sentinel in self.sentinels() {
+            self.hears(sentinel, view, scene);
+        }
+    }
+
+    /// A server hears of something in its time.
+    fn hears(&mut self, node: u16, view: &Rc<View>, scene: &mut Scene) {
+        let (low, mut high) = self.plan.gossip;
+        if let Some((laggard, longest)) = self.plan.laggard
+            && laggard == node
+        {
+            high = longest;
+        }
+        self.within(scene.network, (low, high), Step::Adopt(node, Rc::clone(view)));
+    }
+
+    fn sentinels(&self) -> std::ops::Range<u16> {
+        let first = self.view.members.len() as u16;
+        first..first + self.plan.sentinels as u16
     }
 
     /// Copies what a primary has changed to those who copy it.
@@ -244,10 +287,12 @@ impl ClusterSim {
         if copied.is_empty() {
             return;
         }
+        let address = self.view.address(node as u16);
+        copied.iter().for_each(|copied| scene.ledger.check_followed(copied.key(), &address));
         let copies = |&index: &usize| {
             self.view.members[index].is_member && scene.servers[index].copies() == Some(node as u16)
         };
-        let replicas: Vec<usize> = (0..scene.servers.len()).filter(copies).collect();
+        let replicas: Vec<usize> = (0..self.view.members.len()).filter(copies).collect();
         for index in replicas.into_iter().filter(|&index| self.is_alive[index]) {
             let (low, high) = self.plan.lag;
             let at = scene.network.now + self.random.scaled(low, high);
@@ -275,6 +320,16 @@ impl ClusterSim {
         };
         let members = (0..self.view.members.len() as u16).filter(|&node| serves(node));
         members.map(|node| self.view.address(node)).collect()
+    }
+
+    /// Who was the primary one after the other, of each that is no cluster's.
+    pub fn reigns(&self) -> &[Vec<u16>] {
+        &self.reigns
+    }
+
+    /// Whether sentinels tell of them, each with its epoch.
+    pub fn has_sentinels(&self) -> bool {
+        self.plan.sentinels > 0
     }
 
     /// Where a server is.

@@ -52,6 +52,8 @@ pub struct Member {
 pub struct View {
     /// A later one has a higher number.
     pub version: u64,
+    /// How many primaries it has where it is no cluster; 0 in one.
+    pub groups: usize,
     /// By slot.
     pub owners: Vec<u16>,
     /// Every server that there may ever be.

@@ -22,11 +22,17 @@ pub enum Refused {
     Down,
     /// `CROSSSLOT`.
     Crossing,
+    /// `READONLY`, or the end of what waited at a primary.
+    Demoted,
 }
 
 /// What is known of a cluster.
 pub(super) struct ClusterBook {
+    /// Primaries where it is no cluster, else 0.
+    groups: usize,
     redirections_max: usize,
+    /// Where each of these primaries is as the workers have it.
+    followed: Vec<Option<String>>,
     /// By slot: how many claim it besides its owner, and how often that was so.
     disputes: Vec<(u32, u64)>,
     /// Keys that a fail-over has changed, and how often.
@@ -46,8 +52,10 @@ pub(super) struct ClusterBook {
 
 impl Ledger {
     /// The pool is a cluster.
-    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos) {
+    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos, groups: usize) {
         self.cluster = Some(ClusterBook {
+            groups,
+            followed: vec![None; groups],
             redirections_max: usize::from(redirections_max),
             disputes: vec![(0, 0); SLOTS],
             lost: BTreeMap::new(),
@@ -62,6 +70,14 @@ impl Ledger {
     /// Whether there is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster.is_some()
+    }
+
+    /// What keys of a cluster have in common that a server takes together: their slot,
+    /// or which of the primaries they belong to.
+    pub(super) fn cluster_home(&self, key: &[u8]) -> Option<usize> {
+        let slot = usize::from(slot_of(key));
+        let book = self.cluster.as_ref()?;
+        Some(if book.groups > 0 { slot % book.groups } else { slot })
     }
 
     /// Two servers claim a slot from now on, or no more.
@@ -84,6 +100,24 @@ impl Ledger {
     pub fn on_lost_key(&mut self, key: &[u8]) {
         if let Some(book) = &mut self.cluster {
             *book.lost.entry(key.to_vec()).or_default() += 1;
+        }
+    }
+
+    /// Where the workers go for each primary of no cluster.
+    pub fn note_followed(&mut self, followed: Vec<Option<String>>) {
+        if let Some(book) = &mut self.cluster {
+            book.followed = followed;
+        }
+    }
+
+    /// A primary has changed a key. One that the workers do not go by any more, or not yet,
+    /// has what is asked of the other only once that has copied it.
+    pub fn check_followed(&mut self, key: &[u8], primary: &str) {
+        let Some(home) = self.cluster_home(key) else { return };
+        let Some(book) = &self.cluster else { return };
+        let followed = book.followed.get(home).map(Option::as_deref);
+        if followed.is_some_and(|followed| followed != Some(primary)) {
+            self.on_lost_key(key);
         }
     }
 
@@ -143,6 +177,9 @@ impl Ledger {
         let kind = match () {
             () if text.contains("TRYAGAIN") => Refused::TryAgain,
             () if text.contains("CLUSTERDOWN") => Refused::Down,
+            () if text.contains("READONLY ") || text.starts_with("UNBLOCKED force") => {
+                Refused::Demoted
+            }
             () if text.contains("MOVED ") || text.contains("ASK ") => Refused::Elsewhere,
             () => return false,
         };

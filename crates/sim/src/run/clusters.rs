@@ -1,7 +1,7 @@
 //! The cluster of a scenario, and what is known of it in the end.
 
 use super::*;
-use crate::cluster::{ClusterSim, NOBODY};
+use crate::cluster::{ClusterSim, NOBODY, SLOTS};
 use keyway_topology::ClusterMap;
 use std::collections::BTreeSet;
 
@@ -27,11 +27,84 @@ pub(super) fn build(
         let server = Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
         servers.push(server);
     }
-    ledger.know_cluster(cluster.redirections_max, events.longest_gossip() + SECOND / 20);
+    if let Some(PoolKind::Sharded { pool, addresses, .. }) =
+        plan.pools.get(1).map(|pool| &pool.kind).filter(|_| events.sentinels > 0)
+    {
+        for address in addresses {
+            let index = servers.len();
+            network.names.insert(address.to_string(), index);
+            network.attempts_max[index] = scenario.attempts_max(pool);
+            let wishes = (None, true);
+            let service = scenario.service;
+            servers.push(Server::new((index, 1), 0, None, service, wishes, random.fork()));
+        }
+    }
+    let settles = events.longest_gossip() + SECOND / 20;
+    ledger.know_cluster(cluster.redirections_max, settles, events.groups);
     Some(Box::new(ClusterSim::new(events, servers, network, random.fork())))
 }
 
+/// Which primary of each the workers go by, as its number in the row of them.
+#[derive(Default)]
+pub(super) struct Followed {
+    version: u64,
+    reigns: Vec<usize>,
+    /// When they were looked at, this was how many there had been.
+    seen: usize,
+    /// Workers have come, by old news, to one that is a replica again.
+    is_astray: Vec<bool>,
+}
+
 impl Sim {
+    /// Nobody goes back to a primary that was replaced, whatever a sentinel says that has
+    /// not heard of it.
+    pub(super) fn check_reigns(&mut self) -> Result<(), String> {
+        let PoolKind::Sharded { cluster: Some(shared), .. } = &self.plan.pools[0].kind else {
+            return Ok(());
+        };
+        let count = |cluster: &ClusterSim| cluster.reigns().iter().map(Vec::len).sum();
+        let seen: usize = self.world.borrow().cluster.as_deref().map_or(0, count);
+        let is_new = shared.version() != self.followed.version;
+        if !is_new && seen == self.followed.seen {
+            return Ok(());
+        }
+        let map = shared.map();
+        (self.followed.version, self.followed.seen) = (map.version(), seen);
+        let endpoint = |number: usize| {
+            let node = map.node(usize::from(map.primary(number as u16)?))?;
+            Some(node.endpoint.to_string())
+        };
+        let followed = (0..map.primaries().len()).map(endpoint).collect();
+        let world = &mut *self.world.borrow_mut();
+        world.ledger.note_followed(followed);
+        let Some(cluster) = &world.cluster else { return Ok(()) };
+        let groups = cluster.reigns().len();
+        self.followed.reigns.resize(groups, 0);
+        self.followed.is_astray.resize(groups, false);
+        for (number, (reigns, at)) in
+            cluster.reigns().iter().zip(&mut self.followed.reigns).enumerate()
+        {
+            let Some(known) = endpoint(number) else { continue };
+            let is_it = |&primary: &u16| cluster.address(primary) == known;
+            // Without sentinels nobody tells who came first.
+            let first = if cluster.has_sentinels() { *at } else { 0 };
+            let Some(later) = reigns[first..].iter().position(is_it) else {
+                return Err(format!("{known} is gone back to as primary {number}: {reigns:?}"));
+            };
+            let has_moved = first + later != *at;
+            *at = first + later;
+            let is_real = reigns.last().is_some_and(is_it);
+            let was_astray = &mut self.followed.is_astray[number];
+            let is_astray = !is_real && (*was_astray || has_moved);
+            if is_astray != *was_astray {
+                *was_astray = is_astray;
+                let slots = (number..SLOTS).step_by(groups);
+                slots.for_each(|slot| world.ledger.on_dispute(slot as u16, is_astray));
+            }
+        }
+        Ok(())
+    }
+
     fn cluster_map(&self) -> Option<Arc<ClusterMap>> {
         match &self.plan.pools[0].kind {
             PoolKind::Sharded { cluster: Some(cluster), .. } => Some(cluster.map()),
@@ -46,7 +119,10 @@ impl Sim {
             let world = self.world.borrow();
             let Some(cluster) = &world.cluster else { return Ok(()) };
             for (slot, &owner) in cluster.owners().iter().enumerate() {
-                let place = map.owners().of(slot as u16);
+                let place = match map.primaries().len() {
+                    0 => map.owners().of(slot as u16),
+                    count => map.primary((slot % count) as u16),
+                };
                 let known = place.and_then(|place| map.node(usize::from(place)));
                 let known = known.map(|node| node.endpoint.to_string());
                 let is_so = owner != NOBODY && known == Some(cluster.address(owner));
@@ -82,6 +158,8 @@ impl Sim {
     /// Questions about the cluster that may be on their way at any time: of each worker.
     pub(super) fn cluster_questions(&self) -> usize {
         let asks = self.world.borrow().cluster.is_some();
-        if asks { 2 * self.scenario.server_count() + 8 } else { 0 }
+        let plan = self.scenario.cluster.as_ref();
+        let of_sentinels = plan.map_or(0, |plan| 3 * plan.groups * plan.sentinels);
+        if asks { 2 * self.scenario.server_count() + 8 + of_sentinels } else { 0 }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::cluster::{EventKind, Member};
-use keyway_topology::{ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy};
+use keyway_topology::{
+    ClusterPool, Discovery, Endpoint, HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy,
+};
 
 /// What is done by those who care for a cluster, and harms nobody.
 const ORDERLY: [EventKind; 9] = [
@@ -22,7 +24,7 @@ const WILD: [EventKind; 5] =
     [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Mislead, EventKind::Storm];
 
 /// How long after the last event has begun all is over.
-const EVENTS_LAST: Nanos = 5 * SECOND;
+pub(super) const EVENTS_LAST: Nanos = 5 * SECOND;
 
 /// The pool, and what happens.
 pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Pool, ClusterPlan) {
@@ -47,12 +49,14 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
     let reads = reads(random, copies > 0);
+    let is_bounded = reads.hedge.is_some() && random.percent(30);
     let settings = ClusterPool {
         seeds,
         nodes_max,
         discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(6, 16) as u8,
+        retry_percent: is_bounded.then_some(20),
         reads,
         primaries: Vec::new(),
         sentinels: None,
@@ -96,13 +100,16 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         aftermath,
         places: pool.servers.len() - lost,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
+        groups: 0,
+        sentinels: 0,
+        kills_clients: false,
         members,
     };
     (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
 }
 
 /// Primaries, their copies, and those that are no members.
-fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
+pub(super) fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
     let count = primaries + primaries * copies;
     let member = |number: u16| Member {
         host: format!("10.7.0.{number}"),
@@ -130,20 +137,35 @@ fn seeds(random: &mut Random, members: &[Member], count: u16) -> Vec<Endpoint> {
     numbers.into_iter().map(|number| endpoint(number).expect("an endpoint")).collect()
 }
 
-fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
+pub(super) fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
     let from = match random.below(6) {
         0 if has_copies => ReadFrom::PreferReplica,
         1 if has_copies => ReadFrom::Nearest,
         2 if has_copies => ReadFrom::PreferReplica,
         _ => ReadFrom::Primary,
     };
-    ReadPolicy {
+    let reads = ReadPolicy {
         from,
         // Longer than the run, or not at all.
         pin_after_write: random.percent(50).then_some(Duration::from_secs(3600)),
         lag_max: random.percent(30).then_some(Duration::from_secs(2)),
         ..ReadPolicy::default()
-    }
+    };
+    let is_hedged = reads.from != ReadFrom::Primary && random.percent(60);
+    ReadPolicy { hedge: is_hedged.then(|| hedge(random)), ..reads }
+}
+
+/// When a second server is sent a read.
+fn hedge(random: &mut Random) -> HedgePolicy {
+    let millis = |random: &mut Random, max| Duration::from_millis(random.scaled(1, max));
+    let after = match random.percent(50) {
+        true => HedgeAfter::Fixed(millis(random, 20)),
+        false => {
+            let (min, more) = (millis(random, 3), millis(random, 30));
+            HedgeAfter::P99 { min, max: min + more }
+        }
+    };
+    HedgePolicy { after, budget_percent: random.between(1, 100) as u8 }
 }
 
 impl Scenario {
@@ -156,15 +178,17 @@ impl Scenario {
 
     /// How many servers there are.
     pub fn server_count(&self) -> usize {
-        let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len());
+        let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len() + plan.sentinels);
         of_cluster.unwrap_or_else(|| self.topology.backend_count())
     }
 
     /// The pool that a server is of.
     pub(super) fn pool_of(&self, server: usize) -> Option<&ShardedPool> {
-        let server = if self.cluster.is_some() { 0 } else { server };
-        let backend = self.topology.backend(keyway_topology::BackendId(server as u32))?;
-        match &backend.pool.kind {
+        let pool = match &self.cluster {
+            Some(plan) => &self.topology.pools()[usize::from(server >= plan.members.len())],
+            None => self.topology.backend(keyway_topology::BackendId(server as u32))?.pool,
+        };
+        match &pool.kind {
             PoolKind::Sharded(pool) => Some(pool),
             _ => None,
         }

@@ -54,7 +54,7 @@ fn prefixes() -> Vec<(Box<[u8]>, u16)> {
 fn leaf(random: &mut Random, index: u64, calm: bool, options: &Options) -> Pool {
     let mut sharded = sharded(random, index, calm, options);
     // Keys have one place each, and their requests one connection.
-    (sharded.ejection, sharded.server_connections) = (None, 1);
+    (sharded.ejection, sharded.circuit, sharded.server_connections) = (None, None, 1);
     let mut pool = Pool { name: format!("pool{index}"), kind: PoolKind::Sharded(sharded) };
     speak_memcached(&mut pool, random);
     if let PoolKind::Sharded(sharded) = &mut pool.kind {

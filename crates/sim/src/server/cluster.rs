@@ -22,6 +22,8 @@ pub struct Node {
     changed: BTreeSet<Vec<u8>>,
     /// What is to be copied, from when on.
     incoming: VecDeque<(Nanos, Copied)>,
+    /// What a sentinel that leads a fail-over still says, and until when.
+    pub(super) before: Option<(Rc<View>, Nanos)>,
 }
 
 /// A key as its primary had it.
@@ -30,6 +32,13 @@ pub struct Copied {
     key: Vec<u8>,
     string: Option<Vec<u8>>,
     list: Option<VecDeque<Vec<u8>>>,
+}
+
+impl Copied {
+    /// Its name.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
 }
 
 /// Where a request is to be executed.
@@ -54,6 +63,7 @@ impl Server {
             is_unsure: false,
             changed: BTreeSet::new(),
             incoming: VecDeque::new(),
+            before: None,
         }));
     }
 
@@ -70,8 +80,11 @@ impl Server {
         if node.view.version >= view.version {
             return;
         }
-        node.view = Rc::clone(&view);
+        let before = std::mem::replace(&mut node.view, Rc::clone(&view));
         node.is_unsure = false;
+        if view.groups > 0 {
+            return self.adopt_groups(&before, network);
+        }
         node.away.retain(|&slot, _| view.owners[usize::from(slot)] == me);
         node.here.retain(|&slot, _| view.owners[usize::from(slot)] != me);
         for conn in &mut self.conns {
@@ -199,7 +212,7 @@ impl Server {
     /// Whose copy it believes to have.
     pub fn copies(&self) -> Option<u16> {
         let node = self.node.as_ref()?;
-        node.view.members[usize::from(node.me)].replica_of
+        node.view.members.get(usize::from(node.me))?.replica_of
     }
 
     fn has_key(&self, key: &[u8]) -> bool {
@@ -219,6 +232,9 @@ impl Server {
         reply: &mut Vec<u8>,
     ) -> bool {
         let Some(node) = &self.node else { return false };
+        if node.view.groups > 0 {
+            return self.answer_group(position, name, args, (now, is_straggler), ledger, reply);
+        }
         let conn = &mut self.conns[position];
         let is_asking = conn.is_asking;
         // It holds for one request, and for all of a transaction.
@@ -336,11 +352,18 @@ impl Server {
         Verdict::Moved(slot, owner)
     }
 
-    fn write_replication(&self, now: Nanos, reply: &mut Vec<u8>) {
+    pub(super) fn write_replication(&self, now: Nanos, reply: &mut Vec<u8>) {
         let Some(node) = &self.node else { return };
         let me = &node.view.members[usize::from(node.me)];
         let role = if me.replica_of.is_some() { "slave" } else { "master" };
         let mut text = format!("# Replication\r\nrole:{role}\r\n");
+        if let Some(primary) = me.replica_of.map(|of| &node.view.members[usize::from(of)]) {
+            let link = if now < self.mood.loading_until { "down" } else { "up" };
+            text += &format!(
+                "master_host:{}\r\nmaster_port:{}\r\nmaster_link_status:{link}\r\n",
+                primary.host, primary.port
+            );
+        }
         for (number, replica) in node.view.replicas_of(node.me).enumerate() {
             let member = &node.view.members[usize::from(replica)];
             let state = if member.has_failed { "wait_bgsave" } else { "online" };
@@ -356,7 +379,7 @@ impl Server {
 }
 
 /// The keys of a request.
-fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(super) fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let rest = &args[1..];
     match args[0].to_ascii_uppercase().as_slice() {
         b"GET" | b"SET" | b"INCR" | b"RPUSH" | b"LLEN" => rest[..1].to_vec(),

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("resp", 1),
     ("memcache", 1),
     ("command", 1),
+    ("tls", 1),
     ("ring", 1),
     ("topology", 2),
     ("route", 2),

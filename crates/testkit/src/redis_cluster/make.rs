@@ -1,10 +1,12 @@
 //! Putting a cluster together, over connections of its own.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CLUSTER_SLOTS, Node, RedisCluster, SETTLED_WITHIN, Standing};
-use crate::ports::{free_address, free_port};
+use crate::apart::Apart;
+use crate::ports::free_port;
 use crate::redis::RedisServer;
 use crate::value::Value;
 use crate::watchdog::wait_seldom_until;
@@ -18,15 +20,20 @@ pub(super) fn start(
     replicas_each: usize,
     arguments: &[&str],
     password: Option<&str>,
+    apart: Option<&Apart>,
 ) -> RedisCluster {
     let count = primaries * (1 + replicas_each);
     let mut cluster = RedisCluster {
         nodes: Vec::new(),
         arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
         password: password.map(str::to_owned),
+        host: apart.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), Apart::host),
         moved_at_ms: Arc::default(),
     };
-    let servers = start_servers(&cluster, count);
+    let inside: Vec<(RedisServer, u16)> =
+        apart.into_iter().map(|apart| start_server(&cluster, Some(apart))).collect();
+    let others = start_servers(&cluster, count - inside.len());
+    let servers = inside.into_iter().chain(others);
     for (server, bus_port) in servers {
         admit(&mut cluster, server, bus_port);
     }
@@ -66,12 +73,13 @@ pub(super) fn replicate(cluster: &RedisCluster, node: usize, primary: usize) {
 /// Starts servers side by side, each with the port of its bus.
 fn start_servers(cluster: &RedisCluster, count: usize) -> Vec<(RedisServer, u16)> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| start_server(cluster))).collect();
+        let threads: Vec<_> =
+            (0..count).map(|_| scope.spawn(|| start_server(cluster, None))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a server starts")).collect()
     })
 }
 
-fn start_server(cluster: &RedisCluster) -> (RedisServer, u16) {
+fn start_server(cluster: &RedisCluster, apart: Option<&Apart>) -> (RedisServer, u16) {
     let bus_port = free_port();
     let (bus, timeout) = (bus_port.to_string(), NODE_TIMEOUT.as_millis().to_string());
     let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-port", &bus];
@@ -85,7 +93,10 @@ fn start_server(cluster: &RedisCluster) -> (RedisServer, u16) {
         arguments.extend(["--requirepass", password, "--masterauth", password]);
     }
     arguments.extend(cluster.arguments.iter().map(String::as_str));
-    (RedisServer::start_at(free_address(), &arguments), bus_port)
+    let host = apart.map_or(cluster.host, Apart::inside);
+    let wrapper = apart.map(Apart::command).unwrap_or_default();
+    let address = SocketAddr::new(host, free_port());
+    (RedisServer::start_by(wrapper, address, &arguments), bus_port)
 }
 
 fn admit(cluster: &mut RedisCluster, server: RedisServer, bus_port: u16) -> usize {

@@ -135,6 +135,12 @@ impl ClusterMap {
         &self.primaries
     }
 
+    /// Where the primary of this number is, by place; `None` while that is not known.
+    pub fn primary(&self, number: u16) -> Option<u16> {
+        let place = self.primaries.get(usize::from(number)).copied();
+        place.filter(|&place| place != SlotOwners::NONE)
+    }
+
     /// Whether keys go elsewhere than by another map.
     pub fn places_keys_as(&self, other: &ClusterMap) -> bool {
         self.owners == other.owners

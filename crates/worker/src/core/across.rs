@@ -19,7 +19,7 @@ use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
-use keyway_route::{CursorFault, ServersInUse};
+use keyway_route::{CursorFault, ServersInUse, Walk};
 use keyway_topology::HealthState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,10 +203,13 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Step {
-        let in_use = self.in_use(session.pool);
-        let text = match in_use.decode(&request.args[1]) {
+        let walk = match self.cluster_state(session.pool) {
+            Some(state) => Walk::Found(Arc::clone(&state.parts)),
+            None => Walk::Listed(self.in_use(session.pool)),
+        };
+        let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut errand = self.across.take(Work::Scan(in_use));
+                let mut errand = self.across.take(Work::Scan(walk));
                 errand.server = at.server;
                 let out = &mut errand.request;
                 reply::array(out, request.args.len());
@@ -248,8 +251,9 @@ impl Plane {
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
-            let link = &links[self.link_of(session, server)].link;
-            health.state(id) == HealthState::Up && !link.is_down(self.clock.now)
+            let slot = &links[self.link_of(session, server)];
+            let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
+            health.state(id) == HealthState::Up && !is_down
         };
         let up: Vec<u16> = servers().filter(is_up).collect();
         let drawn = (self.next_random() >> 33) as usize;
@@ -309,7 +313,9 @@ impl Plane {
     ) -> Step {
         let index = self.link_of(session, errand.server);
         let slot = &mut links[index];
-        if !slot.link.has_room(self.link_options(slot.pool)) || slot.link.is_down(self.clock.now) {
+        let has_room = slot.link.has_room(self.link_options(slot.pool));
+        let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
+        if !has_room || is_down || !self.lets_through(slot) {
             self.across.give(errand);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
@@ -390,8 +396,7 @@ impl Plane {
         let shared = || state.link(errand.server, errand.session.index(), errand.protocol);
         let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             let (pool, backend) = (slot.pool, slot.backend);
             let key = self.across.errands.insert(errand);
             return self.on_errand_fault(sessions, (pool, backend), key, fault);

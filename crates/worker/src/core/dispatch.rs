@@ -189,6 +189,9 @@ impl Plane {
         if asked.session.tracking.is_some() {
             return self.dispatch_tracked(links, pool, sharded, asked);
         }
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return step;
+        }
         match self.dispatch_stateful(links, asked) {
             Some(step) => step,
             None => self.send_on::<false>(links, pool, sharded, asked),
@@ -235,8 +238,7 @@ impl Plane {
     fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
         let reads = self.reads_replicas(asked);
         let Asked { key, session, busy, request } = asked;
-        let place = (primary, session.lane);
-        let server = match reads.then(|| self.reader_of(links, session.pool, place)) {
+        let server = match reads.then(|| self.reader_of(links, session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
             Some(Reader::None) => {
@@ -246,7 +248,12 @@ impl Plane {
         };
         let link = self.link_of(session, server);
         self.set_reading(links, link, server != primary);
-        self.forward(links, *key, session, busy, request, link)
+        let before = links[link].link.in_flight();
+        let step = self.forward(links, *key, session, busy, request, link);
+        if reads && links[link].link.in_flight() > before {
+            self.note_read(&mut links[link]);
+        }
+        step
     }
 
     /// The same for what does not go whole to one server.
@@ -330,7 +337,7 @@ impl Plane {
 
     /// The same for a pool that others led it to.
     #[cold]
-    fn holds_back_led(
+    pub(super) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
         (key, session): (Key<Session>, &mut Session),
@@ -361,12 +368,11 @@ impl Plane {
         index: LinkIndex,
     ) -> Step {
         let slot = &mut links[index];
-        if !slot.link.has_room(self.link_options(slot.pool)) {
+        if self.is_full(slot) {
             return Step::Full(index);
         }
         self.count(session, request);
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             let backend = self.describe_backend(slot.pool, slot.backend);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.class as u8, fault);
@@ -692,9 +698,13 @@ impl Plane {
                 let address = address.map_or_else(|| label.clone(), |address| address.to_string());
                 let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
                 let name = if label == address { address } else { format!("{label} ({address})") };
-                match &self.troubles[id.index()].refusal {
-                    Some((_, said)) => format!("{name} (it said '{said}')"),
-                    None => name,
+                let trouble = &self.troubles[id.index()];
+                match (&trouble.refusal, trouble.tls) {
+                    (Some((_, said)), _) => format!("{name} (it said '{said}')"),
+                    (None, Some(fault)) => {
+                        format!("{name} ({})", self.tls_words((index, backend), fault))
+                    }
+                    (None, None) => name,
                 }
             }
             PoolKind::Store(_) | PoolKind::Routed(_) => "store".to_owned(),

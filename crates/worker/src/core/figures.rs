@@ -26,6 +26,8 @@ pub struct Figures {
     pub link_input_max: usize,
     /// Split requests that wait for fragments.
     pub joins: usize,
+    /// Reads that two servers were sent, of which neither has answered.
+    pub hedges: usize,
     /// Requests to pools that lead to others, and what was asked for them.
     pub trips: usize,
     /// Links that one client at a time has for itself, in use or idle.
@@ -48,6 +50,7 @@ impl Core {
         let mut figures = Figures {
             sessions: self.sessions.len(),
             joins: self.plane.joins.len(),
+            hedges: self.hedges(),
             trips: self.plane.routes.trips(),
             private_links: self.private_links(),
             leases: self.leases(),

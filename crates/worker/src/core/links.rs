@@ -1,3 +1,4 @@
+use super::circuits::Failed;
 use super::pools::PoolState;
 use super::reply::{release_all, release_waiting};
 use super::scripts::Given;
@@ -6,7 +7,7 @@ use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_memcache::Verb;
 use keyway_metrics::HealthLevel;
-use keyway_net::{ConnectFault, Socket};
+use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
@@ -29,6 +30,7 @@ impl Core {
     /// Follows the health board, once a turn.
     #[inline]
     pub fn refresh_health(&mut self) {
+        self.follow_circuits();
         let epoch = self.plane.plan.health.epoch();
         if epoch != self.plane.health_epoch {
             self.plane.health_epoch = epoch;
@@ -101,9 +103,18 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
-        self.plane.log_cannot_connect(&self.links[index], fault.text());
+        let place = (self.links[index].pool, self.links[index].backend);
+        let reason = self.plane.note_connect_fault(place, fault);
+        self.plane.log_cannot_connect(place, &reason);
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
+    }
+
+    /// A connection stood and was not secured after all: what its server says against
+    /// our certificate comes behind the handshake.
+    pub fn on_tls_fault(&mut self, index: LinkIndex, fault: TlsFault) {
+        let place = (self.links[index].pool, self.links[index].backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A connection is over: everything in flight on it is answered with an
@@ -143,11 +154,16 @@ impl Core {
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         slot.given = Given::default();
-        let mut lost = Vec::new();
-        slot.link.on_lost(keep_unsent, |one| lost.push(one));
-        for one in lost {
-            let why = lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, false), why);
+        let (mut lost, mut reads) = (Vec::new(), Vec::new());
+        slot.link.on_lost(keep_unsent, |one| match one.read {
+            Some(request) => reads.push((one.exchange, one.sent, Box::from(request))),
+            None => lost.push((one.exchange, one.sent)),
+        });
+        let gone = lost.iter().map(|(exchange, _)| exchange);
+        plane.note_lost(slot, gone.chain(reads.iter().map(|(exchange, _, _)| exchange)), fault);
+        for (exchange, sent) in lost {
+            let why = lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, false), why);
         }
         if has_left {
             // Its server is not of the cluster any more.
@@ -170,7 +186,9 @@ impl Core {
             plane.on_rejoin_failed(slot, failure_reason(fault));
         }
         release_waiting(sessions, plane, slot);
-        slot.socket.take()
+        let socket = slot.socket.take();
+        self.repeat_reads(index, reads, fault);
+        socket
     }
 
     /// Fails what waited too long. Links that are dead as a whole go to
@@ -189,6 +207,7 @@ impl Core {
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
             let (mut expired, mut probe_expired) = (None, false);
+            let mut failed = Failed::default();
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
@@ -209,7 +228,9 @@ impl Core {
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 expired = expired.max(Some(exchange.started));
+                failed.add(exchange);
             });
+            plane.note_failed(slot, failed, FailureReason::Timeout);
             if expired.is_some() && slot.is_private {
                 plane.on_private_expired(sessions, index, slot);
             }
@@ -236,6 +257,7 @@ impl Core {
         self.plane.log_overdue();
         self.try_failing();
         self.tend_generations();
+        self.plane.tend_outliers();
         let health = Arc::clone(&self.plane.plan.health);
         if health.next_due().is_none_or(|due| due > now) {
             return;
@@ -314,6 +336,7 @@ impl Core {
                 let (in_flight, unsent) = sums[id.index()];
                 cells.in_flight.set(in_flight);
                 cells.unsent_bytes.set(unsent);
+                plane.publish_circuit(pool, backend, id);
             }
         }
         plane.gauge_sums = sums;
@@ -326,7 +349,7 @@ impl Core {
 
 /// Generations fit into a token beside the link's position.
 pub(super) fn next_generation(generation: u32) -> u32 {
-    (generation + 1) & 0x3fff_ffff
+    (generation + 1) & 0x1fff_ffff
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
@@ -342,7 +365,9 @@ pub(super) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
 
 pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
     match fault {
-        BackendFault::Connect | BackendFault::Full => FailureReason::Connect,
+        BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
+            FailureReason::Connect
+        }
         BackendFault::Timeout => FailureReason::Timeout,
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
@@ -443,7 +468,8 @@ impl Plane {
         cells.links_ready.raise(1);
         cells.connects.add(1);
         cells.reconnects.add(u64::from(slot.was_connected));
-        self.troubles[slot.id.index()].refusal = None;
+        let trouble = &mut self.troubles[slot.id.index()];
+        (trouble.refusal, trouble.tls) = (None, None);
         slot.was_connected = true;
         slot.is_counted_ready = true;
     }

@@ -17,6 +17,7 @@
 //! | `split` | one request becomes one fragment per shard |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
+//! | `circuits` | what is refused without asking, and how requests went |
 //! | `health_log` | what the log says of the backends' health |
 //! | `troubles` | what the log and clients are told of lost and refused connections |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
@@ -29,6 +30,7 @@
 
 mod across;
 mod ahead;
+mod circuits;
 mod cluster;
 mod dispatch;
 mod figures;
@@ -130,8 +132,11 @@ pub(crate) struct LinkSlot {
     unblock: Option<UnblockReason>,
     /// What it is for, where its session is tracked.
     role: Option<tracking::Role>,
-    /// How long the server took of late, where the fastest is chosen.
-    latency_micros: u32,
+    /// How requests went is noted, beyond the health of its server.
+    is_watched: bool,
+    /// Reads that were sent by then have been looked at whether a second server is to
+    /// be sent them.
+    hedged_until: Time,
 }
 
 /// All of a worker but its sockets.
@@ -182,6 +187,8 @@ pub(crate) struct Plane {
     pub(crate) kills: BTreeSet<u64>,
     /// The health board's epoch that the pools' rings are of.
     health_epoch: u64,
+    /// The same of the circuits.
+    circuit_epoch: u64,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -243,6 +250,7 @@ impl Core {
             resumes: Vec::new(),
             kills: BTreeSet::new(),
             health_epoch: 0,
+            circuit_epoch: 0,
             next_deadline: None,
             batch: 0,
             last_verb: None,
@@ -305,6 +313,7 @@ impl Core {
         }
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
+        session.go_home();
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
         if let Some(reason) = reason {
@@ -414,6 +423,8 @@ impl Core {
         plane.split.trim(KEPT_MAX);
         plane.cluster.split.trim(KEPT_MAX);
         plane.ahead.trim(KEPT_MAX);
+        self.trim_hedges(KEPT_MAX);
+        let plane = &mut self.plane;
         if self.sessions.is_empty() {
             plane.busy_pool.trim();
             plane.joins_free = JoinPool::default();

@@ -1,9 +1,9 @@
-use super::cluster::{ClusterState, Readers};
+use super::cluster::{ClusterState, Hedging, Readers};
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::Time;
-use keyway_proxy::Link;
+use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
 
@@ -20,6 +20,10 @@ pub(super) struct ShardedState {
     pub(super) cluster: Option<ClusterState>,
     /// Who is read instead of a primary; only where replicas are.
     pub(super) readers: Option<Box<Readers>>,
+    /// When reads are sent to a second server; only where they are.
+    pub(super) hedging: Option<Box<Hedging>>,
+    /// What may be sent again; only where that is bounded.
+    pub(super) retries: Option<Box<Budget>>,
     /// Ring over the servers in use, as of `health_epoch`.
     pub(super) ring: Ring,
     pub(super) health_epoch: u64,
@@ -49,7 +53,11 @@ impl PoolState {
             for backend in 0..pool.servers.len() {
                 let id = plan.topology.backend_id(index, backend);
                 let place = (index as u16, backend as u16);
-                let slot = || LinkSlot::new(place, id, protocol).following(cluster.is_some());
+                let slot = || {
+                    LinkSlot::new(place, id, protocol)
+                        .following(cluster.is_some())
+                        .watched(plan.health.watches(id))
+                };
                 links.extend((0..connections).map(|_| slot()));
             }
         }
@@ -61,7 +69,9 @@ impl PoolState {
         };
         let idle = vec![Vec::new(); pool.servers.len()];
         PoolState::Sharded(ShardedState {
-            readers: cluster.as_ref().and_then(ClusterState::readers),
+            readers: cluster.as_ref().and_then(|cluster| cluster.readers(plan, index)),
+            hedging: cluster.as_ref().and_then(ClusterState::hedging),
+            retries: cluster.as_ref().and_then(ClusterState::retries),
             cluster,
             ring,
             health_epoch,
@@ -121,6 +131,12 @@ impl LinkSlot {
         self
     }
 
+    /// The same, of whose requests it is noted how they went.
+    pub(super) fn watched(mut self, is_watched: bool) -> Self {
+        self.is_watched = is_watched;
+        self
+    }
+
     pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),
@@ -147,7 +163,8 @@ impl LinkSlot {
             client_id: None,
             unblock: None,
             role: None,
-            latency_micros: 0,
+            is_watched: false,
+            hedged_until: Time(0),
         }
     }
 }

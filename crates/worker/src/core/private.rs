@@ -111,7 +111,9 @@ impl Plane {
         let index = self.private.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
         let follows = self.cluster_state(pool).is_some();
-        let mut slot = LinkSlot::new((pool, server), id, protocol).following(follows);
+        let mut slot = LinkSlot::new((pool, server), id, protocol)
+            .following(follows)
+            .watched(self.plan.health.watches(id));
         slot.is_private = true;
         slot.lease = Some(session);
         if index == links.len() {
@@ -165,7 +167,7 @@ impl Plane {
         key: Key<Session>,
         session: &mut Session,
     ) {
-        let Some(stateful) = session.stateful.take() else { return };
+        let Some(stateful) = session.take_stateful() else { return };
         if let Some(watched) = stateful.watched {
             self.unwatch_keys(session.pool, *watched);
         }
@@ -308,14 +310,18 @@ impl Core {
             plane.note_refusal(slot, fault);
             plane.log_link_end(slot, state, fault);
         }
-        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push(one));
-        for one in lost {
-            let why = super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
-        }
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        // What a client that has left waited for is nobody's failure.
+        if is_failure && !is_blameless {
+            plane.note_lost(slot, lost.iter().map(|(exchange, _)| exchange), fault);
+        }
+        for (exchange, sent) in lost {
+            let why = super::links::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+        }
         if is_failure && !is_blameless {
             let began = plane.began(slot, worked);
             plane.note_failure(slot, super::links::failure_reason(fault), began);

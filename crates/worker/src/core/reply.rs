@@ -1,10 +1,13 @@
 use super::across::Due;
+use super::circuits::Failed;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
-use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
+use keyway_proxy::{
+    Busy, Exchange, Internal, Join, LinkState, Owner, Redirected, Redirection, Session, write_fault,
+};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ impl Core {
         plane.note_latency(slot);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut said = None;
+        let (mut answered, mut not_ready) = (0, Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let mut is_astray = false;
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
@@ -56,6 +60,10 @@ impl Core {
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
                 said = Some(reason.map(|reason| (reason, exchange.started)));
+                answered += 1;
+            }
+            if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
+                not_ready.add(exchange);
             }
             let refused = kind == Kind::Error;
             // What blocks waits as it was asked to.
@@ -131,6 +139,14 @@ impl Core {
         }
         release_waiting(sessions, plane, slot);
         let redirected = slot.link.take_redirected();
+        if slot.is_watched {
+            let is_not_ready = |one: &&Redirected| {
+                Redirection::of(&one.reply) == Some(Redirection::NotReady)
+                    && !one.reply.starts_with(b"-READONLY")
+            };
+            redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
+            plane.note_answers(slot, answered + redirected.len(), not_ready);
+        }
         let is_private = slot.is_private;
         if !redirected.is_empty() {
             self.redirect_all(index, redirected);
@@ -272,6 +288,9 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.end_unheard(sessions, session);
             }
+            Owner::Hedged { .. } => {
+                self.on_hedged_reply(sessions, (pool, backend), exchange, kind, reply);
+            }
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
@@ -280,7 +299,7 @@ impl Plane {
 
     /// Hands a split request the reply to a part of it.
     #[inline]
-    fn deliver_fragment(
+    pub(super) fn deliver_fragment(
         &mut self,
         sessions: &mut Slab<Session>,
         (key, fragment): (Key<Box<Join>>, u16),
@@ -354,6 +373,8 @@ impl Plane {
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
             self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
         }
+        let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
+        let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
@@ -389,7 +410,7 @@ impl Plane {
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
-            Owner::Internal(_) | Owner::None => {}
+            Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }
 

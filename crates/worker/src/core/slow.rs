@@ -21,6 +21,7 @@ impl Plane {
             Owner::Errand(errand) => self.across.session_of(errand),
             Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather),
             Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming),
+            Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
             Owner::Internal(_) | Owner::None => None,
         }
     }

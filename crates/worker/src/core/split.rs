@@ -178,7 +178,7 @@ impl Plane {
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
             let link = self.link_of(session, server as u16);
-            if count > 0 && !links[link].link.has_room(self.link_options(session.pool)) {
+            if count > 0 && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -200,8 +200,8 @@ impl Plane {
             let fragment = join.add_fragment(server as u16, count);
             let index = self.link_of(session, server as u16);
             let slot = &mut links[index];
-            if slot.link.is_down(self.clock.now) {
-                down.push((fragment, self.note_refused(slot)));
+            if let Some(fault) = self.refused(slot) {
+                down.push((fragment, fault));
                 continue;
             }
             scratch.fragments[server] = fragment;

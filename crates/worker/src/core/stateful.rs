@@ -21,6 +21,7 @@ use keyway_resp::{Protocol, reply};
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -164,8 +165,12 @@ impl Plane {
             Route::Unrouted => {
                 return Err("ERR no server of the pool may be used now".to_owned());
             }
-            _ if pool.servers.len() == 1 => 0,
-            _ => return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}")),
+            _ if pool.servers.len() > 1 => {
+                return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
+            }
+            // It runs wherever the transaction does.
+            _ if state.cluster.is_some() => return Ok(None),
+            _ => 0,
         };
         let home = self.home_of(asked, server);
         match watched {
@@ -178,14 +183,14 @@ impl Plane {
         }
     }
 
-    /// What all keys of a transaction have in common: their server; in a cluster their
-    /// slot, which may come to another server meanwhile.
+    /// What all keys of a transaction have in common: their server, or what may come to
+    /// another server meanwhile.
     fn home_of(&mut self, asked: &Asked, server: u16) -> u16 {
         let pool = asked.session.pool;
         self.keys.clear();
         let _ = asked.request.keys(&mut self.keys);
         let key = self.keys.first().and_then(|&at| asked.request.args.get(at as usize));
-        key.and_then(|key| self.slot_of(pool, key)).unwrap_or(server)
+        key.and_then(|key| self.moving_home_of(pool, key)).unwrap_or(server)
     }
 
     /// Begins, ends or guards a transaction.
@@ -327,6 +332,15 @@ impl Plane {
         Some(Watch { link, ..watch })
     }
 
+    /// The same, and nothing that a server guards which has the keys no more: what becomes
+    /// of them elsewhere it does not see.
+    fn standing_watch(&self, links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+        let watch = Self::current_watch(links, asked)?;
+        let now_at = self.server_of_home(asked.session.pool, watch.home);
+        let stands = |&index: &LinkIndex| now_at.is_none_or(|at| at == links[index].backend);
+        Some(Watch { link: watch.link.filter(stands), ..watch })
+    }
+
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
@@ -337,8 +351,7 @@ impl Plane {
         let Some(own) = self.own_link(asked.session, server) else {
             return self.lease_for(links, asked, server);
         };
-        if links[own].link.is_down(self.clock.now) {
-            let fault = self.note_refused(&links[own]);
+        if let Some(fault) = self.refused(&links[own]) {
             self.answer_down(asked, server, fault);
             return None;
         }
@@ -349,7 +362,7 @@ impl Plane {
     fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
-        let watch = Self::current_watch(links, asked);
+        let watch = self.standing_watch(links, asked);
         if transaction.is_refused() {
             self.end_transaction(links, asked.key, asked.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
@@ -384,11 +397,10 @@ impl Plane {
             return Step::Started;
         };
         let slot = &mut links[index];
-        if !slot.link.has_room(self.link_options(slot.pool)) {
+        if self.is_full(slot) {
             return Step::Full(index);
         }
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             self.end_transaction(links, asked.key, asked.session);
             let server = links[index].backend;
             self.answer_down(asked, server, fault);
@@ -410,11 +422,12 @@ impl Plane {
         Step::Started
     }
 
-    /// Tells apart the rings that a pool has had.
+    /// Tells apart the rings that a pool has had; where servers are found out keys are
+    /// where these say.
     fn ring_number(&self, pool: u16) -> u64 {
         match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) => state.health_epoch,
-            PoolState::None => 0,
+            PoolState::Sharded(state) if state.cluster.is_none() => state.health_epoch,
+            _ => 0,
         }
     }
 
@@ -446,6 +459,7 @@ impl Plane {
         if let Some(Watch { link: Some(index), .. }) = watch {
             return Some(index);
         }
+        let home = transaction.home();
         let random = self.next_random() as u32;
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
         else {
@@ -455,18 +469,15 @@ impl Plane {
             return None;
         };
         // Without keys any server will do; always the same one.
-        let server = match transaction.home() {
-            Some(slot) if self.has_slots(asked.session.pool) => {
-                state.ring.pick(u32::from(slot), random)
-            }
-            Some(server) => Some(server),
+        let server = match home {
+            Some(home) => self.server_of_home(asked.session.pool, home),
             None => place(pool, &state.ring, b"", random),
         };
         Some(self.link_of(asked.session, server?))
     }
 
     fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
-        let stateful = asked.session.stateful.take();
+        let stateful = asked.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
         self.note_write(asked.session);
@@ -519,9 +530,14 @@ impl Plane {
     /// When a server must have answered a command that blocks: it keeps the
     /// time, and one that is silent far beyond it is gone.
     pub(super) fn answered_by(&self, asked: &Asked) -> Option<Time> {
-        let options = self.link_options(asked.session.pool);
+        self.answered_within(asked.session.pool, asked.request.wait_max())
+    }
+
+    /// The same of one that waits so long.
+    pub(super) fn answered_within(&self, pool: u16, wait: Option<Duration>) -> Option<Time> {
+        let options = self.link_options(pool);
         let grace = options.timeout.unwrap_or(options.connect_timeout);
-        asked.request.wait_max().map(|wait| self.clock.now + wait + grace)
+        wait.map(|wait| self.clock.now + wait + grace)
     }
 
     /// What becomes of a command that blocks if it is not to be sent now.
@@ -573,8 +589,7 @@ impl Plane {
         let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.session.lane, protocol);
-        if links[shared].link.is_down(self.clock.now) {
-            let fault = self.note_refused(&links[shared]);
+        if let Some(fault) = self.refused(&links[shared]) {
             self.answer_down(asked, server, fault);
             return None;
         }

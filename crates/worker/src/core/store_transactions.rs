@@ -40,6 +40,9 @@ impl Plane {
         store: &Store,
         asked: &mut Asked,
     ) -> Option<Step> {
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return Some(step);
+        }
         let stateful = asked.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
         match asked.request.command.verb {

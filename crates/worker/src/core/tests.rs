@@ -64,6 +64,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             password: None,
             memcached: None,
             cluster: None,
+            read_from: None,
         }],
         pools: vec![PoolPlan {
             name: "pool".to_owned(),

@@ -5,7 +5,9 @@
 use super::{LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, ReplyBound};
+use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
+use std::borrow::Cow;
 
 /// What a worker knows of the failures of one server.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +16,10 @@ pub(super) struct Trouble {
     pub(super) lost: u32,
     /// How, and in which words, it refused the latest connection, if it did.
     pub(super) refusal: Option<(BackendFault, String)>,
+    /// Why the latest connection was not secured, if that is what it failed for.
+    pub(super) tls: Option<TlsFault>,
+    /// What the log was told last of that.
+    tls_told: Option<TlsFault>,
 }
 
 impl Trouble {
@@ -60,9 +66,13 @@ impl Plane {
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
+                _ if self.plan.pools[usize::from(slot.pool)].kind.tls().is_some() => {
+                    "connecting and the TLS handshake took longer than connect_timeout: does the \
+                     server speak TLS on this port?"
+                }
                 _ => "connecting took longer than connect_timeout",
             };
-            self.log_cannot_connect(slot, reason);
+            self.log_cannot_connect((slot.pool, slot.backend), reason);
         }
         let in_flight = slot.link.in_flight();
         if fault != BackendFault::Connect {
@@ -87,7 +97,7 @@ impl Plane {
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"
                 }
-                BackendFault::Connect => "connecting failed",
+                BackendFault::Connect | BackendFault::CircuitOpen => "connecting failed",
             };
             let is_first = self.troubles[slot.id.index()].is_first();
             let said = self.refusal_text(slot);
@@ -104,11 +114,55 @@ impl Plane {
         }
     }
 
+    /// Notes why a connection could not be made; in words.
+    #[cold]
+    pub(super) fn note_connect_fault(
+        &mut self,
+        (pool, backend): (u16, u16),
+        fault: ConnectFault,
+    ) -> Cow<'static, str> {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let trouble = &mut self.troubles[id.index()];
+        let ConnectFault::Tls(fault) = fault else {
+            trouble.tls = None;
+            return fault.text().into();
+        };
+        trouble.tls = Some(fault);
+        if trouble.tls_told.replace(fault) != Some(fault) {
+            // Worth a line, also in a row that began with something else.
+            trouble.lost = 0;
+        }
+        self.tls_words((pool, backend), fault).into()
+    }
+
+    /// A connection was not secured, or not after all.
+    #[cold]
+    pub(super) fn on_tls_fault(&mut self, place: (u16, u16), fault: TlsFault) {
+        let reason = self.note_connect_fault(place, ConnectFault::Tls(fault));
+        self.log_cannot_connect(place, &reason);
+    }
+
+    /// Why TLS did not come about, for the log and for clients.
+    #[cold]
+    pub(super) fn tls_words(&self, (pool, backend): (u16, u16), fault: TlsFault) -> String {
+        let kind = &self.plan.pools[usize::from(pool)].kind;
+        let address = kind.address(usize::from(backend));
+        let why = match (kind.tls(), &address) {
+            (Some(tls), Some(Address::Tcp { host, .. })) => tls.explain(fault, host),
+            _ => fault.text().to_owned(),
+        };
+        match address {
+            Some(address) => format!("TLS handshake with {address} failed: {why}"),
+            None => format!("TLS handshake failed: {why}"),
+        }
+    }
+
     /// Tells the log why a connection could not be made.
     #[cold]
-    pub(super) fn log_cannot_connect(&mut self, slot: &LinkSlot, reason: &str) {
-        let is_first = self.troubles[slot.id.index()].is_first();
-        let name = self.name_backend(slot.pool, slot.backend);
+    pub(super) fn log_cannot_connect(&mut self, (pool, backend): (u16, u16), reason: &str) {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let is_first = self.troubles[id.index()].is_first();
+        let name = self.name_backend(pool, backend);
         log_at!(
             is_first,
             pool = name.pool,

@@ -99,8 +99,8 @@ impl Plane {
         for &server in servers {
             let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
             let shared = state.link(server, asked.session.lane, Protocol::Resp2);
-            if links[shared].link.is_down(self.clock.now) {
-                leased.push((server, Err(self.note_refused(&links[shared]))));
+            if let Some(fault) = self.refused(&links[shared]) {
+                leased.push((server, Err(fault)));
                 continue;
             }
             match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {

@@ -1,7 +1,8 @@
 //! The end of a turn: what links and sessions have to say goes to their sockets.
 
 use super::Worker;
-use crate::core::LinkIndex;
+use crate::core::{LinkIndex, LinkSlot};
+use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, Send};
@@ -19,6 +20,23 @@ const HOLD_FROM: usize = 2;
 /// Requests per ready client up to which links' output is held. Deep pipelines
 /// fill a segment by themselves.
 const HOLD_DEPTH_MAX: u64 = 4;
+
+/// Up to which values memcached reads them with what follows; the rest of longer
+/// ones it reads by themselves.
+const MEMCACHED_READ_LEN: usize = 16 << 10;
+
+/// How much of what a link has to say is sent at once. memcached does not look at
+/// what it has decrypted together with the end of a long value before more comes:
+/// what follows one is for a record of its own.
+#[cold]
+fn piece_len(plan: &Plan, slot: &LinkSlot, all: usize) -> usize {
+    match &plan.pools[usize::from(slot.pool)].kind {
+        PoolKind::Sharded { options, tls: Some(_), .. } if options.memcached.is_some() => {
+            slot.link.first_large_end(MEMCACHED_READ_LEN)
+        }
+        _ => all,
+    }
+}
 
 impl<I: Io> Worker<I> {
     /// Whether links' output waits for what the next turn adds to it: each send
@@ -70,11 +88,22 @@ impl<I: Io> Worker<I> {
     }
 
     fn send_link(&mut self, index: LinkIndex) {
+        while self.send_some(index) {}
+    }
+
+    /// Sends what a link has to say, or the first piece of it; whether there is
+    /// another piece to send.
+    #[inline]
+    fn send_some(&mut self, index: LinkIndex) -> bool {
         let slot = &mut self.core.links[index];
-        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return };
-        let unsent = slot.link.unsent();
+        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return false };
+        let mut unsent = slot.link.unsent();
         if unsent.is_empty() {
-            return;
+            return false;
+        }
+        let all = unsent.len();
+        if all > MEMCACHED_READ_LEN {
+            unsent = &unsent[..piece_len(&self.plan, slot, all)];
         }
         let len = unsent.len();
         self.core.plane.cells.send_calls.add(1);
@@ -88,8 +117,12 @@ impl<I: Io> Worker<I> {
                 let cells = self.core.plane.cells.pool(slot.pool as usize);
                 cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);
+                taken == len && len < all
             }
-            Send::Failed => self.lose_link(index, BackendFault::Closed),
+            Send::Failed => {
+                self.lose_link(index, BackendFault::Closed);
+                false
+            }
         }
     }
 

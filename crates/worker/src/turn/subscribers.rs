@@ -73,7 +73,12 @@ impl<I: Io> Worker<I> {
                     }
                 }
                 Recv::Empty => return,
-                Recv::End | Recv::Failed => BackendFault::Closed,
+                Recv::End | Recv::Failed => {
+                    if let Some(fault) = self.io.tls_fault(socket) {
+                        self.core.on_subscriber_tls_fault(index, fault);
+                    }
+                    BackendFault::Closed
+                }
             };
             return self.lose_subscriber(index, fault);
         }
@@ -136,7 +141,7 @@ impl<I: Io> Worker<I> {
             let told = token(index, slot.generation);
             self.core.on_subscriber_connecting(index);
             match self.core.server_address(pool, backend) {
-                Some(address) => self.io.connect(&address, told),
+                Some(address) => self.connect(pool, &address, told),
                 // The server has left its cluster.
                 None => self.lose_subscriber(index, BackendFault::Closed),
             }

@@ -39,10 +39,12 @@ impl Core {
         self.hear_views();
         self.send_retries();
         self.end_waits_for_maps();
+        self.listen_to_sentinels();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             self.ask_if_due(pool);
             self.ask_lags_if_due(pool);
+            self.plane.tend_repeats(pool);
         }
     }
 
@@ -50,7 +52,9 @@ impl Core {
     #[inline]
     pub(crate) fn has_heard_of_clusters(&self) -> bool {
         let cluster = &self.plane.cluster;
-        !cluster.heard.is_empty() || !cluster.unanswered.is_empty()
+        !cluster.heard.is_empty()
+            || !cluster.unanswered.is_empty()
+            || !cluster.told_about.is_empty()
     }
 
     /// Goes by what servers have said since.
@@ -83,7 +87,9 @@ impl Core {
         let shared = Arc::clone(&state.shared);
         let name = &self.plane.plan.pools[usize::from(heard.pool)].name;
         let from = node.endpoint.clone();
-        let view = read_view(shared.settings().discovery, &heard.reply, &from);
+        let wants_tls = self.plane.plan.pools[usize::from(heard.pool)].kind.tls().is_some();
+        let asked = Asked { endpoint: &from, wants_tls };
+        let view = read_view(shared.settings().discovery, &heard.reply, asked);
         let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
         let view = view.and_then(|view| match view.owners.owned_count() {
             // It was reset, or is not of a cluster yet.
@@ -148,7 +154,7 @@ impl Core {
         }
     }
 
-    fn ask_if_due(&mut self, pool: u16) {
+    pub(super) fn ask_if_due(&mut self, pool: u16) {
         let plan = Arc::clone(&self.plane.plan);
         let PoolKind::Sharded { options, cluster: Some(shared), .. } =
             &plan.pools[usize::from(pool)].kind
@@ -351,9 +357,8 @@ impl Plane {
 fn read_view(
     discovery: Discovery,
     reply: &[u8],
-    asked: &Endpoint,
+    asked: Asked<'_>,
 ) -> Result<ClusterView, ViewError> {
-    let asked = Asked::plainly(asked);
     match discovery {
         Discovery::Shards => ClusterView::from_shards(reply, asked),
         Discovery::Nodes => ClusterView::from_nodes(reply, asked),

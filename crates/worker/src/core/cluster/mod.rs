@@ -6,29 +6,38 @@
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
+//! | `hedge` | which second server a read goes to, and when |
+//! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
 mod groups;
+mod hedge;
+mod notices;
 mod readers;
 mod redirect;
+mod repeat;
 mod split;
 
+pub(super) use hedge::Hedging;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
-use super::pools::PoolState;
+use super::pools::{PoolState, ShardedState};
 use super::reply::release_all;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::plan::address_of;
 use crate::{Cluster, Plan, PoolKind};
-use keyway_base::Key;
+use keyway_base::{Key, Time};
 use keyway_command::Handling;
 use keyway_net::Address;
-use keyway_proxy::{LinkState, Session};
+use keyway_proxy::{Budget, LinkState, Session};
+use keyway_resp::Protocol;
+use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,6 +46,8 @@ use std::sync::Arc;
 pub(super) struct ClusterState {
     pub(super) shared: Arc<Cluster>,
     pub(super) map: Arc<ClusterMap>,
+    /// What a SCAN visits, by the map.
+    pub(super) parts: Arc<ScanParts>,
     /// Places whose servers said nothing of use since somebody last did: they may have
     /// left the cluster and still be there.
     misleading: Vec<u16>,
@@ -61,9 +72,14 @@ pub(super) struct State {
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
+    /// Pools that sentinels have told something about.
+    told_about: Vec<u16>,
+    /// When they are to be told to tell, at the latest.
+    next_listen: Time,
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
     leaving: Vec<(LinkIndex, u32)>,
+    hedges: hedge::State,
     pub(super) split: split::Scratch,
 }
 
@@ -79,7 +95,9 @@ impl State {
 
 impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
-        ClusterState { shared: Arc::clone(shared), map: shared.map(), misleading: Vec::new() }
+        let map = shared.map();
+        let parts = Arc::new(parts_of(&map));
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -87,12 +105,34 @@ impl ClusterState {
         self.shared.settings().discovery.has_slots()
     }
 
-    pub(super) fn readers(&self) -> Option<Box<Readers>> {
-        Readers::new(&self.shared, &self.map)
+    /// Who is read, as the pool at `index` and its listeners say.
+    pub(super) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
+        let listeners = (0..).zip(&plan.listeners);
+        let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
+        let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
+        Readers::new(&self.shared, &self.map, own)
+    }
+
+    pub(super) fn hedging(&self) -> Option<Box<Hedging>> {
+        Hedging::new(self.shared.settings().reads.hedge.as_ref()?)
+    }
+
+    pub(super) fn retries(&self) -> Option<Box<Budget>> {
+        repeat::budget(self.shared.settings())
     }
 
     pub(super) fn ring(&self) -> Ring {
         self.shared.ring(&self.map)
+    }
+}
+
+fn parts_of(map: &ClusterMap) -> ScanParts {
+    let name = |place: u16| {
+        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    };
+    match map.primaries().is_empty() {
+        true => ScanParts::of_slots(map.owners(), name),
+        false => ScanParts::of_primaries(map.primaries(), name),
     }
 }
 
@@ -110,6 +150,7 @@ impl Core {
         if self.has_heard_of_clusters() {
             self.hear_views();
         }
+        self.follow_notices();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
@@ -124,17 +165,19 @@ impl Core {
     fn adopt_map(&mut self, pool: u16) {
         let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
+        let plan = &self.plane.plan;
         let latest = cluster.shared.map();
+        cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
-        state.readers = cluster.readers();
+        state.readers = cluster.readers(plan, usize::from(pool));
         state.ring = ring;
         self.note_tenants(pool, &before, &map);
         if map.places_keys_as(&before) {
             return;
         }
         self.hold_sessions_in_flight(pool);
-        self.plane.pubsub.is_moving = true;
+        self.move_subscriptions(pool);
         let waiting = std::mem::take(&mut self.plane.cluster.waiting);
         let Core { sessions, links, plane } = self;
         for key in waiting {
@@ -148,6 +191,19 @@ impl Core {
             release_all(sessions, plane, slot);
         }
         self.send_unsent_on(pool, &before, &map);
+    }
+
+    /// Has names subscribed where they live now; servers that work are as good as any.
+    fn move_subscriptions(&mut self, pool: u16) {
+        let Core { links, plane, .. } = self;
+        plane.pubsub.is_moving = true;
+        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let place_count = state.cluster.as_ref().map_or(0, |cluster| cluster.map.place_count());
+        let is_ready = |place: &u16| {
+            links[state.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        };
+        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        plane.avoid_no_more(pool, &working);
     }
 
     /// What was not sent yet to servers that serve no more goes to those that do.
@@ -171,7 +227,13 @@ impl Core {
     /// What a client has sent before goes where its keys were; what comes next must
     /// not overtake it on another link.
     fn hold_sessions_in_flight(&mut self, pool: u16) {
-        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| session.pool == pool) {
+        // Other pools may have led them here.
+        let plan = &self.plane.plan.pools;
+        let may_be_there = |session: &Session| {
+            let leads_on = matches!(plan[usize::from(session.pool)].kind, PoolKind::Routed(_));
+            session.pool == pool || leads_on
+        };
+        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| may_be_there(session)) {
             let in_flight = session.busy.as_ref().is_some_and(|busy| !session.is_quiet(busy));
             session.barrier |= in_flight || session.unheard > 0;
         }
@@ -197,7 +259,10 @@ impl Core {
                 self.plane.cluster.leaving.extend(leaving);
             }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
-            self.plane.plan.health.restore(id);
+            let health = &self.plane.plan.health;
+            health.restore(id);
+            health.circuits().restart(id);
+            health.reads().restart(id);
             if is.is_some() {
                 self.plane.cells.pool(usize::from(pool)).backend(place).restart();
             }
@@ -254,6 +319,29 @@ impl Plane {
         self.has_slots(pool).then_some(slot as u16)
     }
 
+    /// What of a key's whereabouts stays when it comes to another server: its slot, or
+    /// which of the primaries it belongs to. `None` where servers are listed.
+    pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        else {
+            return None;
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        match state.cluster.as_ref()?.has_slots() {
+            true => self.slot_of(pool, key),
+            false => state.ring.primary_of(sharded.hash_key(key), 0),
+        }
+    }
+
+    /// The server where that is now, or the server itself where they are listed.
+    pub(super) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        let Some(state) = self.cluster_state(pool) else { return Some(home) };
+        match state.has_slots() {
+            true => state.map.owners().of(home),
+            false => state.map.primary(home),
+        }
+    }
+
     /// Whether requests go to a server: it is not out of use, and in a cluster it
     /// has slots.
     pub(super) fn is_server_used(&self, pool: u16, server: usize) -> bool {
@@ -305,7 +393,12 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble();
-        let reads_replicas_only = state.shared.settings().reads.from == ReadFrom::Replica;
+        let reads_replicas_only = match &self.pools[usize::from(pool)] {
+            PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
+                readers.any(|from| *from == ReadFrom::Replica)
+            }
+            _ => false,
+        };
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")

@@ -4,15 +4,17 @@ use super::super::pools::{PoolState, ShardedState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
-use crate::Cluster;
+use crate::{Cluster, Plan};
 use keyway_base::Time;
-use keyway_command::{Flags, Request};
+use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::Session;
-use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
+use keyway_topology::{
+    BackendId, ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy,
+};
 use std::time::Duration;
 
-/// Of so many reads, one goes to a server that is not the fastest, to see how fast it
-/// is now.
+/// Of so many reads at most one goes to a server because it was not asked of late, to see
+/// how fast it is now.
 const EXPLORE_EVERY: u32 = 64;
 
 /// Most shares that one server counts for.
@@ -25,6 +27,29 @@ pub(in super::super) struct Readers {
     of_primary: Vec<Choice>,
     /// Counts reads, so that they take turns.
     turn: u32,
+    /// The turn of the latest that went to see how fast a server is.
+    explored: u32,
+    /// The same for clients of listeners that say otherwise.
+    others: Vec<(u16, Readers)>,
+}
+
+/// What a choice goes by: the servers by their places.
+pub(super) trait Look {
+    /// Whether it may be read.
+    fn standing(&self, place: u16) -> Standing;
+    /// What a request to it costs.
+    fn cost(&self, place: u16) -> u64;
+    /// Whether it is to be asked once to see how fast it is.
+    fn claim_try(&self, place: u16) -> bool;
+}
+
+/// Whether a server may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    In,
+    /// If there is no other.
+    Out,
+    Unfit,
 }
 
 /// The servers that have the data of one primary: each as often as its share.
@@ -47,41 +72,83 @@ pub(in super::super) enum Reader {
 }
 
 impl Readers {
-    /// Those of a cluster; `None` when only primaries are read.
-    pub(super) fn new(cluster: &Cluster, map: &ClusterMap) -> Option<Box<Readers>> {
+    /// Those of a cluster, for clients of these listeners; `None` when only primaries are
+    /// read.
+    pub(super) fn new<'l>(
+        cluster: &Cluster,
+        map: &ClusterMap,
+        listeners: impl Iterator<Item = (u16, &'l ReadFrom)>,
+    ) -> Option<Box<Readers>> {
         let policy = &cluster.settings().reads;
-        if policy.from == ReadFrom::Primary {
+        let of_listener = |(listener, from): (u16, &ReadFrom)| {
+            let policy = ReadPolicy { from: from.clone(), ..policy.clone() };
+            (listener, Readers::by(policy, map))
+        };
+        let others: Vec<(u16, Readers)> = listeners.map(of_listener).collect();
+        if policy.from == ReadFrom::Primary && others.is_empty() {
             return None;
         }
-        let count = map.place_count() as u16;
-        let of_primary = (0..count).map(|place| Choice::of(policy, map, place)).collect();
-        Some(Box::new(Readers { policy: policy.clone(), of_primary, turn: 0 }))
+        Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
     }
 
-    /// The server for a read of data that the primary at `primary` has. `is_fit` says who
-    /// may be read, `latency` how fast a server is.
-    fn pick(
-        &mut self,
-        primary: u16,
-        is_fit: impl Fn(u16) -> bool,
-        latency: impl Fn(u16) -> u32,
-    ) -> Reader {
+    fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
+        let count = map.place_count() as u16;
+        let of_primary = (0..count).map(|place| Choice::of(&policy, map, place)).collect();
+        Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
+    }
+
+    /// Those for clients of a listener.
+    fn of(&self, listener: u16) -> &Readers {
+        let own = self.others.iter().find(|(of, _)| *of == listener);
+        own.map_or(self, |(_, readers)| readers)
+    }
+
+    pub(super) fn of_mut(&mut self, listener: u16) -> &mut Readers {
+        match self.others.iter().position(|(of, _)| *of == listener) {
+            Some(at) => &mut self.others[at].1,
+            None => self,
+        }
+    }
+
+    /// Whether somebody's reads are chosen so.
+    pub(super) fn any(&self, is_it: impl Fn(&ReadFrom) -> bool) -> bool {
+        is_it(&self.policy.from) || self.others.iter().any(|(_, it)| is_it(&it.policy.from))
+    }
+
+    /// The servers that have the same data, for each primary that has readers.
+    pub(in super::super) fn sets(&self) -> impl Iterator<Item = Vec<u16>> + '_ {
+        self.of_primary.iter().filter(|choice| !choice.all.is_empty()).map(|choice| {
+            let mut places = [&choice.near[..], &choice.all[..]].concat();
+            places.sort_unstable();
+            places.dedup();
+            places
+        })
+    }
+
+    /// How readers are chosen.
+    pub(super) fn policy(&self) -> &ReadPolicy {
+        &self.policy
+    }
+
+    /// The server for a read of data that the primary at `primary` has.
+    fn pick(&mut self, primary: u16, look: &impl Look) -> Reader {
         self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn;
         let Some(choice) = self.of_primary.get(usize::from(primary)) else {
             return Reader::Primary;
         };
-        let in_turn = |places: &[u16]| {
-            let from = turn as usize % places.len().max(1);
-            let turned = places[from..].iter().chain(&places[..from]).copied();
-            turned.into_iter().find(|&place| is_fit(place))
-        };
-        let found = match &self.policy.from {
-            ReadFrom::Nearest if !turn.is_multiple_of(EXPLORE_EVERY) => {
-                let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
-                fit.min_by_key(|&place| latency(place))
+        let found = match self.policy.from {
+            ReadFrom::Nearest => {
+                let explores = self.turn.wrapping_sub(self.explored) >= EXPLORE_EVERY;
+                if explores {
+                    self.explored = self.turn;
+                }
+                let tried = if explores { choice.to_explore(look) } else { None };
+                tried.or_else(|| choice.cheapest(look))
             }
-            _ => in_turn(&choice.near).or_else(|| in_turn(&choice.all)),
+            // Who is left out is better than nobody.
+            _ => choice
+                .in_turn(self.turn, |place| look.standing(place) == Standing::In)
+                .or_else(|| choice.in_turn(self.turn, |at| look.standing(at) == Standing::Out)),
         };
         match found {
             Some(place) if place == primary => Reader::Primary,
@@ -89,6 +156,25 @@ impl Readers {
             None if self.policy.from == ReadFrom::Replica => Reader::None,
             None => Reader::Primary,
         }
+    }
+}
+
+impl Readers {
+    /// Another server for a read than one that is not fit, in the order in which
+    /// servers are chosen.
+    pub(super) fn pick_other(
+        &mut self,
+        primary: u16,
+        is_fit: impl Fn(u16) -> bool,
+        cost: impl Fn(u16) -> u64,
+    ) -> Option<u16> {
+        let choice = self.of_primary.get(usize::from(primary))?;
+        if self.policy.from == ReadFrom::Nearest {
+            let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
+            return fit.min_by_key(|&place| cost(place));
+        }
+        let is_last_resort = self.policy.from != ReadFrom::Replica && is_fit(primary);
+        choice.in_turn(self.turn, is_fit).or(is_last_resort.then_some(primary))
     }
 }
 
@@ -107,6 +193,40 @@ impl Choice {
         let near = map.replicas_of(primary).filter(|(_, node)| is_reader(node)).chain(own);
         let near = near.filter(|(_, node)| in_zone(node));
         Choice { near: by_share(policy, near), all: by_share(policy, all) }
+    }
+
+    /// The next in turn, of the zone that is read from if there is one.
+    fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
+        let of = |places: &[u16]| {
+            let from = turn as usize % places.len().max(1);
+            let turned = places[from..].iter().chain(&places[..from]).copied();
+            turned.into_iter().find(|&place| is_it(place))
+        };
+        of(&self.near).or_else(|| of(&self.all))
+    }
+
+    /// The one that costs least; one that is left out if there is no other.
+    fn cheapest(&self, look: &impl Look) -> Option<u16> {
+        let mut of_in: Option<(u64, u16)> = None;
+        let mut of_out: Option<(u64, u16)> = None;
+        for &place in &self.all {
+            let best = match look.standing(place) {
+                Standing::In => &mut of_in,
+                Standing::Out => &mut of_out,
+                Standing::Unfit => continue,
+            };
+            let cost = look.cost(place);
+            if best.is_none_or(|(least, _)| cost < least) {
+                *best = Some((cost, place));
+            }
+        }
+        of_in.or(of_out).map(|(_, place)| place)
+    }
+
+    /// One that nobody has asked of late.
+    fn to_explore(&self, look: &impl Look) -> Option<u16> {
+        let is_it = |place: u16| look.standing(place) == Standing::In && look.claim_try(place);
+        self.all.iter().copied().find(|&place| is_it(place))
     }
 }
 
@@ -132,21 +252,59 @@ fn by_share<'n>(
     (0..most).flat_map(round).map(|&(place, _)| place).collect()
 }
 
-impl ShardedState {
-    /// Where a request to the server at `primary` goes; `links` are all of the worker's.
-    fn reader(
-        &mut self,
-        links: &[LinkSlot],
-        (primary, lane): (u16, u32),
-        is_usable: impl Fn(u16) -> bool,
-        now: Time,
-    ) -> Reader {
-        let Some(mut readers) = self.readers.take() else { return Reader::Primary };
-        let link = |place| &links[self.link(place, lane, keyway_resp::Protocol::Resp2)];
-        let is_fit = |place| is_usable(place) && !link(place).link.is_down(now);
-        let reader = readers.pick(primary, is_fit, |place| link(place).latency_micros);
-        self.readers = Some(readers);
-        reader
+/// What a worker knows of a pool's servers now.
+pub(super) struct LookOf<'l> {
+    pub(super) plan: &'l Plan,
+    pub(super) state: &'l ShardedState,
+    pub(super) links: &'l [LinkSlot],
+    pub(super) first: BackendId,
+    pub(super) primary: u16,
+    pub(super) lane: u32,
+    pub(super) now: Time,
+    pub(super) lag_max: Option<Duration>,
+}
+
+impl LookOf<'_> {
+    #[inline]
+    fn slot(&self, place: u16) -> &LinkSlot {
+        &self.links[self.state.link(place, self.lane, keyway_resp::Protocol::Resp2)]
+    }
+
+    #[inline]
+    fn id(&self, place: u16) -> BackendId {
+        BackendId(self.first.0 + u32::from(place))
+    }
+
+    /// Whether what a replica has is not too old.
+    fn is_near(&self, place: u16, max: Duration) -> bool {
+        let cluster = self.state.cluster.as_ref();
+        place == self.primary || cluster.is_none_or(|state| state.shared.is_within(place, max))
+    }
+}
+
+impl Look for LookOf<'_> {
+    #[inline]
+    fn standing(&self, place: u16) -> Standing {
+        let (health, id, slot) = (&self.plan.health, self.id(place), self.slot(place));
+        let is_fit = health.is_usable(id)
+            && !slot.link.is_down(self.now)
+            && self.lag_max.is_none_or(|max| self.is_near(place, max));
+        match is_fit {
+            false => Standing::Unfit,
+            true if !slot.is_watched => Standing::In,
+            true if !health.circuits().admits(id, self.now) => Standing::Unfit,
+            true if health.reads().is_out(id, self.now) => Standing::Out,
+            true => Standing::In,
+        }
+    }
+
+    #[inline]
+    fn cost(&self, place: u16) -> u64 {
+        self.plan.health.reads().cost(self.id(place), self.slot(place).link.live())
+    }
+
+    fn claim_try(&self, place: u16) -> bool {
+        self.plan.health.reads().claim_try(self.id(place), self.now)
     }
 }
 
@@ -167,9 +325,11 @@ impl Plane {
     pub(in super::super) fn note_write(&self, session: &mut Session) {
         if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
             &self.pools[usize::from(session.pool)]
-            && let Some(pin) = readers.policy.pin_after_write
         {
-            session.identity.reads_primary_until = self.clock.now + pin;
+            session.identity.wrote_at = self.clock.now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                session.identity.pin(self.clock.now + pin);
+            }
         }
     }
 
@@ -177,25 +337,29 @@ impl Plane {
     pub(in super::super) fn reader_of(
         &mut self,
         links: &[LinkSlot],
-        pool: u16,
-        (primary, lane): (u16, u32),
+        session: &Session,
+        primary: u16,
     ) -> Reader {
-        let now = self.clock.now;
+        let (now, pool) = (self.clock.now, session.pool);
         let Plane { pools, plan, .. } = self;
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
         };
-        let lag_max = state.readers.as_ref().and_then(|readers| readers.policy.lag_max);
-        let shared = state.cluster.as_ref().map(|cluster| std::sync::Arc::clone(&cluster.shared));
-        let is_usable = |place: u16| {
-            let id = plan.topology.backend_id(usize::from(pool), usize::from(place));
-            let is_near = |max: Duration| {
-                let shared = shared.as_ref();
-                place == primary || shared.is_none_or(|shared| shared.is_within(place, max))
-            };
-            plan.health.is_usable(id) && lag_max.is_none_or(is_near)
+        let Some(mut readers) = state.readers.take() else { return Reader::Primary };
+        let first = plan.topology.backend_id(usize::from(pool), 0);
+        let lag_max = readers.policy.lag_max;
+        let lane = session.lane;
+        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
+        let reader = readers.of_mut(listener_of(session)).pick(primary, &look);
+        state.readers = Some(readers);
+        let chosen = match reader {
+            Reader::Primary => primary,
+            Reader::At(place) => place,
+            Reader::None => return reader,
         };
-        state.reader(links, (primary, lane), is_usable, now)
+        let cells = self.cells.pool(usize::from(pool)).backend(usize::from(chosen));
+        cells.reads_chosen.add(1);
+        reader
     }
 
     /// Tells a link what kind of server it is to be for the next request: one whose
@@ -213,37 +377,35 @@ impl Plane {
         }
     }
 
-    /// Notes how long a server has taken, where the fastest is chosen.
-    #[inline]
-    pub(in super::super) fn note_latency(&self, slot: &mut LinkSlot) {
-        /// What the past counts for: so many parts, and the present one.
-        const PAST: u32 = 7;
-        let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
-            &self.pools[usize::from(slot.pool)]
-        else {
-            return;
-        };
-        if let (ReadFrom::Nearest, Some(began)) = (&readers.policy.from, slot.link.owes_since()) {
-            let micros = self.clock.now.since(began).as_micros().min(1 << 24) as u32;
-            slot.latency_micros = (slot.latency_micros * PAST + micros) / (PAST + 1);
-        }
-    }
-
     /// Whether replicas of a pool answer reads only when they are told to.
     fn knows_modes(&self, pool: u16) -> bool {
         self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 }
 
+/// The listener whose choice counts for a session: none for what others ask here.
+pub(super) fn listener_of(session: &Session) -> u16 {
+    if session.relay.is_some() { u16::MAX } else { session.listener }
+}
+
 /// Whether the request of a session may be answered by a replica.
 fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     let Request { command, .. } = asked.request;
     if !command.flags.contains(Flags::READONLY) {
-        if let Some(pin) = readers.policy.pin_after_write
-            && command.flags.contains(Flags::WRITE)
-        {
-            asked.session.identity.reads_primary_until = now + pin;
+        if command.flags.contains(Flags::WRITE) {
+            asked.session.identity.wrote_at = now;
+            if let Some(pin) = readers.policy.pin_after_write {
+                asked.session.identity.pin(now + pin);
+            }
         }
+        return false;
+    }
+    // A cursor means something to the server that gave it.
+    if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
+        return false;
+    }
+    let readers = readers.of(listener_of(asked.session));
+    if readers.policy.from == ReadFrom::Primary {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
@@ -257,6 +419,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
 mod tests {
     use super::*;
     use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, ShardedPool};
+    use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     fn endpoint(port: u16) -> Endpoint {
@@ -271,6 +434,7 @@ mod tests {
             discovery: Discovery::Slots,
             refresh: Duration::from_secs(1),
             redirections_max: 3,
+            retry_percent: None,
             reads,
             primaries: Vec::new(),
             sentinels: None,
@@ -284,17 +448,43 @@ mod tests {
         let map = cluster.learn(&view, Time(0)).unwrap().map;
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
         let places = (1..=4).map(place).collect();
-        (*Readers::new(&cluster, &map).unwrap(), places)
+        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
     }
 
-    fn spread(
-        readers: &mut Readers,
-        primary: u16,
-        is_fit: impl Fn(u16) -> bool,
-    ) -> BTreeMap<u16, u32> {
+    /// Servers of which some are fit, some left out, with what they cost, and those that
+    /// are to be tried.
+    #[derive(Default)]
+    struct Told {
+        unfit: Vec<u16>,
+        out: Vec<u16>,
+        costs: BTreeMap<u16, u64>,
+        stale: RefCell<Vec<u16>>,
+    }
+
+    impl Look for Told {
+        fn standing(&self, place: u16) -> Standing {
+            match (self.unfit.contains(&place), self.out.contains(&place)) {
+                (true, _) => Standing::Unfit,
+                (false, true) => Standing::Out,
+                (false, false) => Standing::In,
+            }
+        }
+
+        fn cost(&self, place: u16) -> u64 {
+            self.costs.get(&place).copied().unwrap_or(1)
+        }
+
+        fn claim_try(&self, place: u16) -> bool {
+            let mut stale = self.stale.borrow_mut();
+            let at = stale.iter().position(|&other| other == place);
+            at.map(|at| stale.remove(at)).is_some()
+        }
+    }
+
+    fn spread(readers: &mut Readers, primary: u16, told: &Told) -> BTreeMap<u16, u32> {
         let mut counts = BTreeMap::new();
         for _ in 0..600 {
-            let place = match readers.pick(primary, &is_fit, |_| 0) {
+            let place = match readers.pick(primary, told) {
                 Reader::Primary => primary,
                 Reader::At(place) => place,
                 Reader::None => u16::MAX,
@@ -309,9 +499,9 @@ mod tests {
         let weights = vec![(endpoint(2), 2), (endpoint(4), 0)];
         let from = ReadFrom::PreferReplica;
         let (mut readers, at) = readers(ReadPolicy { from, weights, ..ReadPolicy::default() });
-        let counts = spread(&mut readers, at[&1], |_| true);
+        let counts = spread(&mut readers, at[&1], &Told::default());
         assert_eq!(counts, BTreeMap::from([(at[&2], 400), (at[&3], 200)]));
-        let counts = spread(&mut readers, at[&1], |place| place != at[&2]);
+        let counts = spread(&mut readers, at[&1], &Told { unfit: vec![at[&2]], ..Told::default() });
         assert_eq!(counts, BTreeMap::from([(at[&3], 600)]));
     }
 
@@ -321,26 +511,50 @@ mod tests {
             [(ReadFrom::PreferReplica, None), (ReadFrom::Replica, Some(u16::MAX))]
         {
             let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
-            let counts = spread(&mut readers, at[&1], |place| place == at[&1]);
+            let unfit = vec![at[&2], at[&3], at[&4]];
+            let counts = spread(&mut readers, at[&1], &Told { unfit, ..Told::default() });
             let expected = expected.unwrap_or(at[&1]);
             assert_eq!(counts, BTreeMap::from([(expected, 600)]));
         }
     }
 
     #[test]
-    fn the_fastest_is_read_and_the_others_are_tried_now_and_then() {
+    fn the_cheapest_is_read_and_who_was_not_asked_of_late_is_tried_now_and_then() {
         let from = ReadFrom::Nearest;
         let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
-        let latency = |place: u16| if place == at[&3] { 10 } else { 500 };
-        let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
-        for _ in 0..6400 {
-            let place = match readers.pick(at[&1], |_| true, latency) {
-                Reader::At(place) => place,
-                _ => at[&1],
-            };
-            *counts.entry(place).or_default() += 1;
+        let costs = BTreeMap::from([(at[&1], 500), (at[&2], 700), (at[&3], 10), (at[&4], 500)]);
+        let told = Told { costs, ..Told::default() };
+        assert_eq!(spread(&mut readers, at[&1], &told), BTreeMap::from([(at[&3], 600)]));
+        *told.stale.borrow_mut() = (0..100).map(|nth| at[&(1 + nth % 4)]).collect();
+        let counts = spread(&mut readers, at[&1], &told);
+        let tried = 100 - told.stale.borrow().len() as u32;
+        assert!((9..=10).contains(&tried), "{tried} of 600");
+        assert!(counts[&at[&3]] >= 600 - tried, "{counts:?}");
+    }
+
+    #[test]
+    fn who_is_left_out_is_read_when_nobody_else_can_be() {
+        for from in [ReadFrom::Nearest, ReadFrom::PreferReplica, ReadFrom::Replica] {
+            let (mut readers, at) =
+                readers(ReadPolicy { from: from.clone(), ..ReadPolicy::default() });
+            let costs = BTreeMap::from([(at[&1], 9), (at[&2], 1), (at[&3], 2), (at[&4], 9)]);
+            let out = vec![at[&2], at[&4]];
+            let mut told = Told { out, costs, ..Told::default() };
+            *told.stale.borrow_mut() = vec![at[&2]; 100];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&3], 600)]), "{from:?}");
+            told.unfit = vec![at[&3], at[&4], at[&1]];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&2], 600)]), "{from:?}");
         }
-        assert!(counts[&at[&3]] >= 6300);
-        assert_eq!(counts.values().sum::<u32>(), 6400);
+    }
+
+    #[test]
+    fn servers_with_the_same_data_are_one_set() {
+        let from = ReadFrom::Nearest;
+        let (readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
+        let mut all: Vec<u16> = at.values().copied().collect();
+        all.sort_unstable();
+        assert!(readers.sets().any(|set| set == all));
     }
 }

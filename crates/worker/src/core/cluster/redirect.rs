@@ -38,7 +38,6 @@ pub(super) struct Retry {
 pub(in super::super) struct Waits {
     pool: u16,
     protocol: Protocol,
-    until: Option<Time>,
     keys: Vec<u32>,
 }
 
@@ -51,12 +50,16 @@ impl Core {
         }
     }
 
-    fn redirect(&mut self, from: LinkIndex, one: Redirected) {
+    fn redirect(&mut self, from: LinkIndex, mut one: Redirected) {
         let (pool, backend) = (self.links[from].pool, self.links[from].backend);
         let Some(state) = self.plane.cluster_state(pool) else {
             return self.give_up(from, &one);
         };
         let shared = Arc::clone(&state.shared);
+        match self.plane.settle_hedge(&one.exchange, false) {
+            Some(exchange) => one.exchange = exchange,
+            None => return self.plane.note_not_taken(&mut self.links[from], &one),
+        }
         let is_last = one.exchange.redirections >= shared.settings().redirections_max;
         if is_last {
             shared.totals.given_up.fetch_add(1, Relaxed);
@@ -114,9 +117,7 @@ impl Core {
             return self.give_up(from, one);
         };
         links[index].link.is_blocking = true;
-        // The server that takes it now counts the time anew.
-        let waited = plane.clock.now.since(one.exchange.started);
-        links[index].link.blocks_until = links[from].link.blocks_until.map(|until| until + waited);
+        links[index].link.blocks_until = plane.answered_again_by(pool, &one.request);
         links[index].awaited_keys = std::mem::take(&mut links[from].awaited_keys);
         let stateful = session.stateful.get_or_insert_default();
         stateful.blocked_on.retain(|&link| link != from);
@@ -138,8 +139,7 @@ impl Core {
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
-        if slot.link.is_down(plane.clock.now) {
-            let fault = plane.note_refused(slot);
+        if let Some(fault) = plane.refused(slot) {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
@@ -169,6 +169,9 @@ impl Core {
         let is_in_time = pause * 2 <= timeout;
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
+        // The server has forgotten what was watched for it.
+        let is_guarded = links[from].is_private && one.exchange.is_transaction();
+        let session = session.filter(|_| !is_guarded);
         let is_alone = session.is_some_and(|session| {
             let is_only =
                 |busy: &keyway_proxy::Busy| busy.order.len() + session.unheard as usize == 1;
@@ -177,6 +180,10 @@ impl Core {
             may
         });
         if !is_in_time || !is_alone {
+            shared.totals.given_up.fetch_add(1, Relaxed);
+            return self.give_up(from, &one);
+        }
+        if !plane.may_retry(pool) {
             shared.totals.given_up.fetch_add(1, Relaxed);
             return self.give_up(from, &one);
         }
@@ -189,7 +196,6 @@ impl Core {
         let waits = (slot.is_private && slot.link.is_blocking).then(|| Waits {
             pool: slot.pool,
             protocol: slot.link.protocol(),
-            until: slot.link.blocks_until,
             keys: slot.awaited_keys.clone(),
         });
         plane.cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
@@ -262,6 +268,9 @@ impl Core {
             };
         }
         if place == slot.backend && slot.link.state() == LinkState::Ready {
+            if slot.link.is_blocking {
+                slot.link.blocks_until = plane.answered_again_by(slot.pool, &one.request);
+            }
             return plane.enqueue_again(links, from, one, false);
         }
         self.redirect_private(place, from, one, false);
@@ -278,7 +287,7 @@ impl Core {
             return self.give_up(from, one);
         };
         links[index].link.is_blocking = true;
-        links[index].link.blocks_until = waits.until;
+        links[index].link.blocks_until = plane.answered_again_by(waits.pool, &one.request);
         links[index].awaited_keys = waits.keys;
         session.stateful.get_or_insert_default().blocked_on.push(index);
         plane.plan.clients.set_blocked(session.identity.id, true);
@@ -366,6 +375,14 @@ impl Plane {
         if calls_functions {
             self.give_libraries(index, slot);
         }
+    }
+
+    /// When a server must have answered a command that blocks and is sent again: it
+    /// counts the time anew.
+    fn answered_again_by(&self, pool: u16, sent: &[u8]) -> Option<Time> {
+        let mut wait = None;
+        self.each_command(sent, |request| wait = request.wait_max());
+        self.answered_within(pool, wait)
     }
 
     /// Looks at the commands of what was sent: one, or those of a transaction.

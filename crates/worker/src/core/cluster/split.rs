@@ -22,6 +22,8 @@ pub(in super::super) struct Scratch {
     next: Vec<u32>,
     /// The fragment of each key.
     of_key: Vec<u16>,
+    /// The fragments may be answered by replicas.
+    reads: bool,
 }
 
 /// The keys of one slot.
@@ -83,6 +85,7 @@ impl Plane {
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
+        scratch.reads = false;
         let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
         if is_placed && self.has_readers(asked.session.pool) {
             is_placed = self.place_readers(&mut scratch, links, asked);
@@ -126,10 +129,10 @@ impl Plane {
         asked: &mut Asked,
     ) -> bool {
         let reads = self.reads_replicas(asked);
-        let (pool, lane) = (asked.session.pool, asked.session.lane);
+        scratch.reads = reads;
         for fragment in &mut scratch.fragments {
             let primary = fragment.server;
-            match reads.then(|| self.reader_of(links, pool, (primary, lane))) {
+            match reads.then(|| self.reader_of(links, asked.session, primary)) {
                 None | Some(Reader::Primary) => {}
                 Some(Reader::At(server)) => fragment.server = server,
                 Some(Reader::None) => return false,
@@ -157,11 +160,16 @@ impl Plane {
         let Asked { key, session, busy, request } = asked;
         if let [fragment] = &scratch.fragments[..] {
             let link = self.link_of(session, fragment.server);
-            return self.forward(links, *key, session, busy, request, link);
+            let before = links[link].link.in_flight();
+            let step = self.forward(links, *key, session, busy, request, link);
+            if scratch.reads && links[link].link.in_flight() > before {
+                self.note_read(&mut links[link]);
+            }
+            return step;
         }
         for fragment in &scratch.fragments {
             let link = self.link_of(session, fragment.server);
-            if !links[link].link.has_room(self.link_options(session.pool)) {
+            if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -174,8 +182,7 @@ impl Plane {
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
             let slot = &mut links[index];
-            if slot.link.is_down(self.clock.now) {
-                let fault = self.note_refused(slot);
+            if let Some(fault) = self.refused(slot) {
                 let waiting = self.joins.get_mut(join);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
                     self.finish_join_now(join, session, busy);
@@ -201,6 +208,9 @@ impl Plane {
             let len = out.len() - start;
             let owner = Owner::Join { join, fragment: number as u16 };
             slot.link.enqueue(owner, request.command.class as u8, len, self.clock.now);
+            if scratch.reads {
+                self.note_read(slot);
+            }
             self.note_unsent(index, slot);
         }
         Step::Started

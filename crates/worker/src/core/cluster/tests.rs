@@ -1,4 +1,4 @@
-use super::super::tests::{client, core_with, output};
+use super::super::tests::{client, core_with, output, pass_to};
 use super::*;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::Socket;
@@ -31,6 +31,7 @@ fn core() -> Core {
             discovery: Discovery::Slots,
             refresh: Duration::from_secs(1),
             redirections_max: 3,
+            retry_percent: None,
             reads: ReadPolicy::default(),
             primaries: Vec::new(),
             sentinels: None,
@@ -136,5 +137,74 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
     core.plane.miss_of_cluster((0, core.links[index].backend), fault);
     for _ in 0..32 {
         assert_ne!(core.someone_to_ask(0), Some(index));
+    }
+}
+
+/// Connects the private link that is about to be, and takes what is sent on it. Its
+/// server answers `CLIENT ID`.
+fn connect_private(core: &mut Core) -> LinkIndex {
+    let index = core.plane.connects.pop().unwrap();
+    assert!(core.links[index].is_private);
+    core.on_connecting(index);
+    core.on_connected(index, Socket(100));
+    sent_on(core, index);
+    core.on_backend_bytes(index, b":7\r\n").unwrap();
+    index
+}
+
+fn sent_on(core: &mut Core, index: LinkIndex) -> String {
+    let link = &mut core.links[index].link;
+    let sent = link.unsent().escape_ascii().to_string();
+    let len = link.unsent().len();
+    link.advance(len);
+    sent
+}
+
+const DEMOTED: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+#[test]
+fn a_guarded_transaction_that_a_replica_refused_is_not_sent_again_and_keeps_no_link() {
+    let mut core = core();
+    let (one, other) = (client(&mut core), client(&mut core));
+    ask(&mut core, one, "WATCH a\r\n");
+    let index = connect_private(&mut core);
+    core.on_backend_bytes(index, b"+OK\r\n").unwrap();
+    core.resume_sessions(&mut Vec::new());
+    ask(&mut core, one, "MULTI\r\nSET a 1\r\nEXEC\r\n");
+    assert!(sent_on(&mut core, index).contains("EXEC"));
+    // Its server has ended the watch.
+    let refused = format!("+OK\r\n{DEMOTED}-EXECABORT because of previous errors.\r\n");
+    core.on_backend_bytes(index, refused.as_bytes()).unwrap();
+    assert!(output(&core, one).contains("-READONLY"), "{}", output(&core, one));
+    core.send_retries();
+    assert_eq!((core.leases(), sent_on(&mut core, index)), (0, String::new()));
+    // The next who has the link gives it back.
+    ask(&mut core, other, "BLPOP a 0\r\n");
+    assert!(sent_on(&mut core, index).contains("BLPOP"));
+    assert_eq!(core.leases(), 1);
+    core.on_backend_bytes(index, b"*-1\r\n").unwrap();
+    assert_eq!(core.leases(), 0);
+}
+
+#[test]
+fn a_command_that_waits_is_given_its_time_anew_wherever_it_is_sent_again() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "BLPOP a 0.5\r\n");
+    let index = connect_private(&mut core);
+    let mut millis = 0;
+    for _ in 0..3 {
+        assert_eq!(core.leases(), 1);
+        core.on_backend_bytes(index, DEMOTED.as_bytes()).unwrap();
+        // While it waits to be sent nothing is late.
+        let options = Arc::clone(core.plane.link_options(0));
+        assert_eq!(core.links[index].link.deadline(&options), None);
+        millis += 200;
+        assert_eq!(pass_to(&mut core, millis), []);
+        core.send_retries();
+        assert!(sent_on(&mut core, index).contains("BLPOP"));
+        // Half a second, and one for the answer.
+        let until = core.links[index].link.deadline(&options);
+        assert_eq!(until, Some(Time((millis + 1500) * 1_000_000)));
     }
 }

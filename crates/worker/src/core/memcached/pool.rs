@@ -183,12 +183,11 @@ impl Plane {
     ) -> Step {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let slot = &mut links[index];
-        if !call.is_resumed() && !slot.link.has_room(self.link_options(slot.pool)) {
+        if !call.is_resumed() && self.is_full(slot) {
             return Step::Full(index);
         }
         self.count_memcached(call);
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             let backend = self.describe_backend(slot.pool, slot.backend);
             self.count_fault(call.session.pool, call.class(), fault);
             self.note_served(call.session.pool, call.class());
@@ -293,9 +292,7 @@ impl Plane {
         }
         for &server in &scratch.servers {
             let link = self.memcached_link(call.session.pool, server, call.session.lane);
-            if !call.is_resumed()
-                && !links[link].link.has_room(self.link_options(call.session.pool))
-            {
+            if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -388,9 +385,7 @@ impl Plane {
         }
         for &server in &servers {
             let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
-            if !call.is_resumed()
-                && !links[link].link.has_room(self.link_options(call.session.pool))
-            {
+            if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -433,8 +428,7 @@ impl Plane {
     ) -> bool {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let slot = &mut links[index];
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             let gather = self.memcached.gathers.get_mut(gather_key);
             return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
         }

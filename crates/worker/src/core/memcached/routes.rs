@@ -2,7 +2,7 @@
 
 use super::{Call, Plane, Step};
 use crate::core::LinkSlot;
-use crate::core::routes::{Destination, Language, PARTS_MAX, Whose, above, course_of};
+use crate::core::routes::{Destination, Language, PARTS_MAX, Wants, Whose, above, course_of};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
@@ -43,7 +43,8 @@ impl Plane {
         }
         let own = call.session.pool;
         let keys = call.request.keys(call.bytes);
-        let step = match self.destination(plan, own, keys) {
+        let mut wants = Wants::of_memcached(call.request.head, &mut call.session.identity);
+        let step = match self.destination(plan, own, &mut wants, keys) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.
                 call.session.pool = leaf;

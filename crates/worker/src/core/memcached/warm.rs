@@ -130,7 +130,7 @@ impl Plane {
         }
         for haul in &hauls {
             let link = self.memcached_link(warm_up.from, haul.from, call.session.lane);
-            if !links[link].link.has_room(self.link_options(warm_up.from)) {
+            if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
         }
@@ -383,8 +383,7 @@ impl Plane {
         (owner, class): (Owner, u8),
     ) {
         let slot = &mut links[index];
-        if slot.link.is_down(self.clock.now) {
-            let fault = self.note_refused(slot);
+        if let Some(fault) = self.refused(slot) {
             return haul.on_fault(fault);
         }
         self.prepare_link(index, slot, 0);
@@ -468,7 +467,7 @@ impl Plane {
         let (Some(to), None) = (to, warming.refusal()) else { return };
         let index = self.memcached_link(warming.pool, to, warming.session.index());
         let slot = &mut links[index];
-        if slot.link.is_down(self.clock.now) {
+        if slot.link.is_down(self.clock.now) || !self.lets_through(slot) {
             return;
         }
         self.prepare_link(index, slot, 0);

@@ -81,6 +81,10 @@ pub(crate) struct SubscriberSlot {
     is_busy: bool,
     /// When the latest attempt to connect began.
     attempted: Time,
+    /// Its connection was lost: what any server of its cluster tells is asked of another.
+    is_avoided: bool,
+    /// It is to a sentinel, which tells the worker and no client.
+    is_sentinel: bool,
 }
 
 impl PubSub {
@@ -102,6 +106,8 @@ impl PubSub {
                     generation: 1,
                     is_busy: false,
                     attempted: Time(0),
+                    is_avoided: false,
+                    is_sentinel: pool.is_sentinels,
                 }));
             }
             pools.push(PoolChannels {
@@ -142,12 +148,26 @@ impl PubSub {
         let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
         let kinds =
             tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
-        kinds.sum::<usize>() + self.slots.iter().map(|slot| slot.link.wanted()).sum::<usize>()
+        let of_clients = self.slots.iter().filter(|slot| !slot.is_sentinel);
+        kinds.sum::<usize>() + of_clients.map(|slot| slot.link.wanted()).sum::<usize>()
     }
 
-    /// Connections to servers that stand.
+    /// Connections to servers that stand, for clients.
     pub(super) fn connections(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.socket.is_some()).count()
+        let is_open = |slot: &&SubscriberSlot| slot.socket.is_some() && !slot.is_sentinel;
+        self.slots.iter().filter(is_open).count()
+    }
+
+    /// Has every sentinel tell of these channels.
+    pub(super) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if slot.is_sentinel {
+                let kind = SubscriptionKind::Channel;
+                names.iter().for_each(|name| slot.link.want(kind, name, now));
+                self.touch(index);
+            }
+        }
     }
 
     fn touch(&mut self, index: SubscriberIndex) {

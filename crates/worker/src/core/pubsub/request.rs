@@ -146,10 +146,12 @@ impl Plane {
         let pool = asked.session.pool;
         let channel = &asked.request.args[1];
         let server = self.server_of_channel(pool, kind, channel);
-        let server = match (server, self.slot_of(pool, channel)) {
+        let server = match (server, self.moving_home_of(pool, channel)) {
             // A cluster tells of them at all of its servers.
-            (Some(_), Some(_)) if kind == SubscriptionKind::Channel => return Ok(None),
-            (Some(_), Some(slot)) => Some(slot),
+            (Some(_), Some(_)) if kind == SubscriptionKind::Channel && self.has_slots(pool) => {
+                return Ok(None);
+            }
+            (Some(_), Some(home)) => Some(home),
             (server, _) => server,
         };
         let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);

@@ -1,9 +1,9 @@
 use super::super::pools::PoolState;
 use super::super::{Core, Plane};
-use super::SubscriberIndex;
+use super::{SubscriberIndex, SubscriberSlot};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
-use keyway_net::{ConnectFault, Socket};
+use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
 use keyway_proxy::{Session, write_fault};
 use keyway_route::place;
@@ -51,6 +51,7 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         let slot = &mut plane.pubsub.slots[index];
         let (pool, backend, id) = (slot.pool, slot.backend, slot.id);
+        let is_sentinel = slot.is_sentinel;
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
@@ -58,6 +59,8 @@ impl Core {
         let mut link = std::mem::take(&mut slot.link);
         let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
+            Heard::Message { frame, .. } if is_sentinel => plane.hear_notice(pool, frame),
+            Heard::Confirmed { name, .. } if is_sentinel => plane.note_listening(pool, name),
             Heard::Message { kind, name, frame } => {
                 plane.fan_out(sessions, pool, kind, name, frame);
             }
@@ -110,6 +113,9 @@ impl Core {
         index: SubscriberIndex,
         fault: ConnectFault,
     ) {
+        if let ConnectFault::Tls(fault) = fault {
+            self.on_subscriber_tls_fault(index, fault);
+        }
         let slot = &self.plane.pubsub.slots[index];
         let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
@@ -119,6 +125,14 @@ impl Core {
             }
         }
         self.on_subscriber_lost(index, BackendFault::Connect);
+    }
+
+    /// A subscriber's connection was not secured, or not after all.
+    #[cold]
+    pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
+        let slot = &self.plane.pubsub.slots[index];
+        let place = (slot.pool, slot.backend);
+        self.plane.on_tls_fault(place, fault);
     }
 
     /// A subscriber's connection is over: it is made again while anything is
@@ -135,12 +149,13 @@ impl Core {
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
         let slot = &mut plane.pubsub.slots[index];
-        slot.generation = (slot.generation + 1) & 0x3fff_ffff;
+        slot.generation = super::super::links::next_generation(slot.generation);
         let is_needed = slot.link.is_needed();
         slot.link.on_lost(&options, now, jitter);
         let socket = slot.socket.take();
         if is_needed {
             plane.log_subscriber_lost(index, fault);
+            plane.avoid(index);
             plane.fail_waiting(sessions, index, fault);
         }
         plane.pubsub.touch(index);
@@ -207,14 +222,56 @@ impl Plane {
     }
 
     fn home(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<Home> {
-        let is_heard_anywhere = kind == SubscriptionKind::Pattern
-            && self.cluster_state(pool).is_some()
+        // What is published to one server of a cluster, all tell.
+        let is_heard_anywhere = kind != SubscriptionKind::Shard
+            && self.has_slots(pool)
             && !name.starts_with(KEY_EVENTS);
+        let server = || self.server_of_channel(pool, kind, name);
         match placing_text(kind, name) {
-            // What is published to one server of a cluster, all tell.
-            None if is_heard_anywhere => self.server_of_channel(pool, kind, name).map(Home::Server),
+            _ if is_heard_anywhere => {
+                server().map(|server| Home::Server(self.one_that_tells(pool, server)))
+            }
             None => Some(Home::Everywhere),
-            Some(_) => self.server_of_channel(pool, kind, name).map(Home::Server),
+            Some(_) => server().map(Home::Server),
+        }
+    }
+
+    /// The server to hear of what all of a cluster tell: this one, or the next behind it
+    /// whose connection was not lost.
+    fn one_that_tells(&self, pool: u16, server: u16) -> u16 {
+        let slots = &self.pubsub.slots[self.pubsub.pools[usize::from(pool)].slots.clone()];
+        let fits = |&place: &usize| {
+            !slots[place].is_avoided
+                && (place == usize::from(server) || self.is_server_used(pool, place))
+        };
+        let first = usize::from(server);
+        let mut turned = (first..slots.len()).chain(0..first);
+        turned.find(fits).map_or(server, |place| place as u16)
+    }
+
+    /// Has names that any server of a cluster tells asked of others than this.
+    fn avoid(&mut self, index: SubscriberIndex) {
+        let pool = self.pubsub.slots[index].pool;
+        if !self.has_slots(pool) {
+            return;
+        }
+        self.pubsub.slots[index].is_avoided = true;
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        let is_left = |slot: &SubscriberSlot| {
+            !slot.is_avoided && self.is_server_used(pool, usize::from(slot.backend))
+        };
+        if !self.pubsub.slots[slots.clone()].iter().any(is_left) {
+            // All of them were lost once: any may be there again.
+            self.pubsub.slots[slots].iter_mut().for_each(|slot| slot.is_avoided = false);
+        }
+        self.pubsub.is_moving = true;
+    }
+
+    /// Slots have come to other servers: those that work are as good as any again.
+    pub(in super::super) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        for slot in &mut self.pubsub.slots[slots] {
+            slot.is_avoided &= !working.contains(&slot.backend);
         }
     }
 
@@ -356,7 +413,9 @@ impl Plane {
         }
         let failed = Outcome::Failed(self.fault_text(index, fault));
         for kind in SubscriptionKind::ALL {
-            let of_link = waiters_of(self, pool, index, kind);
+            let mut of_link = waiters_of(self, pool, index, kind);
+            // The others are asked of another server in this turn.
+            of_link.retain(|name| self.slots_of(pool, kind, name).contains(&index));
             of_link.iter().for_each(|name| self.settle_name(sessions, pool, kind, name, &failed));
         }
     }
@@ -430,7 +489,8 @@ impl Plane {
             address = name.address,
             names,
             reason = Fault::Backend { fault, sent: Sent::No }.label(),
-            "the connection for subscriptions is lost: no messages until it stands again; trying"
+            "the connection for subscriptions is lost: no messages until it, or that to another \
+             server of a cluster, stands again; trying"
         );
     }
 }

@@ -13,15 +13,18 @@
 //! | `mod` | choosing; what a turn does about trips |
 //! | `relays` | who asks, in what order, and how many at once |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
+//! | `split` | reads and writes that go different ways |
 //! | `trip` | asking, and what replies lead to |
 //! | `fill` | what one child has is stored in the first |
 
 mod fill;
 mod redis;
 mod relays;
+mod split;
 mod trip;
 
 pub(super) use redis::{PARTS_MAX, course_of};
+pub(super) use split::Wants;
 
 use super::input::Step;
 use super::{Core, Plane};
@@ -201,6 +204,7 @@ impl Plane {
         &mut self,
         plan: &Plan,
         pool: u16,
+        wants: &mut Wants<'_>,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
     ) -> Destination {
         self.routes.passed.clear();
@@ -235,6 +239,13 @@ impl Plane {
                         self.routes.copying.push(at);
                     }
                     shadow.main
+                }
+                RoutedPool::ReadWriteSplit(split) => {
+                    let is_read = wants.is_read_by(split, self.clock.now);
+                    if is_read && split.read_fallback {
+                        return Destination::Over(at);
+                    }
+                    if is_read { split.read } else { split.write }
                 }
                 RoutedPool::Failover(_) | RoutedPool::Mirror(_) | RoutedPool::MissThen(_) => {
                     return Destination::Over(at);

@@ -2,7 +2,7 @@
 
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::{Destination, Language, Lots, Step, Whose, above};
+use super::{Destination, Language, Lots, Step, Wants, Whose, above};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -29,8 +29,13 @@ impl Plane {
         }
         match asked.request.handling() {
             Handling::Forward | Handling::Split(_) => {}
-            Handling::Local => return self.answer_routed(pool, routes, asked),
+            Handling::Local if asked.request.command.verb != Verb::Wait => {
+                return self.answer_routed(pool, asked);
+            }
             _ => {
+                if let Some(step) = self.take_to_writers(links, plan, routes, asked) {
+                    return step;
+                }
                 asked.session.is_multi_refused = asked.request.command.verb == Verb::Multi;
                 self.refuse_routed(pool, routes, asked);
                 return Step::Started;
@@ -62,7 +67,8 @@ impl Plane {
         }
         let named = keys.iter().map(|&index| &request.args[index as usize]);
         let own = asked.session.pool;
-        let step = match self.destination(plan, own, named) {
+        let mut wants = Wants::of(request, &mut asked.session.identity);
+        let step = match self.destination(plan, own, &mut wants, named) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.
                 asked.session.pool = leaf;
@@ -232,13 +238,9 @@ impl Plane {
 
     /// Answers what is about the connection or Keyway.
     #[cold]
-    fn answer_routed(&mut self, pool: &PoolPlan, routes: &RoutePlan, asked: &mut Asked) -> Step {
+    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, asked: &mut Asked) -> Step {
         match asked.request.command.verb {
             Verb::Monitor => return self.start_monitor(asked),
-            Verb::Wait => {
-                self.refuse_routed(pool, routes, asked);
-                return Step::Started;
-            }
             // Replies on their way are in the protocol spoken so far, and wanted.
             Verb::Hello | Verb::Reset | Verb::ClientReply
                 if !asked.session.is_quiet(asked.busy) =>
@@ -313,6 +315,9 @@ pub(in crate::core) fn course_of(routes: &RoutePlan, nature: Nature) -> Course {
             let all = Way::All { wait: Wait::All, prefers_found: true };
             let way = if is_read { Way::UntilFound } else { all };
             Course::new(way, nature, pool.children.iter().copied())
+        }
+        RoutedPool::ReadWriteSplit(pool) if is_read => {
+            Course::new(Way::InTurn, nature, [pool.read, pool.write])
         }
         others => Course::new(Way::InTurn, nature, others.children()),
     }

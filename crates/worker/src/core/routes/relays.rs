@@ -295,6 +295,8 @@ impl Core {
         session.pool = pool;
         session.lane = lane;
         session.relay = Some(Relay { errand, client, level, stalled: None, fault: None });
+        let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
+        session.identity.reads_primary_until = of_client.unwrap_or_default();
         match language {
             Language::Redis(protocol) => {
                 session.identity.protocol = protocol;
@@ -313,6 +315,7 @@ impl Core {
         let left = plane.feed_relay(links, key, session, &mut busy, bytes);
         session.busy = Some(busy);
         plane.mark_session_dirty(key, session);
+        let pinned_until = session.identity.reads_primary_until;
         if left > 0 {
             if let Some(relay) = &mut session.relay {
                 relay.stalled = Some(left as u32);
@@ -321,6 +324,16 @@ impl Core {
             plane.routes.queues.on_stalled(path, level, left as u32);
             // What its client sends next and needs no relay is not to be there before it.
             self.hold_client(client);
+        }
+        self.pin_client(client, pinned_until);
+    }
+
+    /// What a relay has written its client has.
+    fn pin_client(&mut self, client: Key<Session>, until: Time) {
+        if until > Time::default()
+            && let Some(session) = self.sessions.get_mut(client)
+        {
+            session.identity.pin(until);
         }
     }
 
@@ -354,6 +367,7 @@ impl Core {
         let mut busy = session.busy.take().unwrap_or_default();
         if let Some(relay) = session.relay.take() {
             self.plane.routes.queues.end_relay(&relay);
+            self.pin_client(relay.client, session.identity.reads_primary_until);
             self.on_relayed(&relay, busy.output.unsent());
         }
         let len = busy.output.len();

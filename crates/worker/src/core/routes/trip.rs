@@ -311,7 +311,8 @@ fn verdict_of(trip: &Trip, part: u16, reply: &[u8], fault: Option<Fault>) -> Ver
 fn takes_apart(trip: &Trip, routes: &RoutePlan) -> bool {
     let is_read = trip.parts[0].course.nature() == Nature::Read;
     let many = (2..=PARTS_MAX).contains(&key_count(trip));
-    matches!(routes.pool, RoutedPool::Failover(_)) && trip.owners.is_empty() && is_read && many
+    let goes_on = matches!(routes.pool, RoutedPool::Failover(_) | RoutedPool::ReadWriteSplit(_));
+    goes_on && trip.owners.is_empty() && is_read && many
 }
 
 /// Looks for missing keys among those that were asked for together. If all are, the child

@@ -331,10 +331,10 @@ impl Core {
         slot.client_id = None;
         slot.given = Given::default();
         let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push(one));
-        for one in lost {
-            let why = super::super::links::lost_with(fault, one.sent);
-            plane.fail(sessions, (pool, backend), (&one.exchange, is_blocking), why);
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        for (exchange, sent) in lost {
+            let why = super::super::links::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();

@@ -1,0 +1,70 @@
+use super::{Absent, Choices, Key, Kind, Table, key};
+use Absent::{Is, Unset};
+use Kind::{Bool, Choice, Path};
+
+pub(crate) static TLS: Table = Table {
+    header: "tls in [pool.NAME]",
+    doc: "`tls = { ca_file = \"/etc/keyway/ca.pem\" }` in a pool of servers, or a table `[pool.NAME.tls]`: every connection to its servers is encrypted, and none is made to a server without the right certificate (docs/tls.md). `sentinel_tls` has the same keys.",
+    keys: &[
+        key(
+            "ca_file",
+            Path,
+            Unset("the file is refused"),
+            "Certificates, in PEM, of the authorities that issue those of the servers. The system's own are in `/etc/ssl/certs/ca-certificates.crt` on Debian. Absolute path.",
+        )
+        .known_elsewhere_as(&["tls_ca_cert_file", "tls-ca-cert-file", "cacert", "ca", "ssl_ca_cert"]),
+        key(
+            "server_name",
+            Kind::HostName,
+            Unset("the host of each server's address"),
+            "The host name or IP address that every server's certificate must be valid for; a name is sent to the server too (SNI). For servers that are found by address and have names in their certificates.",
+        )
+        .known_elsewhere_as(&["sni", "tls_server_name", "hostname"]),
+        key(
+            "cert_file",
+            Path,
+            Unset("none is shown"),
+            "Our certificate, in PEM, for servers that ask for one, with those between it and its authority behind it. Absolute path.",
+        )
+        .known_elsewhere_as(&["tls_cert_file", "tls-cert-file", "cert", "ssl_cert"]),
+        key(
+            "key_file",
+            Path,
+            Unset("none"),
+            "The private key of that certificate, in PEM, without a passphrase. Absolute path.",
+        )
+        .known_elsewhere_as(&["tls_key_file", "tls-key-file", "key", "ssl_key"]),
+        key(
+            "min_version",
+            Choice(&Choices { now: &["1.2", "1.3"], later: &[] }),
+            Is("\"1.2\""),
+            "The oldest version of TLS that is spoken.",
+        )
+        .known_elsewhere_as(&["tls_protocols", "tls-protocols"]),
+        key(
+            "dangerously_accept_any_certificate",
+            Bool,
+            Is("false"),
+            "Connect to whoever answers, whatever its certificate: bytes are encrypted, but anybody between Keyway and the servers can read and change all of them. In place of `ca_file`; every start warns of it.",
+        )
+        .known_elsewhere_as(&["insecure", "skip_verify", "insecure_skip_verify"]),
+    ],
+};
+
+/// The key of a pool.
+pub(super) const OF_POOL: Key = key(
+    "tls",
+    Kind::Table(&TLS),
+    Unset("bytes go to the servers as they are"),
+    "Encrypts the connections to the servers.",
+)
+.known_elsewhere_as(&["ssl", "use_tls", "secure"]);
+
+/// The key of a pool with sentinels.
+pub(super) const OF_SENTINELS: Key = key(
+    "sentinel_tls",
+    Kind::Table(&TLS),
+    Unset("as `tls` says, if that is given"),
+    "Encrypts the connections to sentinels, with the keys that `tls` has. `\"off\"`: they are asked without, while the servers are not.",
+)
+.or_word("off");

@@ -1,0 +1,380 @@
+//! Connections to servers by TLS: who is believed, what is told of who is not, and that
+//! bytes come through whole.
+
+#![allow(clippy::disallowed_methods, reason = "a test measures time")]
+
+use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
+use keyway_testkit::{
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, RedisServer,
+    Value, free_address, free_port, has_memcached, run_keyway, wait_until,
+};
+use std::time::{Duration, Instant};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+/// A server that speaks TLS on one port, and the harness's words on another.
+struct Server {
+    redis: RedisServer,
+    tls_port: u16,
+}
+
+/// One with the certificate of that name, and more options, of which later ones
+/// stand for earlier ones.
+fn server(files: &CertificateFiles, name: &str, more: &[&str]) -> Server {
+    let tls_port = free_port();
+    let mut options = files.redis_options(tls_port, name);
+    options.extend(more.iter().map(|&text| text.to_owned()));
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    Server { redis: RedisServer::start_with(&options), tls_port }
+}
+
+/// Settings of `tls`, with the authority and whatever else.
+fn settings(files: &CertificateFiles, more: &str) -> String {
+    format!("{{ ca_file = {:?}{more} }}", files.path("ca.pem"))
+}
+
+fn identity(files: &CertificateFiles, name: &str) -> String {
+    let file = |kind| files.path(&format!("{name}.{kind}"));
+    format!(", cert_file = {:?}, key_file = {:?}", file("pem"), file("key"))
+}
+
+/// A pool of servers at these ports.
+fn pool(host: &str, ports: &[u16], tls: &str) -> Pool {
+    let lines: Vec<String> = ports.iter().map(|port| format!("{host}:{port}:1")).collect();
+    Pool::sharded("main", &lines).with("hash_tag", "\"{}\"").with("tls", tls)
+}
+
+fn serve(pool: Pool) -> Keyway {
+    Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"))
+}
+
+/// What a client of a pool with this server is told instead of a reply, at once and
+/// again.
+fn refusal(host: &str, port: u16, tls: &str) -> (String, Keyway) {
+    let keyway = serve(pool(host, &[port], tls));
+    let mut client = keyway.client(0);
+    let began = Instant::now();
+    let text = client.words("GET a").error_text();
+    assert!(began.elapsed() < Duration::from_secs(5), "{text}");
+    // Later it is refused without another attempt, in the same words.
+    let again = client.words("GET a").error_text();
+    assert!(text.contains("TLS handshake with "), "{text}");
+    let words = text.split("; the request").next().unwrap();
+    assert!(again.contains(words), "{again}\n{text}");
+    (text, keyway)
+}
+
+fn expect_refusal(server: &Server, tls: &str, words: &str) {
+    let (text, keyway) = refusal("127.0.0.1", server.tls_port, tls);
+    assert!(text.contains(words), "{text}");
+    assert!(text.contains("cannot be reached; the request was not sent"), "{text}");
+    let log = keyway.process().log();
+    let told = |line: &&str| line.contains("WARN") && line.contains(words);
+    assert_eq!(log.lines().filter(told).count(), 1, "{log}");
+    // It is let in when its certificate is right: the same name and ports.
+    assert_eq!(server.redis.client().words("PING"), Value::simple("PONG"));
+}
+
+#[test]
+fn a_server_with_the_right_certificate_is_asked_by_tls() {
+    let files = CertificateFiles::default();
+    let servers: Vec<Server> = (0..3).map(|_| server(&files, "server", &[])).collect();
+    let ports: Vec<u16> = servers.iter().map(|one| one.tls_port).collect();
+    for host in ["127.0.0.1", "localhost"] {
+        let keyway = serve(pool(host, &ports, &settings(&files, "")));
+        let mut client = keyway.client(0);
+        for number in 0..50 {
+            assert_eq!(client.words(&format!("SET k{number} v{number}")), Value::simple("OK"));
+        }
+        let keys: String = (0..50).map(|number| format!(" k{number}")).collect();
+        let values: Vec<Value> = (0..50).map(|number| Value::bulk(format!("v{number}"))).collect();
+        assert_eq!(client.words(&format!("MGET{keys}")), Value::Array(values));
+        // WATCH, blocking commands and subscriptions have connections of their own.
+        assert_eq!(client.words("WATCH k1"), Value::simple("OK"));
+        assert_eq!(client.words("MULTI"), Value::simple("OK"));
+        client.words("SET k1 w1");
+        assert_eq!(client.words("EXEC"), Value::Array(vec![Value::simple("OK")]));
+        assert_eq!(client.words("SET k1 v1"), Value::simple("OK"));
+        assert_eq!(client.words("BLPOP nothing 0.01"), Value::NilArray);
+        let mut subscriber = keyway.client(0);
+        subscriber.words("SUBSCRIBE news");
+        assert_eq!(client.words("PUBLISH news today"), Value::Integer(1));
+        assert!(format!("{:?}", subscriber.reply()).contains("today"));
+        assert!(!keyway.process().log().contains("WARN"), "{}", keyway.process().log());
+    }
+    for one in &servers {
+        let info = one.redis.client().words("INFO clients").text();
+        assert!(info.contains("connected_clients"), "{info}");
+    }
+}
+
+#[test]
+fn a_server_without_the_right_certificate_is_not_asked() {
+    let files = CertificateFiles::default();
+    let other = Authority::new("keyway test authority");
+    files.add("strange", &other.issue(&["127.0.0.1"]));
+    files.add("expired", &files.authority.issue_for(&["127.0.0.1"], Span::Expired));
+    files.add("future", &files.authority.issue_for(&["127.0.0.1"], Span::Future));
+    files.add("named", &files.authority.issue(&["redis.example"]));
+    files.add("nameless", &files.authority.issue(&[]));
+    let plain = settings(&files, "");
+    for (name, words) in [
+        ("strange", "its certificate is not issued by an authority of ca_file"),
+        ("expired", "its certificate has expired"),
+        ("future", "its certificate is not valid yet"),
+        ("named", "its certificate is not valid for the name 127.0.0.1"),
+        ("nameless", "its certificate has no subject alternative names"),
+    ] {
+        expect_refusal(&server(&files, name, &[]), &plain, words);
+    }
+    let named = server(&files, "named", &[]);
+    let wrong = settings(&files, ", server_name = \"other.example\"");
+    expect_refusal(&named, &wrong, "its certificate is not valid for the name other.example");
+    let right = settings(&files, ", server_name = \"redis.example\"");
+    let keyway = serve(pool("127.0.0.1", &[named.tls_port], &right));
+    assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"));
+    let strange = server(&files, "strange", &[]);
+    let any = "{ dangerously_accept_any_certificate = true }";
+    let keyway = serve(pool("127.0.0.1", &[strange.tls_port], any));
+    assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"));
+    let log = keyway.process().log();
+    assert!(log.contains("anybody between here and the servers can read and change"), "{log}");
+}
+
+#[test]
+fn a_server_that_demands_a_certificate_is_shown_ours() {
+    let files = CertificateFiles::default();
+    let other = Authority::new("another");
+    files.add("stranger", &other.issue(&["client.example"]));
+    for versions in ["TLSv1.2", "TLSv1.3"] {
+        let more = ["--tls-auth-clients", "yes", "--tls-protocols", versions];
+        let server = server(&files, "server", &more);
+        let with = settings(&files, &identity(&files, "client"));
+        let keyway = serve(pool("127.0.0.1", &[server.tls_port], &with));
+        assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"), "{versions}");
+        let cases = [
+            (settings(&files, ""), "client certificate: write cert_file and key_file"),
+            (settings(&files, &identity(&files, "stranger")), "cert_file"),
+        ];
+        for (tls, words) in cases {
+            let keyway = serve(pool("127.0.0.1", &[server.tls_port], &tls));
+            let mut client = keyway.client(0);
+            // What TLS 1.3 says against a certificate comes behind its handshake: until
+            // it has, a request may have been sent.
+            let mut told = String::new();
+            wait_until("the client is told why", Duration::from_secs(10), || {
+                told = client.words("GET a").error_text();
+                assert!(told.starts_with("ERR backend"), "{told}");
+                told.contains(words)
+            });
+            let log = keyway.process().log();
+            assert!(log.contains("TLS handshake with 127.0.0.1"), "{log}");
+            assert!(log.contains(words), "{log}");
+        }
+    }
+}
+
+#[test]
+fn versions_are_agreed_upon_or_told() {
+    let files = CertificateFiles::default();
+    let old = server(&files, "server", &["--tls-protocols", "TLSv1.2"]);
+    let keyway = serve(pool("127.0.0.1", &[old.tls_port], &settings(&files, "")));
+    assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"));
+    let recent = settings(&files, ", min_version = \"1.3\"");
+    expect_refusal(&old, &recent, "the server and min_version have no version of TLS in common");
+}
+
+#[test]
+fn a_server_without_tls_is_told_of_and_waited_for_no_longer_than_connect_timeout() {
+    let files = CertificateFiles::default();
+    let redis = RedisServer::start();
+    let tls = settings(&files, "");
+    let keyway =
+        serve(pool("127.0.0.1", &[redis.port()], &tls).with("connect_timeout", "\"500ms\""));
+    let mut client = keyway.client(0);
+    let began = Instant::now();
+    let text = client.words("GET a").error_text();
+    assert!(text.contains("cannot be reached; the request was not sent"), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let log = keyway.process().log();
+    let is_told = |line: &str| {
+        line.contains("does not speak TLS on this port")
+            || line.contains("does the server speak TLS on this port?")
+    };
+    assert!(log.lines().any(is_told), "{log}");
+}
+
+#[test]
+fn a_server_that_is_silent_in_the_handshake_is_waited_for_as_long_as_for_a_connection() {
+    let files = CertificateFiles::default();
+    // It accepts, in the kernel, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let tls = settings(&files, "");
+    let keyway = serve(pool("127.0.0.1", &[port], &tls).with("connect_timeout", "\"300ms\""));
+    let began = Instant::now();
+    let text = keyway.client(0).words("GET a").error_text();
+    assert!(text.contains("cannot be reached; the request was not sent"), "{text}");
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(5), "{took:?}");
+    let log = keyway.process().log();
+    assert!(log.contains("the TLS handshake took longer than connect_timeout"), "{log}");
+}
+
+#[test]
+fn large_values_pass_both_ways_while_others_are_served() {
+    let files = CertificateFiles::default();
+    let server = server(&files, "server", &[]);
+    let keyway = serve(pool("127.0.0.1", &[server.tls_port], &settings(&files, "")));
+    let mut client = keyway.client(0);
+    let mut other = keyway.client(0);
+    for len in [1, 16_383, 16_384, 16_385, 65_536, 1 << 20, 24 << 20] {
+        let value: Vec<u8> = (0..len)
+            .map(|at: usize| b'a' + (at.wrapping_mul(2_654_435_761) >> 7) as u8 % 26)
+            .collect();
+        assert_eq!(client.command(&[&b"SET"[..], b"large", &value]), Value::simple("OK"));
+        assert_eq!(other.words("SET small 1"), Value::simple("OK"));
+        assert_eq!(client.words("GET large"), Value::Bulk(value.clone()), "{len}");
+        // Past TLS it is the same.
+        let plainly = server.redis.client().words("GET large");
+        assert_eq!(plainly, Value::Bulk(value), "{len}");
+    }
+    // Both directions at once, and nobody reads for a while.
+    let mut clients: Vec<Client> = (0..4).map(|_| keyway.client(0)).collect();
+    let value = vec![b'x'; 6 << 20];
+    for client in &mut clients {
+        let mut bytes = keyway_testkit::encode(&[&b"SET"[..], b"both", &value]);
+        bytes.extend_from_slice(&keyway_testkit::encode(&["GET", "both"]));
+        client.send(&bytes);
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply(), Value::simple("OK"));
+        assert_eq!(client.reply(), Value::Bulk(value.clone()));
+    }
+    assert_eq!(other.words("GET small"), Value::bulk("1"));
+}
+
+#[test]
+fn connections_that_break_under_load_are_made_again_and_no_reply_is_wrong() {
+    let files = CertificateFiles::default();
+    let servers: Vec<Server> = (0..2).map(|_| server(&files, "server", &[])).collect();
+    let ports: Vec<u16> = servers.iter().map(|one| one.tls_port).collect();
+    let pool = pool("127.0.0.1", &ports, &settings(&files, ""));
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"));
+    let shape = LoadShape { value_len: 3000, ..LoadShape::default() };
+    let load = CheckedLoad::start(keyway.address(0), shape);
+    for round in 0..6 {
+        load.wait_replies(200);
+        // Not the harness's own connection, which is another port's.
+        let server = &servers[round % 2];
+        let killed = server.redis.client().words("CLIENT KILL TYPE normal SKIPME yes");
+        assert!(matches!(killed, Value::Integer(count) if count > 0), "{killed:?}");
+    }
+    load.wait_replies(500);
+    let report = load.stop();
+    report.assert_right();
+    assert!(report.reads > 100 && report.writes > 100, "{report}");
+}
+
+#[test]
+fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
+    let files = CertificateFiles::default();
+    let server = server(&files, "server", &[]);
+    let keyway = serve(pool("127.0.0.1", &[server.tls_port], &settings(&files, "")));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    server.redis.process().pause();
+    let value = vec![b'y'; 1 << 20];
+    let mut bytes = Vec::new();
+    for number in 0..12 {
+        let key = format!("k{number}");
+        bytes.extend_from_slice(&keyway_testkit::encode(&[&b"SET"[..], key.as_bytes(), &value]));
+    }
+    let mut sender = keyway.client(0);
+    let sending = std::thread::spawn(move || {
+        sender.send(&bytes);
+        (0..12).map(|_| sender.reply()).collect::<Vec<_>>()
+    });
+    wait_until("what was sent piles up", Duration::from_secs(10), || {
+        keyway.metrics().sum("keyway_backend_unsent_bytes", &[]) > f64::from(1 << 20)
+    });
+    server.redis.process().resume();
+    let replies = sending.join().unwrap();
+    assert!(replies.iter().all(|reply| *reply == Value::simple("OK")), "{replies:?}");
+    for number in 0..12 {
+        assert_eq!(client.words(&format!("STRLEN k{number}")), Value::Integer(1 << 20));
+    }
+}
+
+#[test]
+fn memcached_is_asked_by_tls() {
+    if !has_memcached("TLS of memcached") {
+        return;
+    }
+    let files = CertificateFiles::default();
+    let file = |name: &str| files.path(name).display().to_string();
+    let keys = format!("ssl_chain_cert={},ssl_key={}", file("server.pem"), file("server.key"));
+    let server = MemcachedServer::start_with(&["-Z", "-o", &keys]);
+    for protocol in ["meta", "text", "binary"] {
+        let pool = Pool::memcached("main", std::slice::from_ref(&server))
+            .with("server_protocol", &format!("{protocol:?}"))
+            .with("tls", &settings(&files, ""));
+        let keyway = serve(pool);
+        let mut client = keyway.memcached_client(0);
+        client.send(b"set a 7 0 5\r\nhello\r\nget a\r\n");
+        assert_eq!(client.line(), "STORED", "{protocol}");
+        assert_eq!(client.line(), "VALUE a 7 5", "{protocol}");
+        assert_eq!(client.line(), "hello");
+        assert_eq!(client.line(), "END");
+        let value = vec![b'z'; 900_000];
+        client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes());
+        client.send(&value);
+        // What comes in one record with the end of such a value, memcached does not look
+        // at before more comes.
+        client.send(b"\r\nget large\r\n");
+        assert_eq!(client.line(), "STORED");
+        assert_eq!(client.line(), "VALUE large 0 900000");
+        assert_eq!(client.line().len(), value.len());
+        assert_eq!(client.line(), "END");
+    }
+}
+
+#[test]
+fn check_reads_the_files_and_says_what_is_wrong() {
+    let files = CertificateFiles::default();
+    files.add("old", &files.authority.issue_for(&["client.example"], Span::Expired));
+    let no_pem = files.write("no.pem", "hello\n");
+    let folder = files.path("");
+    let check = |tls: &str| {
+        let pool = pool("127.0.0.1", &[free_address().port()], tls);
+        let file = folder.join("keyway.toml");
+        std::fs::write(&file, KeywayConfig::new(vec![pool]).toml()).unwrap();
+        run_keyway(KEYWAY, &["check", file.to_str().unwrap()])
+    };
+    let right = check(&settings(&files, &identity(&files, "client")));
+    assert!(right.status.success() && !right.text.contains("tls in"), "{}", right.text);
+    let missing = format!("{{ ca_file = {:?} }}", files.path("missing.pem"));
+    let mixed = format!(
+        ", cert_file = {:?}, key_file = {:?}",
+        files.path("client.pem"),
+        files.path("server.key")
+    );
+    let no_key = format!(
+        ", cert_file = {:?}, key_file = {:?}",
+        files.path("client.pem"),
+        files.path("server.pem")
+    );
+    for (tls, words) in [
+        (missing, "missing.pem cannot be read: No such file"),
+        (format!("{{ ca_file = {no_pem:?} }}"), "no.pem holds no certificate in PEM"),
+        (settings(&files, &mixed), "server.key is not the key of the certificate in"),
+        (settings(&files, &no_key), "server.pem holds no private key in PEM"),
+    ] {
+        let wrong = check(&tls);
+        assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+        assert!(wrong.text.contains(words), "{words}: {}", wrong.text);
+    }
+    let old = check(&settings(&files, &identity(&files, "old")));
+    assert!(old.status.success(), "{old:?}");
+    assert!(old.text.contains("old.pem holds a certificate that has expired"), "{}", old.text);
+}

@@ -1,0 +1,151 @@
+//! Reads that another server may be sent as well, or instead: their bytes are kept
+//! until they are answered, as those of all requests to servers of a cluster are.
+
+use super::{Exchange, Link, Owner};
+use keyway_base::{Key, Time};
+use std::ops::Range;
+
+impl Exchange {
+    /// Whether it is a read that may go to another server as it is.
+    pub(super) fn is_plain_read(&self) -> bool {
+        self.may_repeat && self.replies_before == 0
+    }
+}
+
+impl Link {
+    /// Notes that another server may be sent what was enqueued last. That has no
+    /// effect for a client that wants no reply.
+    #[inline]
+    pub fn note_read(&mut self) {
+        if let Some(last) = self.fifo.back_mut() {
+            let is_heard = matches!(last.owner, Owner::Session { .. } | Owner::Join { .. });
+            last.may_repeat = is_heard && self.redirected.is_some();
+        }
+    }
+
+    /// The position of the first read that was enqueued after `seen` and at `until` or
+    /// before, and is still waited for by nobody but its owner.
+    pub fn first_overdue(&self, seen: Time, until: Time) -> Option<usize> {
+        let from = self.fifo.partition_point(|exchange| exchange.started <= seen);
+        self.next_overdue(from, until)
+    }
+
+    /// The next one, from the position `from` on.
+    pub fn next_overdue(&self, from: usize, until: Time) -> Option<usize> {
+        let from = from.max(self.abandoned);
+        let mut waiting = self.fifo.range(from.min(self.fifo.len())..);
+        let at = waiting.position(|one| one.started > until || one.is_plain_read())?;
+        (self.fifo[from + at].started <= until).then_some(from + at)
+    }
+
+    /// When the first read was enqueued after `seen` that is still waited for by
+    /// nobody but its owner.
+    pub fn overdue_next(&self, seen: Time) -> Option<Time> {
+        let at = self.first_overdue(seen, Time(u64::MAX))?;
+        Some(self.fifo[at].started)
+    }
+
+    /// The exchange at a position.
+    pub fn exchange(&self, at: usize) -> &Exchange {
+        &self.fifo[at]
+    }
+
+    /// Bytes of the requests at these positions.
+    pub fn requests_len(&self, positions: Range<usize>) -> usize {
+        self.fifo.range(positions).map(|exchange| exchange.len as usize).sum()
+    }
+
+    /// The request of the exchange at a position, before which `before` bytes of
+    /// others are.
+    pub fn request(&self, at: usize, before: usize) -> &[u8] {
+        debug_assert!(self.output.keeps_sent());
+        self.output.held(before, self.fifo[at].len as usize)
+    }
+
+    /// Has the exchange at a position be one of two.
+    pub fn hedge(&mut self, at: usize, hedge: Key<super::Hedge>) {
+        let exchange = &mut self.fifo[at];
+        exchange.owner = Owner::Hedged { hedge, is_second: false };
+        exchange.may_repeat = false;
+    }
+
+    /// Enqueues the same request as `first`, of another server, for `owner`.
+    pub fn enqueue_second(&mut self, first: &Exchange, owner: Owner, request: &[u8], now: Time) {
+        self.request_buf().extend_from_slice(request);
+        self.enqueue(owner, first.class, request.len(), now);
+        self.set_translation(first.translation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkState;
+    use keyway_base::Limits;
+
+    fn link() -> Link {
+        let mut link = Link { state: LinkState::Ready, ..Link::default() };
+        link.follow_redirections();
+        link
+    }
+
+    fn ask(link: &mut Link, request: &[u8], at: u64, is_read: bool) {
+        link.request_buf().extend_from_slice(request);
+        let owner = Owner::Session { session: Key::NONE, sequence: at as u32 };
+        link.enqueue(owner, 0, request.len(), Time(at));
+        if is_read {
+            link.note_read();
+        }
+    }
+
+    #[test]
+    fn reads_are_overdue_in_their_order_and_each_once() {
+        let mut link = link();
+        ask(&mut link, b"GET1", 10, true);
+        ask(&mut link, b"SET22", 10, false);
+        ask(&mut link, b"GET333", 20, true);
+        ask(&mut link, b"GET4444", 30, true);
+        link.advance(link.unsent().len());
+        assert_eq!(link.first_overdue(Time(0), Time(9)), None);
+        assert_eq!(link.first_overdue(Time(0), Time(25)), Some(0));
+        assert_eq!(link.next_overdue(1, Time(25)), Some(2));
+        assert_eq!(link.next_overdue(3, Time(25)), None);
+        assert_eq!(link.request(2, link.requests_len(0..2)), b"GET333");
+        assert_eq!(
+            (link.overdue_next(Time(25)), link.overdue_next(Time(30))),
+            (Some(Time(30)), None)
+        );
+        link.hedge(2, Key::NONE);
+        assert_eq!(link.next_overdue(1, Time(40)), Some(3));
+        // Those that were answered are gone, and their bytes with them.
+        link.handle_input(b"+1\r\n+2\r\n", &Limits::default(), Time(40), |_, _, _| ()).unwrap();
+        assert_eq!(link.first_overdue(Time(0), Time(40)), Some(1));
+        assert_eq!(link.request(1, link.requests_len(0..1)), b"GET4444");
+    }
+
+    #[test]
+    fn a_lost_connection_hands_its_reads_over_and_nothing_else() {
+        let mut link = link();
+        ask(&mut link, b"OLD", 1, true);
+        ask(&mut link, b"GET1", 2, true);
+        ask(&mut link, b"SET", 3, false);
+        ask(&mut link, b"GET22", 4, true);
+        link.advance(8);
+        link.handle_input(b"+OK\r\n", &Limits::default(), Time(5), |_, _, _| ()).unwrap();
+        let mut reads = Vec::new();
+        link.on_lost(false, |one| reads.push(one.read.map(<[u8]>::to_vec)));
+        assert_eq!(reads, [Some(b"GET1".to_vec()), None, Some(b"GET22".to_vec())]);
+    }
+
+    #[test]
+    fn what_nobody_hears_or_is_not_kept_is_sent_once() {
+        let mut link = link();
+        link.request_buf().extend_from_slice(b"GET");
+        link.enqueue(Owner::Unheard(Key::NONE), 0, 3, Time(1));
+        link.note_read();
+        assert_eq!(link.first_overdue(Time(0), Time(9)), None);
+        let mut plain = Link { state: LinkState::Ready, ..Link::default() };
+        ask(&mut plain, b"GET", 1, true);
+        assert_eq!(plain.first_overdue(Time(0), Time(9)), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Primaries with replicas that are found through sentinels, or by asking all of them,
+//! and what happens to them.
+
+use super::clusters::{EVENTS_LAST, members, reads};
+use super::*;
+use crate::cluster::EventKind;
+use keyway_topology::{ClusterPool, Discovery, Endpoint};
+
+/// What a primary is called, by its number.
+pub const NAME: &str = "alpha";
+
+/// The hosts of sentinels begin with this.
+const SENTINEL_HOST: &str = "10.8.1";
+
+/// What harms nobody.
+const ORDERLY: [EventKind; 4] =
+    [EventKind::Switch, EventKind::Switch, EventKind::Relapse, EventKind::RestartAll];
+
+/// What goes wrong.
+const WILD: [EventKind; 4] = [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Relapse];
+
+/// The pool, that of its sentinels if it has some, and what happens.
+pub(super) fn replicated(
+    random: &mut Random,
+    calm: bool,
+    options: &Options,
+) -> (Vec<Pool>, ClusterPlan) {
+    let has_sentinels = random.percent(75);
+    // The slots of a cluster are cut into as many equal parts.
+    let groups = if has_sentinels { random.pick(&[1, 1, 2, 4]) } else { 1 };
+    let copies = random.between(1, 3) as u16;
+    let sentinels = if has_sentinels { random.between(1, 5) as usize } else { 0 };
+    let members = members(groups, copies, 0);
+    let endpoint = |member: &crate::cluster::Member| {
+        Endpoint::tcp(&member.host, member.port).expect("an endpoint")
+    };
+    let listed = members.iter().filter(|member| member.is_member && !has_sentinels).map(endpoint);
+    let settings = ClusterPool {
+        seeds: listed.collect(),
+        nodes_max: groups * (1 + copies) + random.between(0, 8) as u16,
+        discovery: if has_sentinels { Discovery::Sentinel } else { Discovery::Roles },
+        refresh: Duration::from_millis(random.scaled(200, 2000)),
+        redirections_max: random.between(6, 16) as u8,
+        reads: reads(random, true),
+        primaries: (0..groups).map(|number| format!("{NAME}{number}")).collect(),
+        sentinels: has_sentinels.then(|| "pool0/sentinels".to_owned()),
+        retry_percent: None,
+    };
+    let refresh = nanos(settings.refresh);
+    let mut drawn = sharded(random, 0, calm, options);
+    drawn.ejection = None;
+    (drawn.database, drawn.databases_allowed) = (0, 1);
+    let found_out = ShardedPool::of_cluster(settings);
+    let pool = ShardedPool {
+        servers: found_out.servers,
+        hash: Hash::Crc16,
+        hash_tag: Some(HashTag::BRACES),
+        distribution: Distribution::Modula,
+        cluster: found_out.cluster,
+        ..drawn
+    };
+    let plan = plan(random, calm, &pool, (members, groups, sentinels));
+    let mut plan = ClusterPlan { aftermath: plan.aftermath + 2 * refresh, ..plan };
+    let asked = sentinel_pool(&pool, sentinels);
+    plan.aftermath += asked.as_ref().map_or(0, aftermath);
+    let pool = Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) };
+    let asked = asked
+        .map(|asked| Pool { name: "pool0/sentinels".to_owned(), kind: PoolKind::Sharded(asked) });
+    (std::iter::once(pool).chain(asked).collect(), plan)
+}
+
+fn sentinel_pool(pool: &ShardedPool, sentinels: usize) -> Option<ShardedPool> {
+    let server = |number| Server::parse(&format!("{SENTINEL_HOST}.{number}:26379"));
+    let servers: Vec<Server> =
+        (0..sentinels).map(|number| server(number).expect("a server line")).collect();
+    let second = Duration::from_secs(1);
+    (!servers.is_empty()).then(|| ShardedPool {
+        is_sentinels: true,
+        timeout: pool.timeout.min(second),
+        connect_timeout: pool.connect_timeout,
+        reconnect_min: pool.reconnect_min,
+        reconnect_max: pool.reconnect_max.min(second),
+        ..ShardedPool::with_servers(servers)
+    })
+}
+
+fn plan(
+    random: &mut Random,
+    calm: bool,
+    pool: &ShardedPool,
+    (members, groups, sentinels): (Vec<crate::cluster::Member>, u16, usize),
+) -> ClusterPlan {
+    let is_lossy = !calm && random.percent(70);
+    // One that flaps.
+    let span = if random.percent(30) { 700 * MILLI } else { FAULTS_WITHIN };
+    let begins = START + random.below(FAULTS_WITHIN - span + 1);
+    let event = |random: &mut Random| {
+        let kind = match is_lossy && random.percent(60) {
+            true => random.pick(&WILD),
+            false => random.pick(&ORDERLY),
+        };
+        (begins + random.below(span), kind)
+    };
+    let events = (0..random.between(3, 24)).map(|_| event(random)).collect();
+    let slowest = random.scaled(MILLI, 300 * MILLI);
+    let first_sentinel = members.len() as u64;
+    ClusterPlan {
+        events,
+        ends_at: START + FAULTS_WITHIN + EVENTS_LAST,
+        gossip: (100 * MICRO, slowest),
+        // A sentinel that hears of everything late.
+        laggard: (sentinels > 1 && random.percent(40))
+            .then(|| ((first_sentinel + random.below(sentinels as u64)) as u16, 2 * SECOND)),
+        lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
+        is_strict: false,
+        aftermath: aftermath(pool),
+        places: pool.servers.len(),
+        leaves_after: SECOND,
+        groups: usize::from(groups),
+        sentinels,
+        kills_clients: random.percent(50),
+        members,
+    }
+}

@@ -1,0 +1,170 @@
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+/// Why a connection is not secured. Small and `Copy`: it travels the data
+/// plane, and becomes words where it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFault {
+    /// What came is not TLS.
+    NotTls,
+    /// The peer closed the connection during the handshake.
+    Closed,
+    /// The peer ended it before it said anything, having asked for a certificate of
+    /// which we have none.
+    NoIdentity,
+    /// Nobody we believe has issued the certificate.
+    UnknownIssuer,
+    /// The certificate is not valid any more.
+    Expired,
+    /// The certificate is not valid yet.
+    NotYetValid,
+    /// The certificate is another server's.
+    WrongName,
+    /// The certificate has no names or addresses but the one it is issued to,
+    /// which counts for nothing.
+    Nameless,
+    /// The certificate is that of an authority.
+    IsAuthority,
+    /// The certificate is for something else than servers.
+    WrongPurpose,
+    /// Anything else is wrong with the certificate.
+    BadCertificate,
+    /// Both sides know no version in common.
+    NoCommonVersion,
+    /// They know no cipher, or other such thing, in common.
+    NothingInCommon,
+    /// The peer refuses our certificate, or wants one.
+    RefusedIdentity(Refusal),
+    /// The peer knows no server of the name it was told.
+    UnrecognisedName,
+    /// The peer ended it with an alert of this number.
+    Alert(u8),
+    /// What came cannot be decrypted, or breaks the rules.
+    Broken,
+}
+
+/// What a peer says against our certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It wants one.
+    Required,
+    /// It does not believe who issued it.
+    UnknownIssuer,
+    /// It has expired.
+    Expired,
+    /// Anything else.
+    Bad,
+}
+
+impl TlsFault {
+    /// Whether the certificate is refused for the name in it.
+    pub fn is_about_name(self) -> bool {
+        matches!(self, TlsFault::WrongName | TlsFault::Nameless)
+    }
+
+    /// What it says in logs and error replies, of a server.
+    pub fn text(self) -> &'static str {
+        match self {
+            TlsFault::NotTls => "the server does not speak TLS on this port",
+            TlsFault::Closed => "the server closed the connection",
+            TlsFault::NoIdentity => {
+                "the server ended it, having asked for a client certificate: write cert_file and \
+                 key_file"
+            }
+            TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
+            TlsFault::Expired => "its certificate has expired",
+            TlsFault::NotYetValid => "its certificate is not valid yet",
+            TlsFault::WrongName => "its certificate is not valid for the name",
+            TlsFault::Nameless => {
+                "its certificate has no subject alternative names, and so is not valid for the name"
+            }
+            TlsFault::IsAuthority => {
+                "its certificate is that of an authority (CA:TRUE); issue one for the server"
+            }
+            TlsFault::WrongPurpose => "its certificate is not one for servers (extendedKeyUsage)",
+            TlsFault::BadCertificate => "its certificate is damaged, or of a kind not supported",
+            TlsFault::NoCommonVersion => {
+                "the server and min_version have no version of TLS in common"
+            }
+            TlsFault::NothingInCommon => "the server supports nothing of what is safe in TLS",
+            TlsFault::RefusedIdentity(Refusal::Required) => {
+                "the server demands a client certificate: write cert_file and key_file"
+            }
+            TlsFault::RefusedIdentity(Refusal::UnknownIssuer) => {
+                "the server does not know the authority that issued the certificate of cert_file"
+            }
+            TlsFault::RefusedIdentity(Refusal::Expired) => {
+                "the server says that the certificate of cert_file has expired"
+            }
+            TlsFault::RefusedIdentity(Refusal::Bad) => {
+                "the server refuses the certificate of cert_file, or wants one"
+            }
+            TlsFault::UnrecognisedName => "the server does not know the name it was asked for",
+            TlsFault::Alert(_) => "the server ended it",
+            TlsFault::Broken => "what came from the server is damaged",
+        }
+    }
+}
+
+impl From<&Error> for TlsFault {
+    #[cold]
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::InvalidCertificate(error) => certificate(error),
+            Error::NoCertificatesPresented => TlsFault::BadCertificate,
+            Error::AlertReceived(alert) => alerted(*alert),
+            Error::PeerIncompatible(what) => match what {
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::Tls13RequiredForQuic
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+                | PeerIncompatible::SupportedVersionsExtensionRequired
+                | PeerIncompatible::ServerDoesNotSupportTls12Or13 => TlsFault::NoCommonVersion,
+                _ => TlsFault::NothingInCommon,
+            },
+            _ => TlsFault::Broken,
+        }
+    }
+}
+
+fn certificate(error: &CertificateError) -> TlsFault {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFault::Expired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            TlsFault::NotYetValid
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            TlsFault::Nameless
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            TlsFault::WrongName
+        }
+        // A signature that does not fit is that of another authority of the same name.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::UnknownIssuer,
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            TlsFault::WrongPurpose
+        }
+        // It has no name of its own there.
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            TlsFault::IsAuthority
+        }
+        _ => TlsFault::BadCertificate,
+    }
+}
+
+fn alerted(alert: AlertDescription) -> TlsFault {
+    match alert {
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            TlsFault::RefusedIdentity(Refusal::Required)
+        }
+        AlertDescription::UnknownCA => TlsFault::RefusedIdentity(Refusal::UnknownIssuer),
+        AlertDescription::CertificateExpired => TlsFault::RefusedIdentity(Refusal::Expired),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateUnknown => TlsFault::RefusedIdentity(Refusal::Bad),
+        AlertDescription::ProtocolVersion => TlsFault::NoCommonVersion,
+        AlertDescription::InsufficientSecurity => TlsFault::NothingInCommon,
+        AlertDescription::UnrecognisedName => TlsFault::UnrecognisedName,
+        other => TlsFault::Alert(other.into()),
+    }
+}

@@ -1,0 +1,523 @@
+//! Which servers are not asked for a while because too many of their requests failed.
+//!
+//! ```text
+//!            share of failures reached          open_for, doubled each time
+//!   Closed ───────────────────────────► Open ──────────────────────────────► HalfOpen
+//!     ▲                                  ▲                                     │   │
+//!     │                                  └───────────── a request fails ───────┘   │
+//!     └──────────────────────── `probes` requests are answered ────────────────────┘
+//! ```
+//!
+//! A circuit says whether a server is asked, never where keys are: unlike an ejected
+//! server, one with an open circuit keeps its keys, and requests for them fail at once.
+//! All workers share it. As on the health board the state is one word, changed by
+//! compare-and-swap; the counts of the window are words of their own, since a count too
+//! many or too few beside a change of state makes no difference.
+//!
+//! One stall is one event, however many requests it hits: a circuit opens only if the
+//! failures of its window began more than [`STALL_MAX`] apart.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use keyway_base::Time;
+
+use crate::{BackendId, FailureReason, Topology};
+
+/// Requests that fail within this time of the first to fail may all be hit by one stall,
+/// such as a fork, a slow command, or a switch that learns a port. Longer has a dead
+/// server asked for longer; shorter opens circuits of servers that are sound again before
+/// anybody has looked.
+const STALL_MAX: Duration = Duration::from_millis(200);
+
+/// Parts of the window: what is older than the window leaves it in steps of one.
+const SLICES: usize = 10;
+
+/// When requests to a server of a pool are answered without asking it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circuit {
+    /// Share of the requests of the window that must have failed, 1 to 100.
+    pub failures_percent: u8,
+    /// With fewer requests in the window nothing is concluded.
+    pub requests_min: u32,
+    /// How far back requests count.
+    pub window: Duration,
+    /// How long the server is not asked the first time.
+    pub open_for: Duration,
+    /// How long at most, as it doubles each time that asking again fails.
+    pub open_for_max: Duration,
+    /// Requests that find out whether it answers again, 1 to 63.
+    pub probes: u8,
+}
+
+/// Whether a server is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CircuitState {
+    /// It is.
+    #[default]
+    Closed = 0,
+    /// A few requests are let through to find out.
+    HalfOpen = 1,
+    /// It is not.
+    Open = 2,
+}
+
+impl CircuitState {
+    /// The name in logs and lists.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CircuitState::Closed => "closed",
+            CircuitState::HalfOpen => "half-open",
+            CircuitState::Open => "open",
+        }
+    }
+}
+
+/// A circuit went from one state to another: what the log line of it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitChange {
+    /// Whose.
+    pub backend: BackendId,
+    /// Its state before.
+    pub from: CircuitState,
+    /// Its state now.
+    pub to: CircuitState,
+    /// The failure that opened it.
+    pub reason: Option<FailureReason>,
+    /// Requests in the window when it opened, and how many of them had failed.
+    pub counts: (u32, u32),
+    /// How long it is open before the server is asked again.
+    pub open_for: Duration,
+}
+
+/// What is decided about a server, in 63 bits: 2 of state, 4 of reason, 5 of openings in a
+/// row, 6 of probes let through, 6 of probes answered, 40 of a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Word {
+    state: CircuitState,
+    reason: Option<FailureReason>,
+    row: u8,
+    passed: u8,
+    answered: u8,
+    /// In milliseconds, rounded up: when an open circuit lets probes through, when the
+    /// probes of a half-open one count as forgotten, or when a closed one was closed.
+    due_ms: u64,
+}
+
+impl Word {
+    const STATE: u64 = 0b11;
+    const ROW_MAX: u8 = 31;
+    const DUE_MAX: u64 = (1 << 40) - 1;
+
+    fn to_bits(self) -> u64 {
+        self.state as u64
+            | self.reason.map_or(0, |reason| reason as u64) << 2
+            | u64::from(self.row) << 6
+            | u64::from(self.passed) << 11
+            | u64::from(self.answered) << 17
+            | self.due_ms << 23
+    }
+
+    fn from_bits(bits: u64) -> Word {
+        let state = match bits & Word::STATE {
+            0 => CircuitState::Closed,
+            1 => CircuitState::HalfOpen,
+            _ => CircuitState::Open,
+        };
+        let reason = (bits >> 2 & 0b1111) as usize;
+        Word {
+            state,
+            reason: reason.checked_sub(1).and_then(|index| FailureReason::ALL.get(index)).copied(),
+            row: (bits >> 6 & 0b1_1111) as u8,
+            passed: (bits >> 11 & 0b11_1111) as u8,
+            answered: (bits >> 17 & 0b11_1111) as u8,
+            due_ms: bits >> 23,
+        }
+    }
+
+    fn due_after(now: Time, span: Duration) -> u64 {
+        (now + span).0.div_ceil(1_000_000).min(Word::DUE_MAX)
+    }
+
+    fn is_due(self, now: Time) -> bool {
+        self.due_ms <= now.as_millis()
+    }
+
+    /// Whether a request may go through now, as a probe if the circuit is not closed.
+    fn admits(self, now: Time, probes: u8) -> bool {
+        match self.state {
+            CircuitState::Closed => true,
+            CircuitState::HalfOpen => self.passed < probes || self.is_due(now),
+            CircuitState::Open => self.is_due(now),
+        }
+    }
+}
+
+/// Requests of one slice of time, in 64 bits: 16 of its number, 24 of answered and 24 of
+/// failed ones. Both are halved when one is full, which leaves the share as it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    number: u16,
+    answered: u32,
+    failed: u32,
+}
+
+impl Slice {
+    const COUNT_MAX: u32 = (1 << 24) - 1;
+
+    fn to_bits(self) -> u64 {
+        u64::from(self.number) | u64::from(self.answered) << 16 | u64::from(self.failed) << 40
+    }
+
+    fn from_bits(bits: u64) -> Slice {
+        Slice {
+            number: bits as u16,
+            answered: (bits >> 16) as u32 & Slice::COUNT_MAX,
+            failed: (bits >> 40) as u32,
+        }
+    }
+
+    fn plus(self, number: u16, answered: u32, failed: u32) -> Slice {
+        let old = if self.number == number { self } else { Slice::default() };
+        let mut sum = (old.answered.saturating_add(answered), old.failed.saturating_add(failed));
+        while sum.0.max(sum.1) > Slice::COUNT_MAX {
+            sum = (sum.0 / 2, sum.1 / 2);
+        }
+        Slice { number, answered: sum.0, failed: sum.1 }
+    }
+}
+
+/// One server's circuit, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Cell {
+    word: AtomicU64,
+    /// When the first of the failures now counted began, in nanoseconds; 0 for none.
+    stalled: AtomicU64,
+    /// When it became half-open, in nanoseconds: what began before says nothing new.
+    tried: AtomicU64,
+    opens: AtomicU64,
+    slice_nanos: u64,
+    circuit: Circuit,
+    slices: [AtomicU64; SLICES],
+}
+
+impl Cell {
+    fn new(circuit: Circuit) -> Cell {
+        let slice_nanos = u64::try_from(circuit.window.as_nanos()).unwrap_or(u64::MAX);
+        Cell {
+            word: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+            opens: AtomicU64::new(0),
+            slice_nanos: (slice_nanos / SLICES as u64).max(1),
+            circuit,
+            slices: Default::default(),
+        }
+    }
+
+    fn word(&self) -> Word {
+        Word::from_bits(self.word.load(Relaxed))
+    }
+
+    fn swap(&self, before: Word, after: Word) -> bool {
+        let (before, after) = (before.to_bits(), after.to_bits());
+        self.word.compare_exchange(before, after, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Counts requests that are over.
+    #[inline]
+    fn count(&self, now: Time, answered: u32, failed: u32) {
+        let number = now.0 / self.slice_nanos;
+        let slice = &self.slices[(number % SLICES as u64) as usize];
+        let plus =
+            |bits| Some(Slice::from_bits(bits).plus(number as u16, answered, failed).to_bits());
+        let _ = slice.fetch_update(Relaxed, Relaxed, plus);
+    }
+
+    /// Requests of the window, and those of them that failed.
+    fn counts(&self, now: Time) -> (u32, u32) {
+        let number = (now.0 / self.slice_nanos) as u16;
+        let slices = self.slices.iter().map(|slice| Slice::from_bits(slice.load(Relaxed)));
+        let inside = slices.filter(|slice| number.wrapping_sub(slice.number) < SLICES as u16);
+        inside.fold((0, 0), |(all, failed), slice| {
+            (all + slice.answered + slice.failed, failed + slice.failed)
+        })
+    }
+
+    fn forget(&self) {
+        self.slices.iter().for_each(|slice| slice.store(0, Relaxed));
+        self.stalled.store(0, Relaxed);
+    }
+
+    /// Whether failures go on for longer than one stall takes: those noted now began at
+    /// `began`.
+    fn outlasts_a_stall(&self, began: Time) -> bool {
+        let first = self.stalled.load(Relaxed);
+        if first == 0 || began.since(Time(first)) > self.circuit.window {
+            self.stalled.store(began.0.max(1), Relaxed);
+            return false;
+        }
+        began > Time(first) + STALL_MAX
+    }
+
+    /// How long the circuit is open when it opens for the `row`th time.
+    fn open_for(&self, row: u8) -> Duration {
+        let doubled = 2u32.saturating_pow(u32::from(row.saturating_sub(1)));
+        self.circuit.open_for.saturating_mul(doubled).min(self.circuit.open_for_max)
+    }
+}
+
+/// The circuits of every server of one topology, shared by the workers. As on the
+/// [`HealthBoard`](crate::HealthBoard) whoever makes a change is told of it, and nobody
+/// else.
+#[derive(Debug)]
+pub struct CircuitBoard {
+    cells: Box<[Option<Box<Cell>>]>,
+    has_any: bool,
+    epoch: AtomicU64,
+}
+
+impl CircuitBoard {
+    /// Circuits for the servers of pools that want some, all closed.
+    pub fn new(topology: &Topology) -> CircuitBoard {
+        let of_pool = |pool: &crate::Pool| {
+            let circuit = pool.circuit();
+            let cell = move || circuit.map(|circuit| Box::new(Cell::new(circuit)));
+            pool.servers().iter().map(move |_| cell()).collect::<Vec<_>>()
+        };
+        let cells: Box<[_]> = topology.pools().iter().flat_map(of_pool).collect();
+        let has_any = cells.iter().any(Option::is_some);
+        CircuitBoard { cells, has_any, epoch: AtomicU64::new(0) }
+    }
+
+    /// Whether the server has a circuit.
+    pub fn has(&self, backend: BackendId) -> bool {
+        self.cells[backend.index()].is_some()
+    }
+
+    /// Grows whenever a circuit opens or is forgotten; always 0 where no pool has any. A
+    /// worker compares it once a turn: who waits for such a server need wait no longer.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        // ORDER: pairs with the additions in open and restart
+        if self.has_any { self.epoch.load(Acquire) } else { 0 }
+    }
+
+    /// The state of a server's circuit; closed where it has none. One that is due to be
+    /// tried counts as open until somebody does.
+    pub fn state(&self, backend: BackendId) -> CircuitState {
+        self.cell(backend).map_or(CircuitState::Closed, |cell| cell.word().state)
+    }
+
+    /// The latest failure of a server whose circuit is not closed.
+    pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
+        let word = self.cell(backend)?.word();
+        word.reason.filter(|_| word.state != CircuitState::Closed)
+    }
+
+    /// How often a server's circuit has opened.
+    pub fn opens(&self, backend: BackendId) -> u64 {
+        self.cell(backend).map_or(0, |cell| cell.opens.load(Relaxed))
+    }
+
+    /// Whether the server is asked as ever.
+    #[inline]
+    pub fn is_closed(&self, backend: BackendId) -> bool {
+        self.cell(backend).is_none_or(|cell| cell.word.load(Relaxed) & Word::STATE == 0)
+    }
+
+    /// Whether a request would be let through. Nothing changes by asking.
+    #[inline]
+    pub fn admits(&self, backend: BackendId, now: Time) -> bool {
+        self.is_closed(backend)
+            || self.cell(backend).is_none_or(|cell| cell.word().admits(now, cell.circuit.probes))
+    }
+
+    /// Lets a request through, or not; [`CircuitBoard::is_closed`] is what to look at
+    /// first. Who is let through while it is not is a probe, and must be sent.
+    #[cold]
+    pub fn admit(&self, backend: BackendId, now: Time) -> (bool, Option<CircuitChange>) {
+        let Some(cell) = self.cell(backend) else { return (true, None) };
+        loop {
+            let word = cell.word();
+            if !word.admits(now, cell.circuit.probes) {
+                return (false, None);
+            }
+            let after = match word.state {
+                CircuitState::Closed => return (true, None),
+                CircuitState::HalfOpen if !word.is_due(now) => {
+                    Word { passed: word.passed + 1, ..word }
+                }
+                // The first of them; or the earlier ones are forgotten.
+                CircuitState::HalfOpen | CircuitState::Open => Word {
+                    state: CircuitState::HalfOpen,
+                    passed: 1,
+                    answered: 0,
+                    due_ms: Word::due_after(now, cell.circuit.open_for),
+                    ..word
+                },
+            };
+            if !cell.swap(word, after) {
+                continue;
+            }
+            if word.state == CircuitState::HalfOpen {
+                return (true, None);
+            }
+            cell.tried.store(now.0, Relaxed);
+            return (true, Some(Self::change(backend, cell, word, after, (0, 0))));
+        }
+    }
+
+    /// So many requests were answered in time.
+    #[inline]
+    pub fn note_answers(&self, backend: BackendId, count: u32, now: Time) -> Option<CircuitChange> {
+        let cell = self.cell(backend)?;
+        if cell.word.load(Relaxed) & Word::STATE != 0 {
+            return self.note_probes(backend, cell, count, now);
+        }
+        if count > 0 {
+            cell.count(now, count, 0);
+        }
+        None
+    }
+
+    #[cold]
+    fn note_probes(
+        &self,
+        backend: BackendId,
+        cell: &Cell,
+        count: u32,
+        now: Time,
+    ) -> Option<CircuitChange> {
+        loop {
+            let word = cell.word();
+            // What an open one still hears was sent before.
+            if word.state != CircuitState::HalfOpen {
+                return None;
+            }
+            let heard = u32::from(word.answered).saturating_add(count);
+            let answered = heard.min(u32::from(word.passed)) as u8;
+            let after = match answered >= cell.circuit.probes {
+                false => Word { answered, ..word },
+                true => Word {
+                    state: CircuitState::Closed,
+                    row: word.row,
+                    due_ms: Word::due_after(now, Duration::ZERO),
+                    ..Word::default()
+                },
+            };
+            if !cell.swap(word, after) {
+                continue;
+            }
+            if after.state == CircuitState::HalfOpen {
+                return None;
+            }
+            cell.forget();
+            return Some(Self::change(backend, cell, word, after, (0, 0)));
+        }
+    }
+
+    /// So many requests, the latest of which began at `began`, have failed by `now`.
+    #[cold]
+    pub fn note_failures(
+        &self,
+        backend: BackendId,
+        count: u32,
+        reason: FailureReason,
+        (began, now): (Time, Time),
+    ) -> Option<CircuitChange> {
+        let cell = self.cell(backend)?;
+        let word = cell.word();
+        match word.state {
+            _ if count == 0 => None,
+            CircuitState::Open => None,
+            CircuitState::HalfOpen if began.0 < cell.tried.load(Relaxed) => None,
+            CircuitState::HalfOpen => self.open(backend, cell, (word, reason), (0, 0), now),
+            CircuitState::Closed => {
+                cell.count(now, 0, count);
+                if !cell.outlasts_a_stall(began) {
+                    return None;
+                }
+                let (all, failed) = cell.counts(now);
+                let share = u64::from(failed) * 100;
+                let is_reached = all >= cell.circuit.requests_min
+                    && share >= u64::from(cell.circuit.failures_percent) * u64::from(all);
+                if is_reached {
+                    self.open(backend, cell, (word, reason), (all, failed), now)
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    fn open(
+        &self,
+        backend: BackendId,
+        cell: &Cell,
+        (word, reason): (Word, FailureReason),
+        counts: (u32, u32),
+        now: Time,
+    ) -> Option<CircuitChange> {
+        // One that was closed for long begins anew.
+        let open_for_max = cell.circuit.open_for_max.as_millis() as u64;
+        let is_anew = word.state == CircuitState::Closed
+            && now.as_millis() > word.due_ms.saturating_add(open_for_max);
+        let row = if is_anew { 1 } else { (word.row + 1).min(Word::ROW_MAX) };
+        let after = Word {
+            state: CircuitState::Open,
+            reason: Some(reason),
+            row,
+            passed: 0,
+            answered: 0,
+            due_ms: Word::due_after(now, cell.open_for(row)),
+        };
+        if !cell.swap(word, after) {
+            return None;
+        }
+        cell.forget();
+        cell.opens.fetch_add(1, Relaxed);
+        // ORDER: pairs with epoch
+        self.epoch.fetch_add(1, Release);
+        Some(Self::change(backend, cell, word, after, counts))
+    }
+
+    /// Forgets what is known of a server: another has come to its place, or an operator
+    /// says so. Whether its circuit was not closed.
+    pub fn restart(&self, backend: BackendId) -> bool {
+        let Some(cell) = self.cell(backend) else { return false };
+        let before = cell.word.swap(0, Relaxed);
+        cell.forget();
+        // ORDER: pairs with epoch
+        self.epoch.fetch_add(1, Release);
+        before & Word::STATE != 0
+    }
+
+    #[inline]
+    fn cell(&self, backend: BackendId) -> Option<&Cell> {
+        self.cells[backend.index()].as_deref()
+    }
+
+    fn change(
+        backend: BackendId,
+        cell: &Cell,
+        before: Word,
+        after: Word,
+        counts: (u32, u32),
+    ) -> CircuitChange {
+        CircuitChange {
+            backend,
+            from: before.state,
+            to: after.state,
+            reason: after.reason.or(before.reason),
+            counts,
+            open_for: cell.open_for(after.row),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! What is refused without asking a server, how requests went, and what the log says of
+//! circuits and outliers.
+
+use super::links::failure_reason;
+use super::pools::{PoolState, ShardedState};
+use super::reply::release_all;
+use super::{Core, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Sent, Time};
+use keyway_proxy::{Exchange, Owner};
+use keyway_topology::{
+    BackendId, CircuitChange, CircuitState, FailureReason, HealthBoard, OutlierChange,
+};
+use std::time::Duration;
+
+/// Requests to one server that failed together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Failed {
+    count: u32,
+    /// When the latest of them began.
+    began: Time,
+}
+
+impl Failed {
+    /// Notes one more, unless nobody asked but the worker.
+    pub(super) fn add(&mut self, exchange: &Exchange) {
+        if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
+            self.count += 1;
+            self.began = self.began.max(exchange.started);
+        }
+    }
+}
+
+impl Core {
+    /// Follows the circuits, once a turn: who waits for a server that is not asked any
+    /// more need not.
+    #[inline]
+    pub(super) fn follow_circuits(&mut self) {
+        let epoch = self.plane.plan.health.circuits().epoch();
+        if epoch != self.plane.circuit_epoch {
+            self.plane.circuit_epoch = epoch;
+            let Core { sessions, links, plane } = self;
+            for slot in links.iter_mut().filter(|slot| slot.is_watched) {
+                release_all(sessions, plane, slot);
+            }
+        }
+    }
+}
+
+impl Plane {
+    /// Why a request to the server of a link fails at once, if it does; that is counted.
+    /// If not, the request must be sent: it may be one of few that find out whether the
+    /// server answers again.
+    #[inline]
+    pub(super) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
+        let is_closed = !slot.is_watched || self.plan.health.circuits().is_closed(slot.id);
+        if is_closed && !slot.link.is_down(self.clock.now) {
+            None
+        } else {
+            self.refuse_or_try(slot)
+        }
+    }
+
+    #[cold]
+    fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
+        if slot.link.is_down(self.clock.now) {
+            return Some(self.note_refused(slot));
+        }
+        (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
+    }
+
+    /// Whether a request would be let through to a server; nothing changes by asking.
+    #[cold]
+    pub(super) fn admits(&self, slot: &LinkSlot) -> bool {
+        !slot.is_watched || self.plan.health.circuits().admits(slot.id, self.clock.now)
+    }
+
+    /// Lets a request through to a server, or not.
+    #[inline]
+    pub(super) fn lets_through(&self, slot: &LinkSlot) -> bool {
+        if !slot.is_watched || self.plan.health.circuits().is_closed(slot.id) {
+            return true;
+        }
+        let (passes, change) = self.plan.health.circuits().admit(slot.id, self.clock.now);
+        if let Some(change) = change {
+            self.log_circuit(&change);
+        }
+        passes
+    }
+
+    /// Whether clients have to wait for room on a link. Those whose requests are refused
+    /// at once do not.
+    #[inline]
+    pub(super) fn is_full(&self, slot: &LinkSlot) -> bool {
+        !slot.link.has_room(self.link_options(slot.pool)) && self.admits(slot)
+    }
+
+    #[cold]
+    fn note_not_asked(&self, slot: &LinkSlot) -> Fault {
+        let fault = BackendFault::CircuitOpen;
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.errors.of(fault).add(1);
+        Fault::Backend { fault, sent: Sent::No }
+    }
+
+    /// Requests to the server of a link were answered in time; `refused` of them with
+    /// words that tell of the server and not of the request.
+    #[inline]
+    pub(super) fn note_answers(&self, slot: &LinkSlot, count: usize, refused: Failed) {
+        if !slot.is_watched {
+            return;
+        }
+        self.note_failed(slot, refused, FailureReason::Loading);
+        let count = (count as u32).saturating_sub(refused.count);
+        let health = &self.plan.health;
+        health.reads().note_answers(slot.id, count);
+        if let Some(change) = health.circuits().note_answers(slot.id, count, self.clock.now) {
+            self.log_circuit(&change);
+        }
+    }
+
+    /// Requests to the server of a link have failed.
+    #[inline]
+    pub(super) fn note_failed(&self, slot: &LinkSlot, failed: Failed, reason: FailureReason) {
+        // What fails for want of something on this side says nothing of the server.
+        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
+        if !slot.is_watched || failed.count == 0 || is_our_own {
+            return;
+        }
+        let Failed { count, began } = failed;
+        let (health, times) = (&self.plan.health, (began, self.clock.now));
+        health.reads().note_failures(slot.id, count, times);
+        if let Some(change) = health.circuits().note_failures(slot.id, count, reason, times) {
+            let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+            cells.circuit_opens.add(1);
+            self.log_circuit(&change);
+        }
+    }
+
+    /// Requests were lost with their connection.
+    pub(super) fn note_lost<'e>(
+        &self,
+        slot: &LinkSlot,
+        lost: impl Iterator<Item = &'e Exchange>,
+        fault: BackendFault,
+    ) {
+        // A client that asks for too much at once is not the server's fault, and one that
+        // left its cluster is asked no more.
+        if slot.is_watched && !matches!(fault, BackendFault::Reply(_)) && !self.has_left(slot) {
+            let mut failed = Failed::default();
+            lost.for_each(|exchange| failed.add(exchange));
+            self.note_failed(slot, failed, failure_reason(fault));
+        }
+    }
+
+    /// Notes how long a server has taken, where one of several is chosen.
+    #[inline]
+    pub(super) fn note_latency(&self, slot: &LinkSlot) {
+        // What waits on a link of its own does so as it was asked to.
+        if !slot.is_watched || slot.is_private {
+            return;
+        }
+        if let Some(began) = slot.link.owes_since() {
+            let micros = self.clock.now.since(began).as_micros() as u64;
+            self.plan.health.reads().note_latency(slot.id, micros, self.clock.now);
+        }
+    }
+
+    /// Leaves outliers out of the servers that reads go to, once a second, and lets them
+    /// come back.
+    pub(super) fn tend_outliers(&mut self) {
+        let now = self.clock.now;
+        for (index, state) in self.pools.iter().enumerate() {
+            let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) = state else {
+                continue;
+            };
+            let board = self.plan.health.reads();
+            if !board.claim_period(index, now) {
+                continue;
+            }
+            for places in readers.sets() {
+                let id = |place: u16| self.plan.topology.backend_id(index, usize::from(place));
+                let ids: Vec<BackendId> = places.into_iter().map(id).collect();
+                let is_fit = |id| is_asked(&self.plan.health, id, now);
+                for change in board.judge(index, &ids, is_fit, now) {
+                    self.on_outlier(&change);
+                }
+            }
+        }
+    }
+
+    /// Brings the gauges of one server up to date.
+    pub(super) fn publish_circuit(&self, pool: usize, backend: usize, id: BackendId) {
+        let health = &self.plan.health;
+        if health.watches(id) {
+            let cells = self.cells.pool(pool).backend(backend);
+            cells.circuit.set(health.circuits().state(id) as u64);
+            cells.outlier.set(u64::from(health.reads().is_out(id, self.clock.now)));
+            cells.read_micros.set(u64::from(health.reads().estimate_micros(id)));
+        }
+    }
+
+    #[cold]
+    fn on_outlier(&self, change: &OutlierChange) {
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
+        let Some((out_for, reason)) = change.out else {
+            tracing::info!(pool, backend, address, "reads may go to it again");
+            return;
+        };
+        self.cells.pool(place.pool_index).backend(place.server_index).outliers.add(1);
+        let (period, others_micros) = (change.period, change.others_micros);
+        tracing::warn!(
+            pool,
+            backend,
+            address,
+            reason = reason.label(),
+            micros = period.mean_micros,
+            others_micros,
+            answered = period.answered,
+            failed = period.failed,
+            "an outlier: no reads go to it for {}",
+            seconds(out_for)
+        );
+    }
+
+    #[cold]
+    fn log_circuit(&self, change: &CircuitChange) {
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
+        let (from, to) = (change.from.label(), change.to.label());
+        let reason = change.reason.map(FailureReason::label);
+        let (requests, failed) = change.counts;
+        match (change.from, change.to) {
+            (CircuitState::Closed, CircuitState::Open) => tracing::warn!(
+                pool,
+                backend,
+                address,
+                from,
+                to,
+                reason,
+                requests,
+                failed,
+                "circuit opened: requests fail at once for {}",
+                seconds(change.open_for)
+            ),
+            (_, CircuitState::Open) => tracing::warn!(
+                pool,
+                backend,
+                address,
+                from,
+                to,
+                reason,
+                "circuit opened again: requests fail at once for {}",
+                seconds(change.open_for)
+            ),
+            (_, CircuitState::HalfOpen) => {
+                tracing::info!(pool, backend, address, from, to, "circuit half-open: trying it");
+            }
+            (_, CircuitState::Closed) => {
+                tracing::info!(pool, backend, address, from, to, "circuit closed: it answers");
+            }
+        }
+    }
+}
+
+/// Whether requests go to a server now.
+fn is_asked(health: &HealthBoard, id: BackendId, now: Time) -> bool {
+    health.is_usable(id) && health.circuits().admits(id, now)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_millis() as f64 / 1000.0)
+}
