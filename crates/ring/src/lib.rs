@@ -5,6 +5,8 @@
 //!   ring in it is a [`Mapping`].
 //! - [`Producer`] and [`Consumer`] are the ends of a ring of bytes, [`Records`] and
 //!   [`RecordReader`] those of a ring of records.
+//! - [`ask`] and [`answer`] hand a pair of rings over through a unix socket; a [`Pipe`] is a connection
+//!   over them.
 //! - [`Inbox`] is read by one and written by many, each of whom has a [`Lane`].
 //! - [`Wait`] tells how a side sleeps while there is nothing to do: on a futex, or on a descriptor.
 //!
@@ -14,10 +16,14 @@
 #![warn(missing_docs)]
 
 mod ends;
+#[cfg(not(loom))]
+mod handover;
 mod inbox;
 mod layout;
 mod memory;
 mod park;
+#[cfg(not(loom))]
+mod pipe;
 mod record;
 #[cfg(not(loom))]
 mod segment;
@@ -26,10 +32,14 @@ mod sleep;
 mod sync;
 
 pub use ends::{Consumer, Ended, Producer};
+#[cfg(not(loom))]
+pub use handover::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, peer_uid, refuse};
 pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
 pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;
 pub use park::Wait;
+#[cfg(not(loom))]
+pub use pipe::{Pipe, Side};
 pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
 #[cfg(not(loom))]
 pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};

@@ -90,7 +90,10 @@ impl Spin {
     }
 
     /// Looks until `is_done`, or no longer than is worth it; whether it was done.
-    fn look<E>(&mut self, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
+    pub(crate) fn look<E>(
+        &mut self,
+        mut is_done: impl FnMut() -> Result<bool, E>,
+    ) -> Result<bool, E> {
         self.waits = self.waits.wrapping_add(1);
         let is_worth_it =
             self.gap <= self.budget.as_nanos() as f64 || self.waits.is_multiple_of(PROBE_EVERY);
