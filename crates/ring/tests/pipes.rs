@@ -1,5 +1,7 @@
 //! Rings that are handed over through a socket, and connections over them.
 
+#![allow(clippy::disallowed_methods, reason = "children that are killed after a while")]
+
 use keyway_ring::{
     CAPACITY_MAX, CAPACITY_MIN, HELLO_LEN, Hello, Pipe, Refusal, Side, Spin, answer, ask, peer_uid,
     refuse,
