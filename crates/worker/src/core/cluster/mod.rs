@@ -350,6 +350,14 @@ impl Plane {
         self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
     }
 
+    /// Whether a server is in its cluster, with slots or without.
+    pub(super) fn is_member(&self, pool: u16, server: usize) -> bool {
+        let node = |state: &ClusterState| {
+            state.map.node(server).is_some_and(|node| node.absent_since.is_none())
+        };
+        self.cluster_state(pool).is_none_or(node)
+    }
+
     /// Where a server is, if there is one.
     pub(super) fn address(&self, pool: u16, server: u16) -> Option<Address> {
         match self.cluster_state(pool) {
