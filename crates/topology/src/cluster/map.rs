@@ -456,3 +456,57 @@ fn is_placed(node: &ClusterNode) -> bool {
 }
 
 const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Asked;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::tcp("h", port).unwrap()
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(0) + Duration::from_secs(seconds)
+    }
+
+    fn view(last: u16) -> ClusterView {
+        let reply = format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
+        ClusterView::from_slots(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+    }
+
+    fn known() -> ClusterMap {
+        let map = ClusterMap::of_seeds(&[endpoint(1)], 2, 0);
+        let Applied::Next(map, 0) = map.apply(&view(16383), at(1)) else { panic!("it is new") };
+        map
+    }
+
+    #[test]
+    fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
+        let map = known();
+        let (place, next) = map.find_or_add(&endpoint(2), at(2)).unwrap();
+        let mut map = next.unwrap();
+        for second in 3..30 {
+            if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
+                map = next;
+            }
+            let found = map.find_or_add(&endpoint(2), at(second)).unwrap();
+            assert_eq!((found.0, found.1.is_none()), (place, true), "second {second}");
+        }
+        let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
+        assert_eq!(map.place_of(&endpoint(2)), None);
+        // Nobody else has it so soon, and who had it has.
+        assert!(map.find_or_add(&endpoint(3), at(41)).is_none());
+        assert_eq!(map.find_or_add(&endpoint(2), at(41)).unwrap().0, place);
+        assert_eq!(map.find_or_add(&endpoint(3), at(101)).unwrap().0, place);
+    }
+
+    #[test]
+    fn a_view_without_slots_that_have_owners_loses_some() {
+        let map = known();
+        assert!(map.loses_slots_by(&view(5460)));
+        assert!(!map.loses_slots_by(&view(16383)));
+        let Applied::Next(map, _) = map.apply(&view(5460), at(2)) else { panic!("it is new") };
+        assert!(!map.loses_slots_by(&view(5460)), "they had no owner");
+    }
+}
