@@ -31,6 +31,9 @@ const UNOWNED_PAUSE: Duration = Duration::from_millis(500);
 /// second.
 const LAGS_EVERY: Duration = Duration::from_millis(500);
 
+/// So many questions how far replicas are behind may stay unanswered: then it is not known.
+const LAGS_MISSED_MAX: u64 = 6;
+
 /// How long clients wait for the first map, from the first client on; all get
 /// errors then until there is one.
 const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
@@ -125,10 +128,15 @@ pub struct Cluster {
     /// How far each server is behind its primary, in milliseconds, by place; as far as
     /// can be when that is not known.
     lags: Box<[AtomicU64]>,
+    /// How often that was asked, and by place how often when it was last told.
+    lags_asked: AtomicU64,
+    lags_told: Box<[AtomicU64]>,
     /// Why the latest question was not answered.
     trouble: Mutex<String>,
     /// What is told of it in the log at most once a minute.
     pub(crate) notice: Notice,
+    /// The same of addresses that cannot be reached.
+    pub(crate) notice_unreached: Notice,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -149,6 +157,7 @@ impl Cluster {
             doubts: Mutex::default(),
             next_unowned: AtomicU64::new(0),
             notice: Notice::default(),
+            notice_unreached: Notice::default(),
             next_ask: AtomicU64::new(0),
             asking_until: AtomicU64::new(0),
             reasons: AtomicU64::new(0),
@@ -157,6 +166,8 @@ impl Cluster {
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            lags_asked: AtomicU64::new(0),
+            lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
             trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
@@ -310,19 +321,26 @@ impl Cluster {
     /// Whether a replica is no further behind its primary than `max`, as far as is known.
     pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
         let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
-        u128::from(lag) <= max.as_millis()
+        let told = self.lags_told.get(usize::from(place)).map_or(0, |told| told.load(Relaxed));
+        let is_old = self.lags_asked.load(Relaxed).saturating_sub(told) > LAGS_MISSED_MAX;
+        u128::from(lag) <= max.as_millis() && !is_old
     }
 
     /// Whether the caller is to ask how far replicas are behind.
     pub(crate) fn try_claim_lags(&self, now: Time) -> bool {
         let next = (now + LAGS_EVERY).0;
-        self.next_lags.fetch_update(Relaxed, Relaxed, |due| (due <= now.0).then_some(next)).is_ok()
+        let is_due = |due: u64| (due <= now.0).then_some(next);
+        let is_claimed = self.next_lags.fetch_update(Relaxed, Relaxed, is_due).is_ok();
+        self.lags_asked.fetch_add(u64::from(is_claimed), Relaxed);
+        is_claimed
     }
 
     /// Notes how far a replica is behind its primary.
     pub(crate) fn note_lag(&self, place: u16, millis: u64) {
         if let Some(lag) = self.lags.get(usize::from(place)) {
             lag.store(millis, Relaxed);
+            let asked = self.lags_asked.load(Relaxed);
+            self.lags_told[usize::from(place)].store(asked, Relaxed);
         }
     }
 

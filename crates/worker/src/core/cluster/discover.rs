@@ -12,7 +12,7 @@ use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
     Asked, ClusterMap, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication,
-    SLOT_COUNT, ViewError,
+    PlaceRole, SLOT_COUNT, ViewError,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -149,9 +149,10 @@ impl Core {
     fn learn_slots(&mut self, (pool, place): (u16, u16), view: &ClusterView) {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
-        self.plane.cluster.rounds.remove(&pool);
+        self.plane.end_round(pool);
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
+        self.plane.tell_unreached((pool, place), view);
         let present = state.map.nodes().filter(|(_, node)| node.absent_since.is_none());
         let of = present.count();
         // Each is asked by chance: most of a few are the same one, asked again and again.
@@ -179,13 +180,28 @@ impl Core {
     fn hear_lags(&self, heard: &Heard) {
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
-        for (place, node) in state.map.replicas_of(heard.place) {
-            let is_it = |replica: &&ConnectedReplica| {
-                replica.endpoint.as_ref() == Some(&node.endpoint) && replica.is_online
-            };
-            let replica = told.replicas.iter().find(is_it);
-            let millis = replica.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
+        let known: Vec<(u16, &Endpoint)> = state
+            .map
+            .replicas_of(heard.place)
+            .map(|(place, node)| (place, &node.endpoint))
+            .collect();
+        let mut is_any_found = known.is_empty() || told.replicas.is_empty();
+        for &(place, endpoint) in &known {
+            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
+            let replica = replica_at(endpoint, others, &told.replicas);
+            is_any_found |= replica.is_some();
+            let online = replica.filter(|replica| replica.is_online);
+            let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
             state.shared.note_lag(place, millis);
+        }
+        if !is_any_found && state.shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(
+                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
+                backend = self.plane.describe_backend(heard.pool, heard.place),
+                "it tells of replicas, but of none by an address that is known here: they are not \
+                 read, because of replica_lag_max; see replica-announce-ip; told at most once a \
+                 minute"
+            );
         }
     }
 
@@ -246,12 +262,14 @@ impl Core {
         let asked = self.plane.asked_in_round(pool);
         let is_trusted = |place: u16| {
             let is_behind = cluster.shared.is_behind(place, map.epoch(None));
-            !is_behind && !cluster.misleading.contains(&place) && !asked.contains(&place)
+            !is_behind && !cluster.misleading.contains(&place)
         };
+        let is_new = |place: u16| !asked.contains(&place) && !self.plane.owes_answers(pool, place);
+        let is_open = |place: u16| self.plane.is_question_open(pool, place);
         let candidates: Vec<((u16, LinkIndex), bool)> = map
             .nodes()
             .map(|(place, node)| {
-                let is_fit = node.absent_since.is_none() && is_trusted(place);
+                let is_fit = node.absent_since.is_none() && is_trusted(place) && is_new(place);
                 ((place, state.link(place, 0, Protocol::Resp2)), is_fit)
             })
             .collect();
@@ -262,10 +280,8 @@ impl Core {
         turned()
             .find(|&((_, index), is_fit)| is_fit && is_ready(index))
             .or_else(|| turned().find(|&((_, index), is_fit)| is_fit && may_be(index)))
-            .or_else(|| {
-                turned().find(|&((place, index), _)| !asked.contains(&place) && may_be(index))
-            })
-            .or_else(|| turned().find(|&((_, index), _)| may_be(index)))
+            .or_else(|| turned().find(|&((place, index), _)| is_new(place) && may_be(index)))
+            .or_else(|| turned().find(|&((place, index), _)| !is_open(place) && may_be(index)))
             .map(|(candidate, _)| candidate)
     }
 
@@ -427,6 +443,30 @@ impl Plane {
         }
     }
 
+    /// Says that a cluster has other addresses by its own account than the one of the file
+    /// that answers, and that none of those did.
+    fn tell_unreached(&self, (pool, place): (u16, u16), view: &ClusterView) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        let Some(node) = state.map.node(usize::from(place)) else { return };
+        if node.role != PlaceRole::Seed || !state.map.is_known() {
+            return;
+        }
+        let told: Vec<&Endpoint> =
+            view.nodes.iter().filter_map(|node| node.endpoint.as_ref()).collect();
+        let Some(announced) = told.first().filter(|_| !told.contains(&&node.endpoint)) else {
+            return;
+        };
+        if state.shared.notice_unreached.is_due(self.clock.now) {
+            tracing::warn!(
+                pool = self.plan.pools[usize::from(pool)].name,
+                backend = %node.endpoint,
+                %announced,
+                "the cluster announces addresses of which none answers; see cluster-announce-ip; \
+                 told at most once a minute"
+            );
+        }
+    }
+
     /// Has somebody asked whose a key is that nobody has.
     #[cold]
     pub(in super::super) fn doubt_unowned(&self, pool: u16) {
@@ -511,10 +551,32 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     tell_moves(pool, before, map);
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
-        if !stays {
+        // Those of the file are asked now and then while no other answers.
+        if !stays && node.role != PlaceRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
+}
+
+/// What a primary tells of the replica at an endpoint: by its address, or where it has
+/// another name for the host by its port, if no other has that.
+fn replica_at<'a>(
+    endpoint: &Endpoint,
+    mut others: impl Iterator<Item = &'a Endpoint>,
+    told: &'a [ConnectedReplica],
+) -> Option<&'a ConnectedReplica> {
+    let port = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        Endpoint::Unix { .. } => None,
+    };
+    if let Some(replica) = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint)) {
+        return Some(replica);
+    }
+    let own = port(endpoint)?;
+    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
+    let replica = same.next()?;
+    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
+    is_alone.then_some(replica)
 }
 
 /// Says in the log whose slots are whose now, where a server has got its first or lost its

@@ -66,7 +66,9 @@ impl Core {
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
         let links: Vec<(u16, LinkIndex)> = (0..count)
             .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
-            .filter(|&(_, index)| !self.links[index].link.is_down(now))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
             .collect();
         self.plane.begin_round(pool);
         for &(place, index) in &links {
@@ -95,7 +97,9 @@ impl Core {
             .map
             .nodes()
             .map(|(place, _)| (place, state.link(place, 0, Protocol::Resp2)))
-            .filter(|&(_, index)| !self.links[index].link.is_down(now))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
             .collect();
         self.plane.begin_round(pool);
         for &of in &links {
@@ -142,8 +146,7 @@ impl Core {
 
     /// Goes by what was told: all have answered, or are waited for no longer.
     pub(super) fn end_group_round(&mut self, pool: u16) {
-        let Some(round) = self.plane.cluster.rounds.remove(&pool) else { return };
-        let told = round.told;
+        let Some(told) = self.plane.end_round(pool) else { return };
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
         let refresh = shared.settings().refresh;

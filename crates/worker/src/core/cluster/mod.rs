@@ -66,6 +66,9 @@ pub(super) struct State {
     sentinels: BTreeMap<u16, u16>,
     /// What servers were asked that have not answered, by the pool it is about.
     rounds: BTreeMap<u16, rounds::Round>,
+    /// Who did not answer while a round went on, by pool and place, and until when that is
+    /// remembered.
+    silent: BTreeMap<(u16, u16), Time>,
     /// The number of the latest question.
     next_question: u32,
     /// Servers that have not answered a question, by pool and place, and its number.
@@ -259,6 +262,9 @@ impl Core {
                 let there = numbered.filter(|(_, slot)| is_there(slot));
                 let leaving = there.map(|(index, slot)| (index, slot.generation));
                 self.plane.cluster.leaving.extend(leaving);
+            }
+            if let Some(state) = self.plane.cluster_state(pool) {
+                state.shared.note_lag(place as u16, u64::MAX);
             }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;

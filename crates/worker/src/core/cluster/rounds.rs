@@ -15,8 +15,8 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// is not waited for. Of a pool with a shorter timeout, as long as that.
 const ROUND_MAX: Duration = Duration::from_secs(1);
 
-/// Servers of a cluster that are asked at once at most: the first is given up then.
-const OPEN_MAX: usize = 16;
+/// Servers of a cluster that are asked at once at most.
+const OPEN_MAX: usize = 64;
 
 /// What one server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Core {
     fn ask_another(&mut self, pool: u16) {
         let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { return };
         if round.open.len() >= OPEN_MAX {
-            round.open.remove(0);
+            return;
         }
         let silent: Vec<u16> = round.open.iter().map(|question| question.place).collect();
         for place in silent {
@@ -137,6 +137,7 @@ impl Plane {
 
     /// What the server at `place` was asked, if that is still waited for.
     pub(super) fn take_question(&mut self, pool: u16, place: u16, number: u32) -> Option<About> {
+        self.cluster.silent.remove(&(pool, place));
         let open = &mut self.cluster.rounds.get_mut(&pool)?.open;
         let is_it = |question: &Question| (question.number, question.place) == (number, place);
         let at = open.iter().position(is_it)?;
@@ -162,9 +163,32 @@ impl Plane {
         self.cluster.rounds.get(&pool).map_or(&[], |round| &round.asked)
     }
 
+    /// Whether a server was asked about a pool in this round and has not answered yet.
+    pub(super) fn is_question_open(&self, pool: u16, place: u16) -> bool {
+        let round = self.cluster.rounds.get(&pool);
+        round.is_some_and(|round| round.open.iter().any(|question| question.place == place))
+    }
+
+    /// Whether a server has not answered what it was asked in an earlier round, and may yet:
+    /// it is not asked again meanwhile, so that questions do not pile up.
+    pub(super) fn owes_answers(&self, pool: u16, place: u16) -> bool {
+        let until = self.cluster.silent.get(&(pool, place));
+        until.is_some_and(|&until| self.clock.now < until)
+    }
+
+    /// Ends a round; returns what was told in it.
+    pub(super) fn end_round(&mut self, pool: u16) -> Option<Told> {
+        let round = self.cluster.rounds.remove(&pool)?;
+        let now = self.clock.now;
+        self.cluster.silent.retain(|_, until| now < *until);
+        let silent = round.open.iter().map(|question| ((pool, question.place), round.end));
+        self.cluster.silent.extend(silent);
+        Some(round.told)
+    }
+
     /// Ends a round in which nobody has told anything of use.
     pub(super) fn end_unanswered(&mut self, pool: u16) {
-        self.cluster.rounds.remove(&pool);
+        self.end_round(pool);
         self.note_unanswered(pool);
     }
 }
