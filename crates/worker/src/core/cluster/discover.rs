@@ -143,7 +143,8 @@ impl Core {
         if view.is_whole() || !may_be_more || std::mem::replace(&mut round.is_doubted, true) {
             return false;
         }
-        self.ask_someone(pool, Discovery::Slots)
+        // Epochs are told in the words of the pool only.
+        self.ask_someone(pool, if may_omit { Discovery::Slots } else { asked })
     }
 
     fn learn_slots(&mut self, (pool, place): (u16, u16), view: &ClusterView) {
