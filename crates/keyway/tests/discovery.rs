@@ -99,8 +99,9 @@ fn a_name_that_no_sentinel_knows_costs_no_other_and_is_told() {
     let keyway = start(through(&sentinels.addresses(), "[\"ghost\", \"mymaster\"]"));
     let mut client = keyway.client(0);
     let mut told = [0, 0];
-    for nth in 0..200 {
-        match client.command(&["SET", &format!("k{nth}"), "v"]) {
+    for nth in 0..300_u64 {
+        let key = format!("{}:{nth}", nth.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        match client.command(&["SET", &key, "v"]) {
             Value::Error(text) => {
                 let text = String::from_utf8_lossy(&text).into_owned();
                 assert!(text.contains("no sentinel knows \"ghost\"; check primaries"), "{text}");
@@ -112,7 +113,7 @@ fn a_name_that_no_sentinel_knows_costs_no_other_and_is_told() {
             }
         }
     }
-    assert!(told.iter().all(|&count| count > 50), "{told:?}");
+    assert!(told.iter().all(|&count| count > 20), "{told:?}");
     let log = keyway.process().log();
     assert_eq!(log.matches("no sentinel knows").count(), 1, "{log}");
 }

@@ -120,8 +120,9 @@ impl Core {
             About::Slots(_) => Ok(()),
         };
         if let Err(error) = outcome {
-            self.note_unwatched(pool, about, &error);
-            self.tell_useless(pool, (from, place), &error);
+            if !self.note_unwatched(pool, about, &error) {
+                self.tell_useless(pool, (from, place), &error);
+            }
             self.plane.forget_questions(pool, place, about);
         }
         if self.plane.is_round_over(pool) {
@@ -260,15 +261,16 @@ impl Core {
         self.plane.sentinels_of(pool).map_or(1, count)
     }
 
-    /// Notes that a sentinel does not watch a primary.
-    fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) {
+    /// Notes that a sentinel does not watch a primary; returns whether it said so.
+    fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) -> bool {
         let (About::Address(group) | About::Primary(group) | About::Replicas(group)) = about else {
-            return;
+            return false;
         };
         let is_unwatched = matches!(error, ViewError::Refused(text) if text.contains(UNWATCHED));
         if let Some(told) = self.told(pool).filter(|_| is_unwatched) {
             told.unwatched.insert(group);
         }
+        is_unwatched
     }
 
     /// Tells of primaries that no sentinel watches.
