@@ -369,6 +369,9 @@ catalogue! {
     CLUSTER_NOTICES: Counter "keyway_cluster_sentinel_notices_total" in "notices" by [Pool]
         measures "What sentinels told unasked of the pool's primaries: +switch-master, +slave, +sdown, -sdown, +reboot. Each sentinel tells for itself. All sentinels are asked then, ten times a second at most."
         leaves_out "Leaves out what is about primaries of others."
+    CLUSTER_STALE: Counter "keyway_cluster_stale_views_total" in "views" by [Pool]
+        measures "Times that a server or a sentinel told something of an earlier epoch than is known, which is believed once most of them have told the same. Many without an end mean that one of them is cut off from the others."
+        leaves_out ""
     CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
         measures "Slots of which the server is known; 16384 when the cluster is whole."
         leaves_out ""

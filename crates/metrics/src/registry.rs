@@ -152,6 +152,8 @@ pub struct ClusterFigures {
     pub views: u64,
     /// Such questions that were not answered.
     pub unanswered: u64,
+    /// Answers that were of before what was known.
+    pub stale: u64,
     /// What sentinels told unasked of its primaries.
     pub notices: u64,
     /// Slots that a server has.

@@ -94,6 +94,7 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_VIEWS, |cluster| cluster.views),
     (&c::CLUSTER_UNANSWERED, |cluster| cluster.unanswered),
     (&c::CLUSTER_NOTICES, |cluster| cluster.notices),
+    (&c::CLUSTER_STALE, |cluster| cluster.stale),
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
 ];
 

@@ -23,8 +23,8 @@ pub enum Internal {
     Multi,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
-    /// `CLUSTER SLOTS` or its like.
-    Cluster,
+    /// `CLUSTER SLOTS` or its like: the question of this number.
+    Cluster(u32),
     /// `INFO replication`.
     Replication,
     /// `READONLY` or `READWRITE`, sent before a request that needs it.

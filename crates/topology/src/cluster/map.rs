@@ -56,8 +56,8 @@ pub struct PlacedNode {
 pub struct ClusterMap {
     version: u64,
     places: Vec<Option<PlacedNode>>,
-    /// When each empty place was left; `None` when nobody had it.
-    left: Vec<Option<Time>>,
+    /// When each empty place was left, and by whom; `None` when nobody had it.
+    left: Vec<Option<(Time, Endpoint)>>,
     owners: Arc<SlotOwners>,
     /// Slots that each place owns; of primaries of a pool that is no cluster, one.
     owned: Vec<u16>,
@@ -185,6 +185,36 @@ impl ClusterMap {
         self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
     }
 
+    /// The latest epoch that was told: of the cluster, or of the primary of this number.
+    pub fn epoch(&self, group: Option<u16>) -> Option<u64> {
+        match group {
+            Some(group) => self.primary_epochs.get(usize::from(group)).copied().flatten(),
+            None => self.epoch,
+        }
+    }
+
+    /// The same map, which takes a view of whatever epoch.
+    pub fn without_epoch(&self, group: Option<u16>) -> ClusterMap {
+        let mut map = self.clone();
+        match group {
+            Some(group) => map
+                .primary_epochs
+                .iter_mut()
+                .skip(usize::from(group))
+                .take(1)
+                .for_each(|epoch| *epoch = None),
+            None => map.epoch = None,
+        }
+        map
+    }
+
+    /// Whether slots that have an owner would have none by a view.
+    pub fn loses_slots_by(&self, view: &ClusterView) -> bool {
+        !view.is_whole()
+            && (0..SLOT_COUNT as u16)
+                .any(|slot| self.owners.of(slot).is_some() && view.owners.of(slot).is_none())
+    }
+
     /// Takes what a server says of the cluster.
     pub fn apply(&self, view: &ClusterView, now: Time) -> Applied {
         if let (Some(told), Some(known)) = (view.epoch, self.epoch)
@@ -259,6 +289,10 @@ impl ClusterMap {
         }
         let mut next = self.next();
         let place = next.seat(endpoint, now)?;
+        // Views may not tell of it before it has a slot.
+        if let Some(node) = &mut next.places[usize::from(place)] {
+            node.role = PlaceRole::Primary;
+        }
         Some((place, Some(next)))
     }
 
@@ -286,13 +320,17 @@ impl ClusterMap {
         if let Some(place) = self.place_of(endpoint) {
             return Some(place);
         }
-        // One that nobody had, or the one that was left first.
+        // Its own, one that nobody had, or the one that was left first.
+        let was_its =
+            |place: usize| self.left[place].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
         let is_free = |&place: &usize| {
-            let since = self.left[place];
-            self.places[place].is_none() && since.is_none_or(|since| since + VACANCY <= now)
+            let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
+            let left = self.left[place].as_ref();
+            self.places[place].is_none() && (was_its(place) || left.is_none_or(is_due))
         };
+        let since = |place: usize| self.left[place].as_ref().map(|(since, _)| since.0);
         let free = (0..self.places.len()).filter(is_free);
-        let place = free.min_by_key(|&place| self.left[place].map(|since| since.0))?;
+        let place = free.min_by_key(|&place| (!was_its(place), since(place)))?;
         self.places[place] = Some(PlacedNode {
             endpoint: endpoint.clone(),
             id: None,
@@ -334,8 +372,7 @@ impl ClusterMap {
     }
 
     fn vacate(&mut self, place: usize, now: Time) {
-        self.places[place] = None;
-        self.left[place] = Some(now);
+        self.left[place] = self.places[place].take().map(|node| (now, node.endpoint));
     }
 
     fn own(&mut self, owners: SlotOwners) {
@@ -419,3 +456,57 @@ fn is_placed(node: &ClusterNode) -> bool {
 }
 
 const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Asked;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::tcp("h", port).unwrap()
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(0) + Duration::from_secs(seconds)
+    }
+
+    fn view(last: u16) -> ClusterView {
+        let reply = format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
+        ClusterView::from_slots(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+    }
+
+    fn known() -> ClusterMap {
+        let map = ClusterMap::of_seeds(&[endpoint(1)], 2, 0);
+        let Applied::Next(map, 0) = map.apply(&view(16383), at(1)) else { panic!("it is new") };
+        map
+    }
+
+    #[test]
+    fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
+        let map = known();
+        let (place, next) = map.find_or_add(&endpoint(2), at(2)).unwrap();
+        let mut map = next.unwrap();
+        for second in 3..30 {
+            if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
+                map = next;
+            }
+            let found = map.find_or_add(&endpoint(2), at(second)).unwrap();
+            assert_eq!((found.0, found.1.is_none()), (place, true), "second {second}");
+        }
+        let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
+        assert_eq!(map.place_of(&endpoint(2)), None);
+        // Nobody else has it so soon, and who had it has.
+        assert!(map.find_or_add(&endpoint(3), at(41)).is_none());
+        assert_eq!(map.find_or_add(&endpoint(2), at(41)).unwrap().0, place);
+        assert_eq!(map.find_or_add(&endpoint(3), at(101)).unwrap().0, place);
+    }
+
+    #[test]
+    fn a_view_without_slots_that_have_owners_loses_some() {
+        let map = known();
+        assert!(map.loses_slots_by(&view(5460)));
+        assert!(!map.loses_slots_by(&view(16383)));
+        let Applied::Next(map, _) = map.apply(&view(5460), at(2)) else { panic!("it is new") };
+        assert!(!map.loses_slots_by(&view(5460)), "they had no owner");
+    }
+}

@@ -644,6 +644,7 @@ impl Plane {
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
+        self.doubt_unowned(session.pool);
         let mut told = Vec::new();
         self.write_unrouted(session.pool, &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));

@@ -54,7 +54,7 @@ impl Core {
                         | Internal::ClientId
                         | Internal::Look
                         | Internal::Return
-                        | Internal::Cluster
+                        | Internal::Cluster(_)
                         | Internal::Replication
                 )
             ) && reason.is_none());
@@ -80,7 +80,7 @@ impl Core {
                 Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
                     plane.hear_generation(pool, which, reply);
                 }
-                Owner::Internal(which @ (Internal::Cluster | Internal::Replication)) => {
+                Owner::Internal(which @ (Internal::Cluster(_) | Internal::Replication)) => {
                     plane.hear_of_cluster(which, (pool, backend), reply);
                 }
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
@@ -409,7 +409,9 @@ impl Plane {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
-            Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
+            Owner::Internal(Internal::Cluster(number)) => {
+                self.miss_of_cluster((pool, backend), number, fault);
+            }
             Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }

@@ -6,6 +6,7 @@
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `rounds` | questions that are not answered yet, and what is done about them |
 //! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
 //! | `hedge` | which second server a read goes to, and when |
@@ -20,6 +21,7 @@ mod notices;
 mod readers;
 mod redirect;
 mod repeat;
+mod rounds;
 mod split;
 
 pub(super) use hedge::Hedging;
@@ -39,7 +41,7 @@ use keyway_proxy::{Budget, LinkState, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
@@ -63,11 +65,14 @@ pub(super) struct State {
     /// Positions of the pools of sentinels, each with the pool they are asked about.
     sentinels: BTreeMap<u16, u16>,
     /// What servers were asked that have not answered, by the pool it is about.
-    questions: BTreeMap<u16, VecDeque<groups::Question>>,
-    /// What was told so far, by that pool.
-    told: BTreeMap<u16, groups::Told>,
-    /// Servers that have not answered a question, by pool and place.
-    unanswered: Vec<(u16, u16)>,
+    rounds: BTreeMap<u16, rounds::Round>,
+    /// Who did not answer while a round went on, by pool and place, and until when that is
+    /// remembered.
+    silent: BTreeMap<(u16, u16), Time>,
+    /// The number of the latest question.
+    next_question: u32,
+    /// Servers that have not answered a question, by pool and place, and its number.
+    unanswered: Vec<(u16, u16, u32)>,
     /// Requests to be sent again, by when.
     retries: Vec<redirect::Retry>,
     /// Sessions that wait for the first map of their pool.
@@ -258,6 +263,9 @@ impl Core {
                 let leaving = there.map(|(index, slot)| (index, slot.generation));
                 self.plane.cluster.leaving.extend(leaving);
             }
+            if let Some(state) = self.plane.cluster_state(pool) {
+                state.shared.note_lag(place as u16, u64::MAX);
+            }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
             health.restore(id);
@@ -417,7 +425,9 @@ impl Plane {
             ),
             (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
             (true, false) => {
-                format!("ERR who is the primary of the key in [pool.{name}] is not known now")
+                format!(
+                    "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"
+                )
             }
         })
     }

@@ -1,5 +1,6 @@
 use super::super::tests::{client, core_with, output, pass_to};
 use super::*;
+use crate::cluster::{Lesson, Speaker};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::Socket;
 use keyway_proxy::Session;
@@ -48,7 +49,8 @@ fn core() -> Core {
 
 fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    shared.learn(&view(owners), Time(1)).unwrap();
+    let lesson = shared.learn(&view(owners), Speaker::ALONE, Time(1));
+    assert!(matches!(lesson, Lesson::New(_)));
     core.follow_clusters();
 }
 
@@ -133,10 +135,10 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
     let mut core = core();
     let index = link(&core, 1);
     let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
-    assert!((0..64).any(|_| core.someone_to_ask(0) == Some(index)));
-    core.plane.miss_of_cluster((0, core.links[index].backend), fault);
+    assert!((0..64).any(|_| core.someone_to_ask(0).map(|(_, at)| at) == Some(index)));
+    core.plane.miss_of_cluster((0, core.links[index].backend), 1, fault);
     for _ in 0..32 {
-        assert_ne!(core.someone_to_ask(0), Some(index));
+        assert_ne!(core.someone_to_ask(0).map(|(_, at)| at), Some(index));
     }
 }
 
