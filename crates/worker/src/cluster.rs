@@ -2,7 +2,6 @@
 //! asks for the next.
 
 use keyway_base::Time;
-use keyway_metrics::ClusterFigures;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
 };
@@ -148,28 +147,6 @@ impl Cluster {
         self.version.load(Acquire)
     }
 
-    /// What it came to, and who its servers are.
-    pub fn figures(&self) -> ClusterFigures {
-        let map = self.map();
-        let name = |place| Some(map.node(place)?.endpoint.to_string());
-        let totals = &self.totals;
-        ClusterFigures {
-            backends: (0..map.place_count()).map(name).collect(),
-            moved: totals.moved.load(Relaxed),
-            asked: totals.asked.load(Relaxed),
-            retried: totals.retried.load(Relaxed),
-            retries_refused: totals.retries_refused.load(Relaxed),
-            hedged: totals.hedged.load(Relaxed),
-            hedges_won: totals.hedges_won.load(Relaxed),
-            hedges_refused: totals.hedges_refused.load(Relaxed),
-            given_up: totals.given_up.load(Relaxed),
-            views: totals.views.load(Relaxed),
-            unanswered: totals.unanswered.load(Relaxed),
-            notices: totals.notices.load(Relaxed),
-            slots: map.owners().owned_count() as u64,
-        }
-    }
-
     /// Who is at a place: its address, for labels.
     pub fn label(&self, place: usize) -> Option<String> {
         Some(self.map.lock().node(place)?.endpoint.to_string())
@@ -228,7 +205,7 @@ impl Cluster {
     }
 
     /// Why the latest of those was not answered that were not.
-    pub(crate) fn trouble(&self) -> String {
+    pub fn trouble(&self) -> String {
         self.trouble.lock().clone()
     }
 
@@ -243,6 +220,12 @@ impl Cluster {
     pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
         let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
         u128::from(lag) <= max.as_millis()
+    }
+
+    /// How far a replica is behind its primary, in milliseconds, where that is known.
+    pub fn lag_millis(&self, place: usize) -> Option<u64> {
+        let millis = self.lags.get(place)?.load(Relaxed);
+        (millis != u64::MAX).then_some(millis)
     }
 
     /// Whether the caller is to ask how far replicas are behind.

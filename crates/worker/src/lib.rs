@@ -21,6 +21,7 @@ mod pause;
 mod plan;
 mod readers;
 mod redirects;
+mod standing;
 mod turn;
 
 pub use crate::core::{Core, Figures};
@@ -35,4 +36,5 @@ pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, share_scripts};
 pub use redirects::Redirects;
+pub use standing::Standing;
 pub use turn::Worker;

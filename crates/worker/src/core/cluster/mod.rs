@@ -399,6 +399,14 @@ impl Plane {
             }
             _ => false,
         };
+        if self.leaves_out(pool) {
+            let (left_out, what) =
+                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            return Some(format!(
+                "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
+                 for which there is no place, and which are not asked; set nodes_max higher"
+            ));
+        }
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
@@ -412,6 +420,11 @@ impl Plane {
                 format!("ERR who is the primary of the key in [pool.{name}] is not known now")
             }
         })
+    }
+
+    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    pub(super) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
     }
 
     /// Whether a lost or failed connection is that of a server that has left its
