@@ -210,10 +210,30 @@ mod tests {
     fn people_get_a_line_for_each_backend() {
         let text = as_text(&pools());
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["pool", "backend", "address", "state", "reason", "since"]);
-        let first = ["sessions", "alpha", "10.0.0.1:6379", "up", "-", "2025-11-21T08:58:01Z"];
-        assert_eq!(lines[1], first);
-        assert_eq!(lines[3], ["cache", "-", "-", "store", "-", "-"]);
+        assert_eq!(lines[0], ["pool", "kind", "backend", "address", "state", "reason", "since"]);
+        let first = ["alpha", "10.0.0.1:6379", "up", "-", "2025-11-21T08:58:01Z"];
+        assert_eq!((&lines[1][..2], &lines[1][2..]), (&["sessions", "sharded"][..], &first[..]));
+        assert_eq!(lines[3], ["cache", "store", "-", "-", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn what_a_server_does_is_told_where_that_is_found_out() {
+        let mut pools = pools();
+        pools[0].backends[1].standing = Some(BackendStanding {
+            role: "replica",
+            of: Some("users".into()),
+            slots: None,
+            zone: Some("eu-1".into()),
+            lag_millis: Some(1000),
+        });
+        let expected = "\"role\":\"replica\",\"of\":\"users\",\"slots\":null,\"zone\":\"eu-1\",\
+                        \"lag_ms\":1000}]}";
+        assert!(as_json(&pools).contains(expected), "{}", as_json(&pools));
+        let text = as_text(&pools);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][7..], ["role", "of", "slots", "zone", "lag_ms"]);
+        assert_eq!(lines[1][7..], ["-"; 5]);
+        assert_eq!(lines[2][7..], ["replica", "users", "-", "eu-1", "1000"]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl AdminState for Process {
                     return None;
                 }
                 if let PoolKind::Sharded { cluster: Some(cluster), .. } = kind
-                    && let Some(why) = cluster.unserved()
+                    && let Some(why) = cluster.unserved(&pool.name)
                 {
                     return Some(format!("pool {:?}: {why}", pool.name));
                 }

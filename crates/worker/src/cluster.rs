@@ -1,6 +1,7 @@
 //! What the workers of a process share about a cluster: the latest map, and who
 //! asks for the next.
 
+use crate::advice::advice;
 use keyway_base::Time;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
@@ -205,8 +206,18 @@ impl Cluster {
     }
 
     /// Why the latest of those was not answered that were not.
-    pub fn trouble(&self) -> String {
+    pub(crate) fn trouble(&self) -> String {
         self.trouble.lock().clone()
+    }
+
+    /// The same with what to change in the file, where that is known, for the pool of this name.
+    pub(crate) fn trouble_in(&self, pool: &str) -> String {
+        let trouble = self.trouble();
+        let asked = self.settings.sentinels.as_deref().unwrap_or(pool);
+        match advice(asked, &trouble).filter(|_| !trouble.contains(" [pool.")) {
+            Some(advice) => format!("{trouble}; {advice}"),
+            None => trouble,
+        }
     }
 
     /// Whether clients may wait for the first map: not long after the first did.

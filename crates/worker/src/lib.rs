@@ -8,6 +8,7 @@
 //! [`Plan`] (what all workers share).
 #![forbid(unsafe_code)]
 
+mod advice;
 mod channels;
 mod cluster;
 mod core;

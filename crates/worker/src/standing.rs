@@ -38,8 +38,9 @@ impl Cluster {
         })
     }
 
-    /// Why no request can be served, whichever its key is; `None` where some can.
-    pub fn unserved(&self) -> Option<String> {
+    /// Why no request can be served in the pool of this name, whichever its key is; `None` where
+    /// some can.
+    pub fn unserved(&self, pool: &str) -> Option<String> {
         let map = self.map();
         if (0..map.place_count()).any(|place| map.is_serving(place)) {
             return None;
@@ -49,7 +50,7 @@ impl Cluster {
             false => "nobody has told who is the primary",
         };
         Some(match map.unplaced() {
-            0 => format!("{what}: {}", self.trouble()),
+            0 => format!("{what}: {}", self.trouble_in(pool)),
             _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),
         })
     }

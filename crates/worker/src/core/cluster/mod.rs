@@ -392,7 +392,7 @@ impl Plane {
     fn unknown_server(&self, pool: u16) -> Option<String> {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
-        let why = state.shared.trouble();
+        let why = state.shared.trouble_in(name);
         let reads_replicas_only = match &self.pools[usize::from(pool)] {
             PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
                 readers.any(|from| *from == ReadFrom::Replica)
