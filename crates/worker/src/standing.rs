@@ -49,6 +49,13 @@ impl Cluster {
             true => "nobody has told who has which slot",
             false => "nobody has told who is the primary",
         };
+        let named =
+            self.settings().primaries.iter().filter(|_| self.settings().sentinels.is_some());
+        let names: Vec<&str> = named.map(String::as_str).collect();
+        let what = match &names[..] {
+            [] => what.to_owned(),
+            names => format!("{what} ({})", names.join(", ")),
+        };
         Some(match map.unplaced() {
             0 => format!("{what}: {}", self.trouble_in(pool)),
             _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),

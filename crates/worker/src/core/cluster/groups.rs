@@ -244,6 +244,10 @@ impl Core {
 
     #[cold]
     fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
+        if let Some(state) = self.plane.cluster_state(pool) {
+            let backend = self.plane.plan.pools[usize::from(from)].kind.label(usize::from(place));
+            state.shared.note_trouble(format!("what {backend} says of it {error}"));
+        }
         if self.plane.plan.notices.cluster.is_due(self.plane.clock.now) {
             let plan = &self.plane.plan.pools;
             tracing::warn!(
