@@ -125,12 +125,19 @@ fn check_key<'k>(
     }
     let hint = match nearest(&node.key, known.clone()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        // All that it knows fill a screen, and are told once.
-        None if errors.is_empty() => {
-            format!("predixy knows {}", known.collect::<Vec<_>>().join(", "))
+        // All that it knows in one place fill a screen, and are told once.
+        None if errors.iter().any(|error| is_of(error, place)) => {
+            "predixy does not know it".to_owned()
         }
-        None => "remove it".to_owned(),
+        None => format!("{KNOWN} {}", known.collect::<Vec<_>>().join(", ")),
     };
     let what = format!("unknown key {} in {place}", quoted(&node.key));
     errors.push(node.at.error(Problem::new(what, hint)));
+}
+
+const KNOWN: &str = "predixy knows";
+
+/// Whether an error tells already what there is in a place.
+fn is_of(error: &ConfigError, place: &str) -> bool {
+    error.hint.starts_with(KNOWN) && error.what.ends_with(place)
 }
