@@ -97,8 +97,11 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_REACHABLE_PRIMARIES, |cluster| cluster.reachable_primaries),
 ];
 
+/// A metric of a pool that may not have it, and where to read it.
+type SlotsReader = (&'static Metric, fn(&ClusterFigures) -> Option<u64>);
+
 /// Of clusters alone, and not of pools that are told of their primaries.
-const OF_SLOTS: &[(&Metric, fn(&ClusterFigures) -> Option<u64>)] = &[
+const OF_SLOTS: &[SlotsReader] = &[
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
     (&c::CLUSTER_REACHABLE_SLOTS, |cluster| cluster.reachable_slots),
 ];
