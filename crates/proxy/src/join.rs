@@ -753,7 +753,9 @@ mod tests {
     #[test]
     fn a_server_with_many_fragments_is_told_of_once() {
         let mut join = join(Rule::Array, &[]);
-        (0..9000).for_each(|nth| drop(join.add_fragment(nth % 3, 2)));
+        for nth in 0..9000 {
+            join.add_fragment(nth % 3, 2);
+        }
         let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
         for nth in 0..9000 {
             match nth % 3 {
@@ -773,7 +775,9 @@ mod tests {
     fn an_error_of_many_servers_and_many_words_is_bounded() {
         let mut join = join(Rule::Sum, &[1; 1000]);
         let words = format!("-ERR {}\r\n", "x".repeat(5000));
-        (0..1000).for_each(|nth| drop(join.on_reply(nth, Kind::Error, words.as_bytes())));
+        for nth in 0..1000 {
+            join.on_reply(nth, Kind::Error, words.as_bytes());
+        }
         let mut out = Vec::new();
         join.write_reply(&mut out, |_| "server", |_, _| String::new());
         let told = String::from_utf8(out).unwrap();
