@@ -45,6 +45,10 @@ pub enum Label {
     Database,
     /// What the keys of a quota begin with, as configured.
     Prefix,
+    /// What a server does: `primary`, `replica` or `none`.
+    Role,
+    /// The primary a server copies, by its address, or what Sentinel calls its primary.
+    Of,
     /// Version of this build; on `keyway_process_build_info` alone.
     Version,
 }
@@ -61,6 +65,8 @@ impl Label {
             Label::Over => "over",
             Label::Database => "database",
             Label::Prefix => "prefix",
+            Label::Role => "role",
+            Label::Of => "of",
             Label::Version => "version",
         }
     }
@@ -204,6 +210,9 @@ catalogue! {
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
         measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
+    BACKEND_ROLE: Gauge "keyway_backend_role_info" in "info" by [Pool Backend Role Of]
+        measures "Always 1; the labels say what the server does in a cluster or beside Sentinel (primary, replica, or none while it has no keys) and which primary it copies, or what Sentinel calls its primary."
+        leaves_out "Leaves out pools whose servers are listed, but for those of kind replicated."
     BACKEND_CIRCUIT: Gauge "keyway_backend_circuit_state" in "state" by [Pool Backend]
         measures "Whether the backend is asked, in a pool with a circuit: 0 closed (it is), 1 half-open (a few requests find out), 2 open (it is not, and requests fail at once). All workers share the state."
         leaves_out "Leaves out requests that were refused: keyway_backend_errors_total with the fault backend_circuit_open. Always 0 without a circuit."
@@ -374,6 +383,12 @@ catalogue! {
         leaves_out ""
     CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
         measures "Slots of which the server is known; 16384 when the cluster is whole."
+        leaves_out "Leaves out whether the server can be reached: keyway_cluster_reachable_slots. Pools of kind replicated have none."
+    CLUSTER_REACHABLE_SLOTS: Gauge "keyway_cluster_reachable_slots" in "slots" by [Pool]
+        measures "Slots whose primary is known and not failing, neither here nor as the cluster says; 16384 when all keys can be written."
+        leaves_out "Leaves out replicas, which may still be read. Pools of kind replicated have none."
+    CLUSTER_REACHABLE_PRIMARIES: Gauge "keyway_cluster_reachable_primaries" in "primaries" by [Pool]
+        measures "Primaries with keys that are known and not failing: of a cluster those with slots, of a pool of kind replicated as many as it has when all is well."
         leaves_out ""
     ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."

@@ -3,10 +3,10 @@
 
 mod doubts;
 
+use crate::advice::advice;
 use crate::notices::Notice;
 use doubts::{Doubts, Verdict};
 use keyway_base::Time;
-use keyway_metrics::ClusterFigures;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
 };
@@ -197,29 +197,6 @@ impl Cluster {
         self.version.load(Acquire)
     }
 
-    /// What it came to, and who its servers are.
-    pub fn figures(&self) -> ClusterFigures {
-        let map = self.map();
-        let name = |place| Some(map.node(place)?.endpoint.to_string());
-        let totals = &self.totals;
-        ClusterFigures {
-            backends: (0..map.place_count()).map(name).collect(),
-            moved: totals.moved.load(Relaxed),
-            asked: totals.asked.load(Relaxed),
-            retried: totals.retried.load(Relaxed),
-            retries_refused: totals.retries_refused.load(Relaxed),
-            hedged: totals.hedged.load(Relaxed),
-            hedges_won: totals.hedges_won.load(Relaxed),
-            hedges_refused: totals.hedges_refused.load(Relaxed),
-            given_up: totals.given_up.load(Relaxed),
-            views: totals.views.load(Relaxed),
-            unanswered: totals.unanswered.load(Relaxed),
-            notices: totals.notices.load(Relaxed),
-            stale: totals.stale.load(Relaxed),
-            slots: map.owners().owned_count() as u64,
-        }
-    }
-
     /// Who is at a place: its address, for labels.
     pub fn label(&self, place: usize) -> Option<String> {
         Some(self.map.lock().node(place)?.endpoint.to_string())
@@ -311,6 +288,16 @@ impl Cluster {
         self.trouble.lock().clone()
     }
 
+    /// The same with what to change in the file, where that is known, for the pool of this name.
+    pub(crate) fn trouble_in(&self, pool: &str) -> String {
+        let trouble = self.trouble();
+        let asked = self.settings.sentinels.as_deref().unwrap_or(pool);
+        match advice(asked, &trouble).filter(|_| !trouble.contains(" [pool.")) {
+            Some(advice) => format!("{trouble}; {advice}"),
+            None => trouble,
+        }
+    }
+
     /// Whether clients may wait for the first map: not long after the first did.
     pub(crate) fn may_be_known_soon(&self, now: Time) -> bool {
         let until = (now + FIRST_MAP_MAX).0;
@@ -324,6 +311,12 @@ impl Cluster {
         let told = self.lags_told.get(usize::from(place)).map_or(0, |told| told.load(Relaxed));
         let is_old = self.lags_asked.load(Relaxed).saturating_sub(told) > LAGS_MISSED_MAX;
         u128::from(lag) <= max.as_millis() && !is_old
+    }
+
+    /// How far a replica is behind its primary, in milliseconds, where that is known.
+    pub fn lag_millis(&self, place: usize) -> Option<u64> {
+        let millis = self.lags.get(place)?.load(Relaxed);
+        (millis != u64::MAX).then_some(millis)
     }
 
     /// Whether the caller is to ask how far replicas are behind.

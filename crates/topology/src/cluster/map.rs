@@ -68,6 +68,10 @@ pub struct ClusterMap {
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
+    /// Slots whose server is known and has no place.
+    unplaced_slots: u16,
+    /// Of each primary of a pool that is no cluster, whether it is known and has no place.
+    unplaced_primaries: Vec<bool>,
 }
 
 /// A primary that has a name, and its replicas.
@@ -110,6 +114,8 @@ impl ClusterMap {
             primary_epochs: vec![None; primaries],
             epoch: None,
             is_known: false,
+            unplaced_slots: 0,
+            unplaced_primaries: vec![false; primaries],
         };
         map.add_seeds(seeds, Time(0));
         map
@@ -139,6 +145,13 @@ impl ClusterMap {
     pub fn primary(&self, number: u16) -> Option<u16> {
         let place = self.primaries.get(usize::from(number)).copied();
         place.filter(|&place| place != SlotOwners::NONE)
+    }
+
+    /// How many slots have a server for which there is no place; of a pool that is no
+    /// cluster, how many primaries.
+    pub fn unplaced(&self) -> usize {
+        let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
+        usize::from(self.unplaced_slots) + primaries
     }
 
     /// Whether keys go elsewhere than by another map.
@@ -252,7 +265,11 @@ impl ClusterMap {
             }
         }
         let mut owners = SlotOwners::new();
+        next.unplaced_slots = 0;
         for (first, last, owner) in view.owners.ranges() {
+            if place(owner).is_none() {
+                next.unplaced_slots += last - first + 1;
+            }
             for slot in first..=last {
                 owners.set(slot, place(owner));
             }
@@ -400,6 +417,7 @@ impl ClusterMap {
         let mut left_out = 0;
         let primary = next.seat(&told.primary, now);
         left_out += usize::from(primary.is_none());
+        next.unplaced_primaries[group] = primary.is_none();
         let mut told_places: Vec<u16> = primary.into_iter().collect();
         for (endpoint, health) in &told.replicas {
             let Some(place) = next.seat(endpoint, now) else {
@@ -447,6 +465,8 @@ impl ClusterMap {
             || self.owners != other.owners
             || self.primaries != other.primaries
             || self.primary_epochs != other.primary_epochs
+            || self.unplaced_slots != other.unplaced_slots
+            || self.unplaced_primaries != other.unplaced_primaries
     }
 }
 

@@ -328,6 +328,7 @@ impl Core {
     fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let backend = self.plane.describe_backend(from, place);
+        state.shared.note_trouble(format!("what {backend} says of it {error}"));
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(
                 pool = self.plane.plan.pools[usize::from(pool)].name,

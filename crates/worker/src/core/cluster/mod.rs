@@ -408,13 +408,21 @@ impl Plane {
     fn unknown_server(&self, pool: u16) -> Option<String> {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
-        let why = state.shared.trouble();
+        let why = state.shared.trouble_in(name);
         let reads_replicas_only = match &self.pools[usize::from(pool)] {
             PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
                 readers.any(|from| *from == ReadFrom::Replica)
             }
             _ => false,
         };
+        if self.leaves_out(pool) {
+            let (left_out, what) =
+                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            return Some(format!(
+                "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
+                 for which there is no place, and which are not asked; set nodes_max higher"
+            ));
+        }
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
@@ -430,6 +438,11 @@ impl Plane {
                 )
             }
         })
+    }
+
+    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    pub(super) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
     }
 
     /// Whether a lost or failed connection is that of a server that has left its
