@@ -234,14 +234,14 @@ impl ClusterMap {
         }
     }
 
-    /// The next version, in which a slot is another server's, who may not have been
-    /// known; `None` when it is that one's already, or there is no place for it.
-    pub fn moved(&self, slot: u16, to: &Endpoint, now: Time) -> Option<ClusterMap> {
-        let mut next = self.next();
-        let place = next.seat(to, now)?;
-        if self.owners.of(slot) == Some(place) {
+    /// The next version, in which a slot is the server's at another place; `None` when it
+    /// is that one's already, nobody is there, or the pool has no slots.
+    pub fn moved(&self, slot: u16, place: u16) -> Option<ClusterMap> {
+        self.node(usize::from(place))?;
+        if self.owners.of(slot) == Some(place) || !self.primaries.is_empty() {
             return None;
         }
+        let mut next = self.next();
         if let Some(node) = &mut next.places[usize::from(place)] {
             node.role = PlaceRole::Primary;
         }
@@ -251,15 +251,17 @@ impl ClusterMap {
         Some(next)
     }
 
-    /// The place of a server that another names, with the map in which it has one
-    /// where that is not this.
-    pub fn find_or_add(&self, endpoint: &Endpoint, now: Time) -> Option<(u16, Option<ClusterMap>)> {
-        if let Some(place) = self.place_of(endpoint) {
-            return Some((place, None));
+    /// The next version, with a place for a server of the cluster that has no slots yet,
+    /// which views by slots leave out; `None` when it has one, or there is no room.
+    pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
+        if self.place_of(endpoint).is_some() {
+            return None;
         }
         let mut next = self.next();
         let place = next.seat(endpoint, now)?;
-        Some((place, Some(next)))
+        // As one that views do not have now it stays for a while.
+        next.places[usize::from(place)].as_mut()?.role = PlaceRole::Primary;
+        Some(next)
     }
 
     /// The next version, with places for these servers, since nobody else can be

@@ -38,6 +38,7 @@ impl Core {
     fn tend_each(&mut self) {
         self.hear_views();
         self.send_retries();
+        self.ask_names_if_due();
         self.end_waits_for_maps();
         self.listen_to_sentinels();
         for at in 0..self.plane.cluster.pools.len() {
@@ -55,6 +56,7 @@ impl Core {
         !cluster.heard.is_empty()
             || !cluster.unanswered.is_empty()
             || !cluster.told_about.is_empty()
+            || cluster.named.has_missed()
     }
 
     /// Goes by what servers have said since.
@@ -66,14 +68,19 @@ impl Core {
                 self.plane.note_unanswered(pool);
             }
         }
+        self.miss_names();
         for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
 
     fn hear(&mut self, heard: &Heard) {
-        if heard.what == Internal::Replication {
-            return self.hear_lags(heard);
+        match heard.what {
+            Internal::Replication => return self.hear_lags(heard),
+            Internal::Names => {
+                return self.hear_names((heard.pool, heard.place), &heard.reply);
+            }
+            _ => {}
         }
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
