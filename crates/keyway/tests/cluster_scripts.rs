@@ -149,10 +149,11 @@ fn a_primary_with_replicas_sends_nobody_elsewhere() {
 #[test]
 fn a_script_does_not_tell_of_its_servers_health() {
     let _watch = watchdog(WITHIN, "a server that is well");
-    let server = RedisServer::start();
+    let servers = [RedisServer::start(), RedisServer::start()];
     let ejection = "{ after_failures = 2, for = \"5s\", rejoin = \"serve\" }";
-    let line = format!("{}:1 one", server.address());
-    let pool = Pool::sharded("main", &[line]).with("ejection", ejection);
+    let named = |(nth, server): (usize, &RedisServer)| format!("{}:1 s{nth}", server.address());
+    let lines: Vec<String> = servers.iter().enumerate().map(named).collect();
+    let pool = Pool::sharded("main", &lines).with("ejection", ejection);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     for said in OF_SERVERS {
@@ -164,6 +165,15 @@ fn a_script_does_not_tell_of_its_servers_health() {
     assert_eq!(warnings(&keyway), Vec::<String>::new());
 }
 
+/// Has others end also when this thread panics.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     let _watch = watchdog(WITHIN, "a new server");
@@ -173,6 +183,7 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     let key = key_of(7, "one");
     assert_eq!(client.words(&format!("SET {key} 0")), Value::simple("OK"));
     let new = cluster.add_node();
+    cluster.wait_settled();
     let from = 0;
     let is_over = AtomicBool::new(false);
     let code = "return redis.call('INCR', KEYS[1])";
@@ -205,8 +216,9 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
                 })
             })
             .collect();
+        let ending = Ending(&is_over);
         cluster.move_slots(from, new, 0..40);
-        is_over.store(true, Ordering::Relaxed);
+        drop(ending);
         for worker in workers {
             println!("{} rounds", worker.join().expect("a client"));
         }
