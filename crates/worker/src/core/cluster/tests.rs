@@ -296,6 +296,7 @@ fn a_slot_that_was_not_asked_for_stays_where_it_is() {
     hear(&mut core, 1, "-MOVED 5 h:2\r\n");
     core.follow_clusters();
     assert_eq!(owner(&core, 5), before);
+    assert!(send(&mut core, 2).contains("GET"));
     hear(&mut core, 2, "$1\r\nv\r\n");
     assert_eq!(output(&core, client), r"$1\r\nv\r\n");
 }
