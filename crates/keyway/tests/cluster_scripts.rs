@@ -161,7 +161,7 @@ fn a_script_does_not_tell_of_its_servers_health() {
             assert!(eval(&mut client, said, &["counter"]).is_error());
         }
     }
-    assert_eq!(client.words("GET counter"), Value::bulk(&(OF_SERVERS.len() * 5).to_string()));
+    assert_eq!(client.words("GET counter"), Value::bulk((OF_SERVERS.len() * 5).to_string()));
     assert_eq!(warnings(&keyway), Vec::<String>::new());
 }
 
