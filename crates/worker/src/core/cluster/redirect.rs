@@ -95,8 +95,11 @@ impl Core {
         }
         let onward = Onward { to: endpoint, slot, is_moved };
         match shared.place_of(&onward.to) {
-            // What came before is to go there first.
-            Some(_) if self.plane.cluster.is_held_for(pool, &onward.to) => {
+            // What came before is to go there first; nothing did on a link of its own.
+            Some(_)
+                if !self.links[from].is_private
+                    && self.plane.cluster.is_held_for(pool, &onward.to) =>
+            {
                 self.hold_back(from, one, onward);
             }
             Some(place) => self.send_on(place, from, one, &onward),
