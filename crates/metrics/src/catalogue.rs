@@ -350,7 +350,7 @@ catalogue! {
         leaves_out "Leaves out those whose client had left."
     CLUSTER_ASKED: Counter "keyway_cluster_asked_requests_total" in "requests" by [Pool]
         measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
-        leaves_out ""
+        leaves_out "Leaves out those whose client had left."
     CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
         measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost."
         leaves_out ""
@@ -367,8 +367,8 @@ catalogue! {
         measures "Reads that no second server was sent since hedge_budget was used up."
         leaves_out "Leaves out those for which no other server could be read."
     CLUSTER_GIVEN_UP: Counter "keyway_cluster_given_up_requests_total" in "requests" by [Pool]
-        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, or others of the same client were on their way behind it."
-        leaves_out ""
+        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, others of the same client were on their way behind it, no place for the server or not one of the cluster, or what was asked runs a script, which may have said so itself."
+        leaves_out "Leaves out those whose client had left."
     CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]
         measures "Times that a server told who has which slot."
         leaves_out ""

@@ -262,20 +262,19 @@ impl Cluster {
         doubts.get(&None).is_some_and(|doubts| doubts.is_behind(place, known))
     }
 
-    /// Notes that a slot is another server's.
-    pub(crate) fn note_moved(&self, slot: u16, to: &Endpoint, now: Time) -> Arc<ClusterMap> {
-        self.update(|map| map.moved(slot, to, now))
+    /// Notes that a slot is the server's at this place.
+    pub(crate) fn note_moved(&self, slot: u16, place: u16) {
+        self.update(|map| map.moved(slot, place));
     }
 
-    /// The place of a server that another has named; `None` when there is no room.
-    pub(crate) fn place_of(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
-        let mut place = None;
-        self.update(|map| {
-            let (found, next) = map.find_or_add(endpoint, now)?;
-            place = Some(found);
-            next
-        });
-        place
+    /// The place of a server that a view has named, or the file.
+    pub(crate) fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
+        self.map.lock().place_of(endpoint)
+    }
+
+    /// The same for one that its cluster has just named; `None` when there is no room.
+    pub(crate) fn admit(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
+        self.update(|map| map.with_member(endpoint, now)).place_of(endpoint)
     }
 
     /// Notes why a question was not answered.

@@ -281,14 +281,14 @@ impl ClusterMap {
         }
     }
 
-    /// The next version, in which a slot is another server's, who may not have been
-    /// known; `None` when it is that one's already, or there is no place for it.
-    pub fn moved(&self, slot: u16, to: &Endpoint, now: Time) -> Option<ClusterMap> {
-        let mut next = self.next();
-        let place = next.seat(to, now)?;
-        if self.owners.of(slot) == Some(place) {
+    /// The next version, in which a slot is the server's at another place; `None` when it
+    /// is that one's already, nobody is there, or the pool has no slots.
+    pub fn moved(&self, slot: u16, place: u16) -> Option<ClusterMap> {
+        self.node(usize::from(place))?;
+        if self.owners.of(slot) == Some(place) || !self.primaries.is_empty() {
             return None;
         }
+        let mut next = self.next();
         if let Some(node) = &mut next.places[usize::from(place)] {
             node.role = PlaceRole::Primary;
         }
@@ -298,19 +298,17 @@ impl ClusterMap {
         Some(next)
     }
 
-    /// The place of a server that another names, with the map in which it has one
-    /// where that is not this.
-    pub fn find_or_add(&self, endpoint: &Endpoint, now: Time) -> Option<(u16, Option<ClusterMap>)> {
-        if let Some(place) = self.place_of(endpoint) {
-            return Some((place, None));
+    /// The next version, with a place for a server of the cluster that has no slots yet,
+    /// which views by slots leave out; `None` when it has one, or there is no room.
+    pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
+        if self.place_of(endpoint).is_some() {
+            return None;
         }
         let mut next = self.next();
         let place = next.seat(endpoint, now)?;
-        // Views may not tell of it before it has a slot.
-        if let Some(node) = &mut next.places[usize::from(place)] {
-            node.role = PlaceRole::Primary;
-        }
-        Some((place, Some(next)))
+        // As one that views do not have now it stays for a while.
+        next.places[usize::from(place)].as_mut()?.role = PlaceRole::Primary;
+        Some(next)
     }
 
     /// The next version, with places for these servers, since nobody else can be
@@ -504,21 +502,28 @@ mod tests {
     #[test]
     fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
         let map = known();
-        let (place, next) = map.find_or_add(&endpoint(2), at(2)).unwrap();
+        let next = Some(map.with_member(&endpoint(2), at(2)).unwrap());
+        let place = next.as_ref().unwrap().place_of(&endpoint(2)).unwrap();
         let mut map = next.unwrap();
         for second in 3..30 {
             if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
                 map = next;
             }
-            let found = map.find_or_add(&endpoint(2), at(second)).unwrap();
-            assert_eq!((found.0, found.1.is_none()), (place, true), "second {second}");
+            assert_eq!(map.place_of(&endpoint(2)), Some(place), "second {second}");
+            assert!(map.with_member(&endpoint(2), at(second)).is_none());
         }
         let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
         assert_eq!(map.place_of(&endpoint(2)), None);
         // Nobody else has it so soon, and who had it has.
-        assert!(map.find_or_add(&endpoint(3), at(41)).is_none());
-        assert_eq!(map.find_or_add(&endpoint(2), at(41)).unwrap().0, place);
-        assert_eq!(map.find_or_add(&endpoint(3), at(101)).unwrap().0, place);
+        assert!(map.with_member(&endpoint(3), at(41)).is_none());
+        assert_eq!(
+            map.with_member(&endpoint(2), at(41)).unwrap().place_of(&endpoint(2)),
+            Some(place)
+        );
+        assert_eq!(
+            map.with_member(&endpoint(3), at(101)).unwrap().place_of(&endpoint(3)),
+            Some(place)
+        );
     }
 
     #[test]

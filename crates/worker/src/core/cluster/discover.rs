@@ -46,6 +46,7 @@ impl Core {
         self.hear_views();
         self.tend_rounds();
         self.send_retries();
+        self.ask_names_if_due();
         self.end_waits_for_maps();
         self.listen_to_sentinels();
         for at in 0..self.plane.cluster.pools.len() {
@@ -63,6 +64,7 @@ impl Core {
         !cluster.heard.is_empty()
             || !cluster.unanswered.is_empty()
             || !cluster.told_about.is_empty()
+            || cluster.named.has_missed()
     }
 
     /// Goes by what servers have said since.
@@ -76,13 +78,21 @@ impl Core {
                 self.plane.end_unanswered(pool);
             }
         }
+        self.miss_names();
         for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
 
     fn hear(&mut self, heard: &Heard) {
-        let Internal::Cluster(number) = heard.what else { return self.hear_lags(heard) };
+        match heard.what {
+            Internal::Replication => return self.hear_lags(heard),
+            Internal::Names => {
+                return self.hear_names((heard.pool, heard.place), &heard.reply);
+            }
+            _ => {}
+        }
+        let Internal::Cluster(number) = heard.what else { return };
         let Heard { pool, place, ref reply, .. } = *heard;
         if self.plane.hears_groups(pool) {
             return self.hear_group((pool, place), number, reply);

@@ -12,11 +12,13 @@
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
+//! | `named` | whether a server is one of the cluster that another one names |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
 mod groups;
 mod hedge;
+mod named;
 mod notices;
 mod readers;
 mod redirect;
@@ -73,8 +75,12 @@ pub(super) struct State {
     next_question: u32,
     /// Servers that have not answered a question, by pool and place, and its number.
     unanswered: Vec<(u16, u16, u32)>,
-    /// Requests to be sent again, by when.
+    /// Requests to be sent again, in the order in which they were refused.
     retries: Vec<redirect::Retry>,
+    /// When the first of them is due, if there are any.
+    retries_due: Time,
+    /// Requests for servers that are not known yet.
+    named: named::State,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
     /// Pools that sentinels have told something about.
@@ -163,6 +169,7 @@ impl Core {
                 self.adopt_map(pool);
             }
         }
+        self.release_named();
     }
 
     /// Goes by the latest map from here on.

@@ -68,7 +68,7 @@ impl Core {
                 has_confirmed = true;
                 plane.on_active(sessions, pool, kind, name);
             }
-            Heard::Astray { said } => plane.on_name_astray((pool, backend), said),
+            Heard::Astray { name, said } => plane.on_name_astray((pool, backend), name, said),
             Heard::Refused { kind, name, reply } => {
                 plane.drop_refused(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
