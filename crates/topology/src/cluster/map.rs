@@ -502,9 +502,8 @@ mod tests {
     #[test]
     fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
         let map = known();
-        let next = Some(map.with_member(&endpoint(2), at(2)).unwrap());
-        let place = next.as_ref().unwrap().place_of(&endpoint(2)).unwrap();
-        let mut map = next.unwrap();
+        let mut map = map.with_member(&endpoint(2), at(2)).unwrap();
+        let place = map.place_of(&endpoint(2)).unwrap();
         for second in 3..30 {
             if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
                 map = next;
