@@ -76,7 +76,10 @@ fn a_replicated_pool_that_serves_nothing_is_not_ready_and_tells_why() {
             .with("sentinels", &list(&sentinels.addresses()))
             .with("primaries", &format!("[\"{name}\"]"))
     };
-    expect_not_ready(&start(pool("other")), &["pool \"main\"", who, "(other)", "No such master"]);
+    expect_not_ready(
+        &start(pool("other")),
+        &["pool \"main\"", who, "(other)", "no sentinel knows"],
+    );
     let keyway = start(pool("mymaster"));
     expect_ready(&keyway);
     let (primary, replica) = (servers.address(0), servers.address(1));
