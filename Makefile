@@ -42,7 +42,7 @@ asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs 
 valgrind: ## their unit tests under valgrind's memcheck
 	@scripts/valgrind.sh
 
-loom: ## every order in which the steps of a ring's ends can come (DEPTH=3 preemptions; takes minutes)
+loom: ## the orders in which the steps of a ring's ends can come, up to DEPTH=3 preemptions (takes minutes)
 	@RUSTFLAGS="--cfg loom" KEYWAY_LOOM_DEPTH=$(or $(DEPTH),3) CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" \
 	  cargo test --locked --package keyway-ring --lib
 

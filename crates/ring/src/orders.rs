@@ -1,4 +1,5 @@
-//! Every order in which the steps of the two ends can come, by loom: `make loom`.
+//! The orders in which the steps of the ends can come, up to a number of preemptions, by loom:
+//! `make loom`.
 
 use crate::layout::Header;
 use crate::memory::Memory;

@@ -1,4 +1,4 @@
-//! The atomics, which loom replaces by its own to try every order of them.
+//! The atomics, which loom replaces by its own to try the orders of them.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -160,8 +160,8 @@ fn whatever_is_scribbled_over_a_ring_is_refused_and_no_more() {
     if std::env::var(WRITER).is_ok() {
         return;
     }
-    let mut state = 3;
-    for _ in 0..300 {
+    let (mut state, mut refused) = (3, 0);
+    for _ in 0..100 {
         let segment = Segment::create(&[CAPACITY_MIN]).unwrap();
         let scribbler = segment.descriptor().try_clone_to_owned().unwrap();
         let seed = random(&mut state);
@@ -198,6 +198,7 @@ fn whatever_is_scribbled_over_a_ring_is_refused_and_no_more() {
             }
         }
         vandal.join().unwrap();
-        assert!(ends <= 4000);
+        refused += ends;
     }
+    assert!(refused > 0, "nothing that was scribbled was seen");
 }
