@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind soak pauses scaling
+.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -41,6 +41,10 @@ asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs 
 
 valgrind: ## their unit tests under valgrind's memcheck
 	@scripts/valgrind.sh
+
+loom: ## the orders in which the steps of a ring's ends can come, up to DEPTH=3 preemptions (takes minutes)
+	@RUSTFLAGS="--cfg loom" KEYWAY_LOOM_DEPTH=$(or $(DEPTH),3) CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" \
+	  cargo test --locked --package keyway-ring --lib
 
 soak: ## MINUTES=10 of load and faults on the store and on four servers; every reply is checked
 	@KEYWAY_SOAK_MINUTES=$(or $(MINUTES),10) \

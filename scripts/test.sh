@@ -86,6 +86,8 @@ step "formatting" cargo fmt --all --check
 step "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layers" cargo run --quiet --locked --package keyway-testkit --bin layer_check
 suite tests cargo test --workspace --locked --no-fail-fast
+RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/loom" \
+  suite loom cargo test --locked --package keyway-ring --lib
 step "stock clients" stock_clients
 fuzz
 

@@ -6,7 +6,9 @@ use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::ReadFile;
 use crate::tls;
 use keyway_command::lookup;
-use keyway_topology::{ClusterPool, Discovery, ReadFrom, ReadPolicy, Server, ShardedPool};
+use keyway_topology::{
+    ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy, Server, ShardedPool,
+};
 use std::time::Duration;
 
 /// A pool that finds its servers out, of which `seeds` are known.
@@ -20,6 +22,16 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
         );
         let hint = format!("write {}", quoted(&odd.endpoint.to_string()));
         report.consequence(section.place("servers"), Problem::new(what, hint));
+    }
+    if let Some(odd) = seeds.iter().find(|seed| matches!(seed.endpoint, Endpoint::Unix { .. })) {
+        let text = odd.endpoint.to_string();
+        let what = format!(
+            "servers in {}: {} is a unix socket, and servers of a cluster name each other by host \
+             and port",
+            section.header,
+            quoted(&text)
+        );
+        report.consequence(section.place("servers"), Problem::new(what, "write \"HOST:PORT\""));
     }
     let nodes_max = section.number_u32("nodes_max") as u16;
     if nodes_max > 0 && seeds.len() > usize::from(nodes_max) {

@@ -15,6 +15,7 @@ mod describe;
 mod document;
 mod emulate;
 mod error;
+mod examples;
 mod hedge;
 pub mod import;
 mod load;
@@ -29,6 +30,7 @@ mod tls;
 mod toml_text;
 mod value;
 mod warnings;
+mod without_effect;
 
 pub use address::ListenAddr;
 pub use describe::{MemoryBound, describe};

@@ -4,6 +4,7 @@
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, any_of, nearest, quoted};
+use crate::examples::{KIND_EXAMPLE, example, example_within, homes_text};
 use crate::hedge::{parse_hedge_after, parse_share};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
@@ -197,7 +198,7 @@ fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
         Absent::Refused => {
             let problem = Problem::new(
                 format!("{} is missing in {}", named(key, &section.header), section.header),
-                format!("add {}", example(if key.is_pools() { "pools" } else { key.name })),
+                format!("add {}", example_within(key, section.table)),
             );
             report.consequence(section.at, problem);
         }
@@ -227,28 +228,6 @@ fn header_within(table: &Table, around: &str) -> String {
     }
 }
 
-/// What to add when a key is missing.
-fn example(name: &str) -> &'static str {
-    match name {
-        "bind" => "bind = \"tcp://127.0.0.1:6380\"",
-        "pool" => "pool = \"NAME\" and a table [pool.NAME]",
-        "kind" => "kind = \"store\", kind = \"sharded\" or kind = \"memcached\"",
-        "servers" => "servers = [\"10.0.0.1:6379:1 alpha\", \"10.0.0.2:6379:1 beta\"]",
-        "listener" => "[[listener]] with bind and pool",
-        "pools" => "[pool.NAME] with kind = \"store\", \"sharded\" or \"memcached\"",
-        "prefix" => "prefix = \"session:\"",
-        "children" => "children = [\"NAME\", \"NAME\"] and a table [pool.NAME] for each",
-        "routes" => "routes = [{ prefix = \"user:\", pool = \"NAME\" }]",
-        "main" => "main = \"NAME\" and a table [pool.NAME]",
-        "shadow" => "shadow = \"NAME\" and a table [pool.NAME]",
-        "child" => "child = \"NAME\" and a table [pool.NAME]",
-        "requests_per_second" => "requests_per_second = 1000",
-        "min" => "min = 1",
-        "max" => "max = 8",
-        _ => "it",
-    }
-}
-
 /// Defaults are our own text; a test reads every one of them.
 pub(crate) fn read_default(key: &'static Key, default: &str) -> Option<Value> {
     let value = DeValue::parse(default).ok()?;
@@ -266,8 +245,10 @@ fn unknown_key(name: &str, table: &'static Table, header: &str) -> Problem {
         return Problem::new(what, format!("did you mean \"{meant}\"?"));
     }
     let others = || schema::TABLES.iter().filter(|other| !std::ptr::eq(**other, table));
-    if let Some(other) = others().find(|other| other.key(name).is_some()) {
-        return Problem::new(what, format!("\"{name}\" belongs in {}", other.header));
+    let homes: Vec<&str> =
+        others().filter(|other| other.key(name).is_some()).map(|other| other.header).collect();
+    if !homes.is_empty() {
+        return Problem::new(what, format!("\"{name}\" belongs in {}", homes_text(&homes)));
     }
     let alias_elsewhere = others().find_map(|other| Some((by_alias(other)?, other.header)));
     if let Some((meant, other)) = alias_elsewhere {
@@ -298,7 +279,7 @@ fn read_value(
         Kind::Table(table) => read_sub_table(key, table, value, header, report),
         Kind::List(table) => read_list(key, table, value, header, report),
         Kind::Pools => read_pools(value, report),
-        Kind::Servers => read_servers(value, header, report),
+        Kind::Servers => read_servers(key.name, value, header, report),
         Kind::PoolNames => read_names(value, "write the names of pools: [\"NAME\", \"NAME\"]"),
         Kind::Names => read_names(value, "write names: [\"NAME\", \"NAME\"]"),
         Kind::Commands => read_names(value, "write the names of commands: [\"get\", \"mget\"]"),
@@ -456,7 +437,7 @@ fn read_pool(
         }
         None => {
             let what = format!("kind is missing in {header}");
-            report.consequence(at, Problem::new(what, format!("add {}", example("kind"))));
+            report.consequence(at, Problem::new(what, format!("add {KIND_EXAMPLE}")));
         }
     }
     for (name, _) in content {
@@ -469,6 +450,7 @@ fn read_pool(
 }
 
 fn read_servers(
+    name: &str,
     value: &Spanned<DeValue<'_>>,
     header: &str,
     report: &mut Report<'_>,
@@ -493,7 +475,7 @@ fn read_servers(
         match server {
             Ok(server) => servers.push((item.span().start, server)),
             Err(mut problem) => {
-                problem.what = format!("servers in {header}: {}", problem.what);
+                problem.what = format!("{name} in {header}: {}", problem.what);
                 report.mistake(item.span().start, problem);
             }
         }

@@ -70,6 +70,7 @@ pub(crate) fn resolve(
     refuse_clashes(root, sections, report);
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
+    crate::without_effect::warn(named, sections, report);
     Config { server, limits, listeners, pools, warnings: Vec::new() }
 }
 
@@ -373,7 +374,11 @@ fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server> {
         let name = server.ring_name().into_owned();
         if by_name.insert(name.clone(), ()).is_some() {
             let what = format!("servers in {}: {} is there twice", section.header, quoted(&name));
-            let hint = "give every server a name or address of its own, or raise the weight of one";
+            // Where servers are found out they have neither names nor weights.
+            let hint = match section.text("kind") {
+                Some("cluster" | "replicated") => "list each once",
+                _ => "give every server a name or address of its own, or raise the weight of one",
+            };
             report.consequence(*at, Problem::new(what, hint));
         }
     }

@@ -298,7 +298,7 @@ pub(crate) static LISTENER: Table = Table {
             "protocol",
             Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
             Is("\"redis\""),
-            "What clients speak: `\"redis\"`, for pools of kind `\"store\"` and `\"sharded\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"` and `\"sharded\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` and `\"sharded\"` ones.",
+            "What clients speak: `\"redis\"`, for pools of any kind but `\"memcached\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"`, and `\"sharded\"`, `\"cluster\"` and `\"replicated\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` pools and such of Redis servers.",
         ),
         key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
         key(

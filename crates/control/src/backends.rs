@@ -25,8 +25,26 @@ pub struct BackendStatus {
     pub state: &'static str,
     /// Its latest failure since it was last up.
     pub reason: Option<&'static str>,
-    /// Since when it has been in that state, in seconds since the Unix epoch.
+    /// Since when it has been in that state, in seconds since the Unix epoch; in that of a
+    /// server found later, since then at the earliest.
     pub since_unix_seconds: u64,
+    /// What it does, where that is found out.
+    pub standing: Option<BackendStanding>,
+}
+
+/// What a server does in a cluster, or beside Sentinel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendStanding {
+    /// `primary`, `replica`, or `none` while it has no keys.
+    pub role: &'static str,
+    /// The primary it copies, by its address, or what Sentinel calls its primary.
+    pub of: Option<String>,
+    /// Slots it has, in a cluster.
+    pub slots: Option<u16>,
+    /// Its availability zone, if that is told.
+    pub zone: Option<String>,
+    /// How far it is behind its primary, in milliseconds, if that is asked.
+    pub lag_millis: Option<u64>,
 }
 
 /// An object with the array `pools`, a line for each backend.
@@ -40,13 +58,17 @@ pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
             text.push_str(if index == 0 { "\n  " } else { ",\n  " });
             let _ = write!(
                 text,
-                "{{\"backend\":{},\"address\":{},\"state\":{},\"reason\":{},\"since\":\"{}\"}}",
+                "{{\"backend\":{},\"address\":{},\"state\":{},\"reason\":{},\"since\":\"{}\"",
                 json_string(&backend.name),
                 json_string(&backend.address),
                 json_string(backend.state),
                 backend.reason.map_or("null".to_owned(), json_string),
                 utc(backend.since_unix_seconds),
             );
+            if let Some(standing) = &backend.standing {
+                write_standing(standing, &mut text);
+            }
+            text.push('}');
         }
         text.push_str("]}");
     }
@@ -54,31 +76,66 @@ pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
     text
 }
 
+fn write_standing(standing: &BackendStanding, text: &mut String) {
+    let quoted = |value: &Option<String>| value.as_deref().map_or("null".to_owned(), json_string);
+    let number = |value: Option<u64>| value.map_or("null".to_owned(), |value| value.to_string());
+    let _ = write!(
+        text,
+        ",\"role\":{},\"of\":{},\"slots\":{},\"zone\":{},\"lag_ms\":{}",
+        json_string(standing.role),
+        quoted(&standing.of),
+        number(standing.slots.map(u64::from)),
+        quoted(&standing.zone),
+        number(standing.lag_millis),
+    );
+}
+
+/// The columns of the table; those from `role` on are there where a pool has them.
+const COLUMNS: [&str; 12] = [
+    "pool", "kind", "backend", "address", "state", "reason", "since", "role", "of", "slots",
+    "zone", "lag_ms",
+];
+const ROLE_COLUMN: usize = 7;
+
 /// A line for each backend, its fields in columns.
 pub(crate) fn as_text(pools: &[PoolStatus]) -> String {
-    let mut rows =
-        vec![["pool", "backend", "address", "state", "reason", "since"].map(str::to_owned)];
+    let none = || "-".to_owned();
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    let mut columns = ROLE_COLUMN;
     for pool in pools {
+        let mut blank: [String; COLUMNS.len()] = std::array::from_fn(|_| none());
+        (blank[0], blank[1]) = (pool.name.clone(), pool.kind.to_owned());
         if pool.backends.is_empty() {
-            rows.push([&pool.name, "-", "-", pool.kind, "-", "-"].map(str::to_owned));
+            rows.push(blank.clone());
         }
-        rows.extend(pool.backends.iter().map(|backend| {
-            [
-                pool.name.clone(),
+        for backend in &pool.backends {
+            let mut row = blank.clone();
+            row[2..ROLE_COLUMN].clone_from_slice(&[
                 backend.name.clone(),
                 backend.address.clone(),
                 backend.state.to_owned(),
                 backend.reason.unwrap_or("-").to_owned(),
                 utc(backend.since_unix_seconds),
-            ]
-        }));
+            ]);
+            if let Some(standing) = &backend.standing {
+                columns = COLUMNS.len();
+                row[ROLE_COLUMN..].clone_from_slice(&[
+                    standing.role.to_owned(),
+                    standing.of.clone().unwrap_or_else(none),
+                    standing.slots.map_or_else(none, |slots| slots.to_string()),
+                    standing.zone.clone().unwrap_or_else(none),
+                    standing.lag_millis.map_or_else(none, |millis| millis.to_string()),
+                ]);
+            }
+            rows.push(row);
+        }
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; 6] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in &rows {
         let line: Vec<String> =
-            row.iter().zip(widths).map(|(field, width)| format!("{field:width$}")).collect();
+            row.iter().zip(&widths).map(|(field, &width)| format!("{field:width$}")).collect();
         let _ = writeln!(text, "{}", line.join("  ").trim_end());
     }
     text
@@ -126,6 +183,7 @@ mod tests {
             state,
             reason,
             since_unix_seconds: 1_763_715_481,
+            standing: None,
         };
         let backends =
             vec![backend("alpha", "up", None), backend("b\"\u{1}", "ejected", Some("timeout"))];
@@ -152,10 +210,30 @@ mod tests {
     fn people_get_a_line_for_each_backend() {
         let text = as_text(&pools());
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["pool", "backend", "address", "state", "reason", "since"]);
-        let first = ["sessions", "alpha", "10.0.0.1:6379", "up", "-", "2025-11-21T08:58:01Z"];
-        assert_eq!(lines[1], first);
-        assert_eq!(lines[3], ["cache", "-", "-", "store", "-", "-"]);
+        assert_eq!(lines[0], ["pool", "kind", "backend", "address", "state", "reason", "since"]);
+        let first = ["alpha", "10.0.0.1:6379", "up", "-", "2025-11-21T08:58:01Z"];
+        assert_eq!((&lines[1][..2], &lines[1][2..]), (&["sessions", "sharded"][..], &first[..]));
+        assert_eq!(lines[3], ["cache", "store", "-", "-", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn what_a_server_does_is_told_where_that_is_found_out() {
+        let mut pools = pools();
+        pools[0].backends[1].standing = Some(BackendStanding {
+            role: "replica",
+            of: Some("users".into()),
+            slots: None,
+            zone: Some("eu-1".into()),
+            lag_millis: Some(1000),
+        });
+        let expected = "\"role\":\"replica\",\"of\":\"users\",\"slots\":null,\"zone\":\"eu-1\",\
+                        \"lag_ms\":1000}]}";
+        assert!(as_json(&pools).contains(expected), "{}", as_json(&pools));
+        let text = as_text(&pools);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][7..], ["role", "of", "slots", "zone", "lag_ms"]);
+        assert_eq!(lines[1][7..], ["-"; 5]);
+        assert_eq!(lines[2][7..], ["replica", "users", "-", "eu-1", "1000"]);
     }
 
     #[test]

@@ -15,5 +15,5 @@ mod backends;
 mod routes;
 
 pub use admin::{Admin, AdminError, AdminHandle, AdminLimits};
-pub use backends::{BackendStatus, PoolStatus};
+pub use backends::{BackendStanding, BackendStatus, PoolStatus};
 pub use routes::{AdminState, ScriptKill};

@@ -1,11 +1,11 @@
 //! What the admin listener asks of the process.
 
 use crate::serve::wall_clock;
-use keyway_control::{AdminState, BackendStatus, PoolStatus, ScriptKill};
+use keyway_control::{AdminState, BackendStanding, BackendStatus, PoolStatus, ScriptKill};
 use keyway_metrics::Registry;
 use keyway_script::Kill;
 use keyway_topology::{BackendId, CircuitState, FailureReason, HealthState};
-use keyway_worker::{Plan, PoolKind};
+use keyway_worker::{Plan, PoolKind, Standing};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,13 +24,19 @@ pub struct Process {
 #[derive(Clone, Copy)]
 pub struct Seen {
     state: &'static str,
+    /// Which of the servers that had its place one after the other it is.
+    tenure: Option<u64>,
     since_unix_seconds: u64,
 }
 
 impl Process {
     /// A process that serves.
     pub fn new(plan: Arc<Plan>, registry: Arc<Registry>) -> Self {
-        let now = Seen { state: HealthState::Up.label(), since_unix_seconds: unix_seconds() };
+        let now = Seen {
+            state: HealthState::Up.label(),
+            tenure: None,
+            since_unix_seconds: unix_seconds(),
+        };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
         Self { plan, registry, draining: AtomicBool::new(false), seen }
     }
@@ -41,9 +47,10 @@ impl Process {
         let mut seen = self.seen.lock();
         let pools = 0..self.plan.topology.pools().len();
         for id in pools.flat_map(|pool| self.plan.topology.backend_ids(pool)) {
-            let state = self.state(id).0;
-            if seen[id.index()].state != state {
-                seen[id.index()] = Seen { state, since_unix_seconds: unix_seconds() };
+            let (state, tenure) = (self.state(id).0, self.standing(id).map(|it| it.tenure));
+            let known = &mut seen[id.index()];
+            if known.state != state || known.tenure != tenure {
+                *known = Seen { state, tenure, since_unix_seconds: unix_seconds() };
             }
         }
         seen.clone()
@@ -69,6 +76,17 @@ impl Process {
         }
     }
 
+    /// What a backend does, where that is found out.
+    fn standing(&self, id: BackendId) -> Option<Standing> {
+        let backend = self.plan.topology.backend(id)?;
+        match &self.plan.pools[backend.pool_index].kind {
+            PoolKind::Sharded { cluster: Some(cluster), .. } => {
+                cluster.standing(backend.server_index)
+            }
+            _ => None,
+        }
+    }
+
     fn status(&self, name: String, id: BackendId, seen: &[Seen]) -> BackendStatus {
         let address = self.plan.topology.backend(id).and_then(|backend| {
             self.plan.pools[backend.pool_index].kind.address(backend.server_index)
@@ -80,6 +98,13 @@ impl Process {
             state: seen.state,
             reason: self.state(id).1,
             since_unix_seconds: seen.since_unix_seconds,
+            standing: self.standing(id).map(|standing| BackendStanding {
+                role: standing.role,
+                of: standing.of,
+                slots: standing.slots,
+                zone: standing.zone,
+                lag_millis: standing.lag_millis,
+            }),
         }
     }
 
@@ -137,6 +162,11 @@ impl AdminState for Process {
                 // Without sentinels what is known goes on being served.
                 if matches!(kind, PoolKind::Sharded { pool, .. } if pool.is_sentinels) {
                     return None;
+                }
+                if let PoolKind::Sharded { cluster: Some(cluster), .. } = kind
+                    && let Some(why) = cluster.unserved(&pool.name)
+                {
+                    return Some(format!("pool {:?}: {why}", pool.name));
                 }
                 let ids = topology.backend_ids(index).zip(totals).enumerate();
                 let there = ids.filter(|(server, _)| kind.has_server(*server));

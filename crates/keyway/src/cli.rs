@@ -26,6 +26,7 @@ Examples:
   keyway locate keyway.toml user:42                 which server has this key?
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
+  keyway import overlord clusters.toml > keyway.toml
 ")]
 pub struct Cli {
     #[command(subcommand)]

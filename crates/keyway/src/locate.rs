@@ -62,6 +62,8 @@ enum Kind<'a> {
     /// Several servers, by chance.
     Random,
     Servers(&'a ShardedPool, Ring),
+    /// Primaries that are found by these names, and the ring over them.
+    Primaries(&'a ShardedPool, &'a [String], Ring),
     Routed(&'a RoutedPool),
 }
 
@@ -70,6 +72,8 @@ enum Place<'a> {
     Store,
     Any,
     Server(&'a Server),
+    /// Which server is that primary is for others to say.
+    Primary(&'a str),
     /// Of a cluster, which server has it is for the cluster to say.
     Slot(u16),
     /// No pool is chosen by it.
@@ -90,12 +94,20 @@ struct Pools<'a> {
 }
 
 fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Pools<'a>> {
-    let is_wanted = |pool: &PoolConfig| question.pool.is_none_or(|name| pool.name == name);
+    // Sentinels have no keys, and the file no pool of that name.
+    let has_keys = |pool: &PoolConfig| !matches!(&pool.kind, PoolKindConfig::Sharded(sharded) if sharded.pool.is_sentinels);
+    let is_wanted =
+        |pool: &PoolConfig| has_keys(pool) && question.pool.is_none_or(|name| pool.name == name);
     let wanted: Vec<usize> =
         (0..config.pools.len()).filter(|&index| is_wanted(&config.pools[index])).collect();
     let all = config.pools.iter().map(Places::of).collect();
     if let (Some(name), []) = (question.pool, wanted.as_slice()) {
-        let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let known: Vec<&str> = config
+            .pools
+            .iter()
+            .filter(|pool| has_keys(pool))
+            .map(|pool| pool.name.as_str())
+            .collect();
         bail!("{} has no pool {name:?}; its pools are {}", question.path, known.join(", "));
     }
     Ok(Pools { all, wanted })
@@ -192,6 +204,10 @@ impl<'a> Places<'a> {
             Kind::Routed(_) => Place::Nowhere,
             Kind::Servers(pool, _) if pool.cluster.is_some() => Place::Slot(key_slot(key)),
             Kind::Random => Place::Any,
+            Kind::Primaries(pool, names, ring) => match ring.pick(pool.hash_key(key), 0) {
+                Some(index) => Place::Primary(&names[usize::from(index)]),
+                None => Place::Any,
+            },
             Kind::Servers(pool, ring) => match ring.pick(pool.hash_key(key), 0) {
                 Some(index) => Place::Server(&pool.servers[usize::from(index)]),
                 None => Place::Any,
@@ -202,6 +218,9 @@ impl<'a> Places<'a> {
 
 impl<'a> Kind<'a> {
     fn over(pool: &'a ShardedPool) -> Kind<'a> {
+        if let (Some(cluster), Some(ring)) = (&pool.cluster, pool.ring_of_primaries()) {
+            return Kind::Primaries(pool, &cluster.primaries, ring);
+        }
         match pool.distribution {
             Distribution::Random if pool.servers.len() > 1 => Kind::Random,
             _ => Kind::Servers(pool, pool.ring(|_| true)),
@@ -259,6 +278,7 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
         Place::Store => write!(line, "the embedded store"),
         Place::Any => write!(line, "any server"),
         Place::Nowhere => write!(line, "no pool"),
+        Place::Primary(name) => write!(line, "{name}"),
         Place::Slot(slot) => write!(line, "the server of slot {slot}"),
         Place::Server(server) => {
             name = server.name.as_deref();
@@ -275,7 +295,7 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
 }
 
 /// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with
-/// its `address` and, if it has one, `name`; `slot` of a cluster; `store`; `any`; or `none`. `way` has the
+/// its `address` and, if it has one, `name`; `slot` of a cluster; `primary`, with its name, where servers are found by that; `store`; `any`; or `none`. `way` has the
 /// pools on the way of one that leads to others.
 fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     let mut object = json!({ "pool": pool });
@@ -294,6 +314,10 @@ fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
         Place::Nowhere => object["place"] = json!("none"),
         Place::Store => object["place"] = json!("store"),
         Place::Any => object["place"] = json!("any"),
+        Place::Primary(name) => {
+            object["place"] = json!("primary");
+            object["primary"] = json!(name);
+        }
         Place::Slot(slot) => {
             object["place"] = json!("slot");
             object["slot"] = json!(slot);
@@ -465,6 +489,51 @@ kind = "store"
             objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(last[2]["way"][1], json!({ "as": "gutter", "pool": "spare" }));
         assert_eq!(last[3], json!({ "pool": "all", "key": "b", "place": "none" }));
+    }
+
+    #[test]
+    fn primaries_are_named_and_their_sentinels_are_not() {
+        const PRIMARIES: &str = r#"
+[server]
+admin = "off"
+[[listener]]
+bind = "tcp://127.0.0.1:1"
+pool = "users"
+[[listener]]
+bind = "tcp://127.0.0.1:2"
+pool = "listed"
+[pool.users]
+kind = "replicated"
+sentinels = ["10.0.0.1:26379"]
+primaries = ["users-a", "users-b"]
+[pool.listed]
+kind = "replicated"
+servers = ["10.0.0.1:6379", "10.0.0.2:6379"]
+"#;
+        let config = Config::from_str(PRIMARIES, "f.toml").unwrap();
+        let keys: Vec<Vec<u8>> = (0..20).map(|nth| format!("u{nth}").into_bytes()).collect();
+        let told = |is_json| {
+            let question = Question { path: "f.toml", pool: None, keys: &keys, is_json };
+            let mut out = Vec::new();
+            answer(&pools(&config, &question).unwrap(), &question, &mut &b""[..], &mut out)
+                .unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = told(false);
+        assert_eq!(text.lines().count(), 40, "{text}");
+        for name in ["users-a", "users-b"] {
+            let is_of = |line: &str| line.starts_with("users\tu") && line.ends_with(name);
+            assert!(text.lines().any(is_of), "{text}");
+        }
+        assert!(text.contains("listed\tu0\tprimary\n") && !text.contains("slot"), "{text}");
+        let first: serde_json::Value =
+            serde_json::from_str(told(true).lines().next().unwrap()).unwrap();
+        assert_eq!(first["place"], "primary");
+        assert!(first["primary"].as_str().unwrap().starts_with("users-"), "{first}");
+        let sentinels =
+            Question { path: "f.toml", pool: Some("users/sentinels"), keys: &keys, is_json: false };
+        let error = pools(&config, &sentinels).err().unwrap().to_string();
+        assert_eq!(error, "f.toml has no pool \"users/sentinels\"; its pools are users, listed");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
-use keyway_topology::{Epoch, HealthBoard, Topology};
+use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -89,6 +89,14 @@ pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Re
     })
 }
 
+/// Whether a server does not serve, as far as is known here. One connection closed is not
+/// enough: servers do that to those at rest.
+fn is_failing(health: &HealthBoard, id: BackendId) -> bool {
+    let is_closed_once =
+        health.reason(id) == Some(FailureReason::Closed) && health.failures(id) == 1;
+    health.state(id) != HealthState::Up && !is_closed_once
+}
+
 /// What all workers share.
 pub fn plan(
     config: &Config,
@@ -98,6 +106,7 @@ pub fn plan(
     seed: u64,
 ) -> Arc<Plan> {
     let topology = Arc::new(config.topology(Epoch(1)));
+    let health = Arc::new(HealthBoard::new(&topology));
     let clients = Arc::new(ClientRegistry::default());
     let mut pools: Vec<PoolPlan> =
         config.pools.iter().map(|pool| pool_plan(pool, config, &topology, seed)).collect();
@@ -121,8 +130,11 @@ pub fn plan(
             registry.watch_routes(index, move || totals.figures());
         }
         if let PoolKind::Sharded { cluster: Some(cluster), .. } = &pool.kind {
-            let cluster = Arc::clone(cluster);
-            registry.watch_cluster(index, move || cluster.figures());
+            let (cluster, health) = (Arc::clone(cluster), Arc::clone(&health));
+            let topology = Arc::clone(&topology);
+            registry.watch_cluster(index, move || {
+                cluster.figures(|place| is_failing(&health, topology.backend_id(index, place)))
+            });
         }
         if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
             let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
@@ -158,7 +170,7 @@ pub fn plan(
         limits: config.limits,
         listeners: listener_plans.collect(),
         pools,
-        health: Arc::new(HealthBoard::new(&topology)),
+        health,
         topology,
         clients,
         facts: Arc::new(facts),

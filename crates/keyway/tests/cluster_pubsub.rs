@@ -80,6 +80,45 @@ fn subscribers_hear_again_when_slots_moved_and_when_a_primary_died() {
     }
 }
 
+/// A channel's slot goes to and fro while numbers are published to it: who listens hears each
+/// of them once, as at any server of the cluster.
+#[test]
+fn nothing_is_lost_or_heard_twice_while_the_slot_of_a_channel_moves() {
+    let _watch = watchdog(WITHIN * 2, "subscribers whose slot moves");
+    let cluster = RedisCluster::start(3, 0);
+    let keyway = serve(&cluster, &[("refresh", "\"200ms\"")], 1);
+    let channel = key_of(5, "ch");
+    let mut ears = [keyway.client(0), keyway.client(0)];
+    ears[0].words(&format!("SUBSCRIBE {channel}"));
+    ears[1].words("PSUBSCRIBE *ch");
+    let mut client = keyway.client(0);
+    let (mut number, mut told) = (0_u32, Vec::new());
+    for round in 0..6 {
+        let (from, to) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+        cluster.move_slots(from, to, 0..20);
+        // Requests for keys of the slot tell Keyway of the move.
+        for _ in 0..200 {
+            number += 1;
+            assert!(!client.words(&format!("SET {} {number}", key_of(5, "key"))).is_error());
+            assert!(!client.words(&format!("PUBLISH {channel} {number}")).is_error());
+            told.push(number);
+        }
+    }
+    for ear in &mut ears {
+        ear.set_reply_within(Duration::from_secs(2));
+        let mut heard: Vec<u32> = Vec::new();
+        while heard.len() < told.len() {
+            let Ok(reply) = ear.try_reply() else { break };
+            heard.push(reply.array().last().unwrap().text().parse().unwrap());
+        }
+        ear.set_reply_within(Duration::from_millis(200));
+        assert!(ear.try_reply().is_err(), "something came twice");
+        // Two servers tell each other of theirs by connections of their own.
+        heard.sort_unstable();
+        assert_eq!(heard, told);
+    }
+}
+
 #[test]
 fn who_listens_at_a_server_that_dies_listens_at_another_at_once() {
     let _watch = watchdog(WITHIN * 2, "subscribers of a server that dies");

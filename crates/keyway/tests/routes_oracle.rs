@@ -11,6 +11,9 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
+/// How often one sequence is played before what differs each time is believed.
+const TRIES: usize = 12;
+
 const SPLIT: &str = "read-write-split";
 
 /// Pools over `NAME-a` and `NAME-b`, which both are there for each of them.
@@ -114,9 +117,9 @@ fn memcached_sequences_are_answered_as_by_the_server_itself() {
                 play(theirs, ours, seed)
             };
             // The seconds of two servers do not begin together: what differs for that is
-            // no difference the next time.
-            let differences: Vec<String> = (0..4).map_while(|_| play().err()).collect();
-            assert!(differences.len() < 4, "{}", differences[0]);
+            // no difference the next time; a machine that is slow meets them more often.
+            let differences: Vec<String> = (0..TRIES).map_while(|_| play().err()).collect();
+            assert!(differences.len() < TRIES, "{}", differences.join("\n--\n"));
         }
     }
 }

@@ -19,7 +19,10 @@ pub(crate) fn parse<'a>(
         return Ok(ready(len, Outcome::Hit(item)));
     }
     let Some(newline) = memchr(b'\n', &buf[..buf.len().min(LINE_LEN_MAX)]) else {
+        // All replies begin with a capital or a figure: nothing else is worth waiting for.
+        let begins_none = |first: &u8| !first.is_ascii_uppercase() && !first.is_ascii_digit();
         return match buf.len() {
+            _ if buf.first().is_some_and(begins_none) => Err(ReplyFault::Protocol),
             0..LINE_LEN_MAX => Ok(ReplyParsed::NeedMore { at_least: buf.len() + 1 }),
             _ => Err(ReplyFault::Protocol),
         };

@@ -114,7 +114,7 @@ pub(crate) fn item_len(buf: &[u8]) -> Option<usize> {
 }
 
 /// How long the item of `key` is that a classic reply goes on with; `None` where it goes on with
-/// anything else, or is told in an unusual way.
+/// anything else, or is told in an unusual way. The key is one that a line can carry.
 #[inline]
 pub fn text_item_len(reply: &[u8], key: &[u8]) -> Option<usize> {
     let rest = reply.strip_prefix(VALUE)?;

@@ -45,6 +45,10 @@ pub enum Label {
     Database,
     /// What the keys of a quota begin with, as configured.
     Prefix,
+    /// What a server does: `primary`, `replica` or `none`.
+    Role,
+    /// The primary a server copies, by its address, or what Sentinel calls its primary.
+    Of,
     /// Version of this build; on `keyway_process_build_info` alone.
     Version,
 }
@@ -61,6 +65,8 @@ impl Label {
             Label::Over => "over",
             Label::Database => "database",
             Label::Prefix => "prefix",
+            Label::Role => "role",
+            Label::Of => "of",
             Label::Version => "version",
         }
     }
@@ -204,6 +210,9 @@ catalogue! {
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
         measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
+    BACKEND_ROLE: Gauge "keyway_backend_role_info" in "info" by [Pool Backend Role Of]
+        measures "Always 1; the labels say what the server does in a cluster or beside Sentinel (primary, replica, or none while it has no keys) and which primary it copies, or what Sentinel calls its primary."
+        leaves_out "Leaves out pools whose servers are listed, but for those of kind replicated."
     BACKEND_CIRCUIT: Gauge "keyway_backend_circuit_state" in "state" by [Pool Backend]
         measures "Whether the backend is asked, in a pool with a circuit: 0 closed (it is), 1 half-open (a few requests find out), 2 open (it is not, and requests fail at once). All workers share the state."
         leaves_out "Leaves out requests that were refused: keyway_backend_errors_total with the fault backend_circuit_open. Always 0 without a circuit."
@@ -341,7 +350,7 @@ catalogue! {
         leaves_out "Leaves out those whose client had left."
     CLUSTER_ASKED: Counter "keyway_cluster_asked_requests_total" in "requests" by [Pool]
         measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
-        leaves_out ""
+        leaves_out "Leaves out those whose client had left."
     CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
         measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost."
         leaves_out ""
@@ -358,8 +367,8 @@ catalogue! {
         measures "Reads that no second server was sent since hedge_budget was used up."
         leaves_out "Leaves out those for which no other server could be read."
     CLUSTER_GIVEN_UP: Counter "keyway_cluster_given_up_requests_total" in "requests" by [Pool]
-        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, or others of the same client were on their way behind it."
-        leaves_out ""
+        measures "Requests whose client got such an error after all: too many redirections, no time left, the budget for retries used up, others of the same client were on their way behind it, no place for the server or not one of the cluster, or what was asked runs a script, which may have said so itself."
+        leaves_out "Leaves out those whose client had left."
     CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]
         measures "Times that a server told who has which slot."
         leaves_out ""
@@ -369,8 +378,17 @@ catalogue! {
     CLUSTER_NOTICES: Counter "keyway_cluster_sentinel_notices_total" in "notices" by [Pool]
         measures "What sentinels told unasked of the pool's primaries: +switch-master, +slave, +sdown, -sdown, +reboot. Each sentinel tells for itself. All sentinels are asked then, ten times a second at most."
         leaves_out "Leaves out what is about primaries of others."
+    CLUSTER_STALE: Counter "keyway_cluster_stale_views_total" in "views" by [Pool]
+        measures "Times that a server or a sentinel told something of an earlier epoch than is known, which is believed once most of them have told the same. Many without an end mean that one of them is cut off from the others."
+        leaves_out ""
     CLUSTER_SLOTS: Gauge "keyway_cluster_served_slots" in "slots" by [Pool]
         measures "Slots of which the server is known; 16384 when the cluster is whole."
+        leaves_out "Leaves out whether the server can be reached: keyway_cluster_reachable_slots. Pools of kind replicated have none."
+    CLUSTER_REACHABLE_SLOTS: Gauge "keyway_cluster_reachable_slots" in "slots" by [Pool]
+        measures "Slots whose primary is known and not failing, neither here nor as the cluster says; 16384 when all keys can be written."
+        leaves_out "Leaves out replicas, which may still be read. Pools of kind replicated have none."
+    CLUSTER_REACHABLE_PRIMARIES: Gauge "keyway_cluster_reachable_primaries" in "primaries" by [Pool]
+        measures "Primaries with keys that are known and not failing: of a cluster those with slots, of a pool of kind replicated as many as it has when all is well."
         leaves_out ""
     ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."

@@ -132,6 +132,8 @@ pub struct WarmUpFigures {
 pub struct ClusterFigures {
     /// The name of the server at each place; `None` where there is none.
     pub backends: Vec<Option<String>>,
+    /// What each of them does.
+    pub roles: Vec<Option<BackendRole>>,
     /// Requests sent on by `MOVED`.
     pub moved: u64,
     /// Requests sent on by `ASK`.
@@ -152,10 +154,25 @@ pub struct ClusterFigures {
     pub views: u64,
     /// Such questions that were not answered.
     pub unanswered: u64,
+    /// Answers that were of before what was known.
+    pub stale: u64,
     /// What sentinels told unasked of its primaries.
     pub notices: u64,
-    /// Slots that a server has.
-    pub slots: u64,
+    /// Slots that a server has; `None` where keys have no slots.
+    pub slots: Option<u64>,
+    /// Slots of which the server can be reached.
+    pub reachable_slots: Option<u64>,
+    /// Primaries with keys that can be reached.
+    pub reachable_primaries: u64,
+}
+
+/// What a server does whose role is found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRole {
+    /// `primary`, `replica` or `none`.
+    pub role: &'static str,
+    /// The primary that it copies, or the name of its primary; empty where there is none.
+    pub of: String,
 }
 
 /// What a pool that leads to others has done, read when somebody scrapes.

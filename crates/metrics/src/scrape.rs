@@ -94,7 +94,17 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_VIEWS, |cluster| cluster.views),
     (&c::CLUSTER_UNANSWERED, |cluster| cluster.unanswered),
     (&c::CLUSTER_NOTICES, |cluster| cluster.notices),
+    (&c::CLUSTER_STALE, |cluster| cluster.stale),
+    (&c::CLUSTER_REACHABLE_PRIMARIES, |cluster| cluster.reachable_primaries),
+];
+
+/// A metric of a pool that may not have it, and where to read it.
+type SlotsReader = (&'static Metric, fn(&ClusterFigures) -> Option<u64>);
+
+/// Of clusters alone, and not of pools that are told of their primaries.
+const OF_SLOTS: &[SlotsReader] = &[
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
+    (&c::CLUSTER_REACHABLE_SLOTS, |cluster| cluster.reachable_slots),
 ];
 
 const OF_WARM_UPS: &[Reader<WarmUpFigures>] = &[
@@ -190,6 +200,21 @@ impl Registry {
                 }
             });
         }
+        for (metric, read) in OF_SLOTS {
+            let mut samples = family(out, metric);
+            self.each_pool(|pool, name| {
+                if let Some(slots) = clusters[pool].as_ref().and_then(read) {
+                    samples.sample(&[name], slots);
+                }
+            });
+        }
+        let mut roles = family(out, &c::BACKEND_ROLE);
+        self.each_backend(clusters, |(pool, backend), (pool_name, name)| {
+            let known = clusters[pool].as_ref().and_then(|it| it.roles.get(backend)?.as_ref());
+            if let Some(known) = known {
+                roles.sample(&[pool_name, name, known.role, &known.of], 1_u64);
+            }
+        });
     }
 
     fn write_pools(&self, out: &mut String) {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
-    CATALOGUE, CloseReason, ClusterFigures, DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout,
-    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells, catalogue_markdown,
+    BackendRole, CATALOGUE, CloseReason, ClusterFigures, DatabaseFigures, HealthLevel, Kind,
+    Layout, PoolLayout, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -73,7 +73,10 @@ fn registry() -> Arc<Registry> {
     let figures = ClusterFigures {
         backends: vec![Some("10.0.0.1:7000".to_owned()), None],
         moved: 5,
-        slots: 16_384,
+        roles: vec![Some(BackendRole { role: "replica", of: "10.0.0.2:7000".to_owned() }), None],
+        slots: Some(16_384),
+        reachable_slots: Some(10_000),
+        reachable_primaries: 3,
         ..ClusterFigures::default()
     };
     assert!(registry.watch_cluster(2, move || figures.clone()));

@@ -64,8 +64,7 @@ fn what(fault: BackendFault) -> &'static str {
         BackendFault::Closed => "closed the connection",
         BackendFault::Protocol => "answered something that is not RESP",
         BackendFault::Handshake => {
-            "refused the password or database of this pool, or, for a client that is tracked, \
-             HELLO 3 or CLIENT TRACKING"
+            "refused the password, database or protocol that its connections begin with"
         }
         BackendFault::NotReady => "is not ready yet: it is loading its data, or busy",
         BackendFault::Full => {

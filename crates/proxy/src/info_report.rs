@@ -79,6 +79,8 @@ pub struct BackendInfo<'a> {
     pub address: String,
     /// How usable it is found.
     pub health: &'static str,
+    /// What it does and of what, and its slots, as fields, where that is found out; else empty.
+    pub standing: String,
     /// Mean time of a reply so far, in microseconds; `None` before the first.
     pub latency_micros: Option<f64>,
     /// Its INFO, or why there is none.
@@ -318,8 +320,9 @@ fn write_keyspace(databases: &std::ops::Range<u32>, servers: &[BackendInfo], out
 fn write_backends(servers: &[BackendInfo], out: &mut String) {
     out.push_str("# Backends\r\n");
     for (index, server) in servers.iter().enumerate() {
-        let BackendInfo { name, address, health, .. } = server;
-        let _ = write!(out, "server{index}:name={name},address={address},health={health}");
+        let BackendInfo { name, address, health, standing, .. } = server;
+        let _ =
+            write!(out, "server{index}:name={name},address={address},health={health}{standing}");
         if let Some(micros) = server.latency_micros {
             let _ = write!(out, ",latency_usec={micros:.0}");
         }
@@ -379,6 +382,7 @@ mod tests {
             name: name.to_owned(),
             address: format!("{name}:1"),
             health: "up",
+            standing: String::new(),
             latency_micros: Some(250.4),
             info: info.map_err(str::to_owned),
         }

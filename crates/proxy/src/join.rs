@@ -5,6 +5,7 @@ use crate::info_report::InfoQuery;
 use keyway_base::{Fault, Key, Time};
 use keyway_command::Join as Rule;
 use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One fragment of a split request.
@@ -526,12 +527,13 @@ impl Join {
         if let Some(text) = self.one_refusal() {
             return reply::error(out, text);
         }
+        let (servers, failures) = self.failures();
         let mut code = "ERR";
         let mut parts = String::new();
-        for fragment in &self.fragments {
-            let text = match fragment.outcome {
+        for Failure { first, keys } in failures.iter().take(SERVERS_TOLD_MAX) {
+            let text = match first.outcome {
                 Outcome::Fine | Outcome::Waiting => continue,
-                Outcome::Failed(fault) => describe(fragment.backend, fault),
+                Outcome::Failed(fault) => describe(first.backend, fault),
                 Outcome::Refused { start, end } => {
                     let text = std::str::from_utf8(&self.errors[start..end]).unwrap_or("ERR");
                     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -541,14 +543,16 @@ impl Join {
                     rest.to_owned()
                 }
             };
+            let text = shortened(&text);
             let separator = if parts.is_empty() { "" } else { "; " };
-            let server = name(fragment.backend);
+            let server = name(first.backend);
             let _ = match self.is_whole {
                 true => write!(parts, "{separator}{server}: {text}"),
-                false => {
-                    write!(parts, "{separator}{server} ({} of the keys): {text}", fragment.keys)
-                }
+                false => write!(parts, "{separator}{server} ({keys} of the keys): {text}"),
             };
+        }
+        if let Some(more) = failures.len().checked_sub(SERVERS_TOLD_MAX).filter(|more| *more > 0) {
+            let _ = write!(parts, "; and {more} more");
         }
         let rest = match (self.rule, self.is_whole) {
             _ if failed == self.fragments.len() => "",
@@ -559,11 +563,51 @@ impl Join {
             (_, true) => "; nothing is returned for the other servers",
         };
         let command = self.command.to_ascii_uppercase().replace('|', " ");
-        let total = self.fragments.len();
+        let of = failures.len();
         reply::error(
             out,
-            &format!("{code} {command} failed on {failed} of {total} servers: {parts}{rest}"),
+            &format!("{code} {command} failed on {of} of {servers} servers: {parts}{rest}"),
         );
+    }
+
+    /// How many servers were asked, and of each that failed its first failure: a server of a
+    /// cluster has a fragment for each slot.
+    fn failures(&self) -> (usize, Vec<Failure<'_>>) {
+        let mut of_server: BTreeMap<u16, Option<usize>> = BTreeMap::new();
+        let mut failures: Vec<Failure<'_>> = Vec::new();
+        for fragment in &self.fragments {
+            let known = of_server.entry(fragment.backend).or_default();
+            match (&fragment.outcome, *known) {
+                (Outcome::Fine | Outcome::Waiting, _) => {}
+                (_, Some(at)) => failures[at].keys += u64::from(fragment.keys),
+                (_, None) => {
+                    *known = Some(failures.len());
+                    failures.push(Failure { first: fragment, keys: fragment.keys.into() });
+                }
+            }
+        }
+        (of_server.len(), failures)
+    }
+}
+
+/// What failed on one server.
+struct Failure<'a> {
+    /// The first fragment of it that failed, whose words stand for those of the others.
+    first: &'a Fragment,
+    /// Keys in all that failed.
+    keys: u64,
+}
+
+/// So many servers an error names; of the others it tells how many they are.
+const SERVERS_TOLD_MAX: usize = 8;
+
+/// So many characters of what each says.
+const TOLD_LEN_MAX: usize = 300;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TOLD_LEN_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -704,6 +748,41 @@ mod tests {
              gamma (1 of the keys): timed out; the other keys were written\r\n"
         );
         assert_eq!(join.fault(), Some(fault));
+    }
+
+    #[test]
+    fn a_server_with_many_fragments_is_told_of_once() {
+        let mut join = join(Rule::Array, &[]);
+        for nth in 0..9000 {
+            join.add_fragment(nth % 3, 2);
+        }
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
+        for nth in 0..9000 {
+            match nth % 3 {
+                0 => join.on_reply(nth, Kind::Array, b"*2\r\n$-1\r\n$-1\r\n"),
+                1 => join.on_fault(nth, fault),
+                _ => join.on_reply(nth, Kind::Error, b"-LOADING wait\r\n"),
+            };
+        }
+        assert_eq!(
+            written(&mut join),
+            "-LOADING MSET failed on 2 of 3 servers: beta (6000 of the keys): timed out; gamma \
+             (6000 of the keys): wait; nothing is returned for the other keys\r\n"
+        );
+    }
+
+    #[test]
+    fn an_error_of_many_servers_and_many_words_is_bounded() {
+        let mut join = join(Rule::Sum, &[1; 1000]);
+        let words = format!("-ERR {}\r\n", "x".repeat(5000));
+        for nth in 0..1000 {
+            join.on_reply(nth, Kind::Error, words.as_bytes());
+        }
+        let mut out = Vec::new();
+        join.write_reply(&mut out, |_| "server", |_, _| String::new());
+        let told = String::from_utf8(out).unwrap();
+        assert!(told.len() < 3500 && told.ends_with("...; and 992 more\r\n"), "{told}");
+        assert!(told.starts_with("-ERR MSET failed on 1000 of 1000 servers: server (1 of"));
     }
 
     #[test]

@@ -196,9 +196,10 @@ impl Server {
         self.conns.len()
     }
 
-    /// Subscriptions of connections that stand.
+    /// Subscriptions of connections that stand, but for what sentinels tell Keyway itself.
     pub fn subscriptions(&self) -> usize {
-        self.conns.iter().flat_map(|conn| &conn.heard).map(|names| names.len()).sum()
+        let is_of_clients = |name: &&Vec<u8>| !matches!(name.first(), Some(b'+' | b'-'));
+        self.conns.iter().flat_map(|conn| conn.heard.iter().flatten()).filter(is_of_clients).count()
     }
 
     /// Forgets all it holds.

@@ -375,7 +375,7 @@ impl RedisCluster {
     }
 
     /// Waits until every node in use has heard from every other since the last
-    /// slot was moved, and all tell the same epochs.
+    /// slot was moved, and all tell the same epochs and owners, twice in a row.
     ///
     /// What a node says of its slots may be under way while they are moved, and
     /// is believed when it arrives where the same slot has gone to and fro
@@ -383,20 +383,22 @@ impl RedisCluster {
     /// knows of and one: one that has not heard of another's would lose the slot.
     fn wait_heard(&self) {
         let since = self.moved_at_ms.load(Ordering::Relaxed);
+        let mut told_before = BTreeSet::new();
         wait_seldom_until("the nodes have heard from each other", SETTLED_WITHIN, || {
             let ids: Vec<&str> = self.in_use().map(|node| self.id(node)).collect();
-            let mut epochs = BTreeSet::new();
+            let mut told = BTreeSet::new();
             for node in self.in_use() {
                 let Some(lines) = self.lines_of(node) else { return false };
                 let others = lines.iter().filter(|line| ids.contains(&&line.id[..]));
                 if !others.clone().all(|line| line.is_myself || line.pong_ms > since) {
                     return false;
                 }
-                epochs.insert(
-                    others.map(|line| (line.id.clone(), line.epoch)).collect::<BTreeSet<_>>(),
-                );
+                let of_line = |line: &Line| (line.id.clone(), line.epoch, line.slots.clone());
+                told.insert(others.map(of_line).collect::<BTreeSet<_>>());
             }
-            epochs.len() == 1
+            let is_same = told.len() == 1 && told == told_before;
+            told_before = told;
+            is_same
         });
     }
 

@@ -59,6 +59,10 @@ impl fmt::Display for ViewError {
             }
             ViewError::NotOneReply => f.write_str("is not exactly one reply"),
             ViewError::TooLong => write!(f, "is longer than {VIEW_LEN_MAX} bytes"),
+            ViewError::Refused(text) if text.contains("cluster support disabled") => write!(
+                f,
+                "is an error: {text}: it is no cluster: use kind = \"sharded\" or \"replicated\""
+            ),
             ViewError::Refused(text) => write!(f, "is an error: {text}"),
             ViewError::Expected(what) => write!(f, "has something else in place of {what}"),
             ViewError::Number(what) => write!(f, "has no possible number for {what}"),

@@ -1,25 +1,38 @@
 //! What the workers of a process share about a cluster: the latest map, and who
 //! asks for the next.
 
+mod doubts;
+
+use crate::advice::advice;
+use crate::notices::Notice;
+use doubts::{Doubts, Verdict};
 use keyway_base::Time;
-use keyway_metrics::ClusterFigures;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
+
+pub(crate) use doubts::Speaker;
 
 /// Pause between two questions, however many requests were sent elsewhere in
 /// between. Shorter makes servers tell all their slots again for each slot that
 /// moves; longer sends more requests the long way round.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
+/// Between two questions because of keys whose server nobody knows.
+const UNOWNED_PAUSE: Duration = Duration::from_millis(500);
+
 /// Between two questions how far replicas are behind; they tell their primaries once a
 /// second.
 const LAGS_EVERY: Duration = Duration::from_millis(500);
+
+/// So many questions how far replicas are behind may stay unanswered: then it is not known.
+const LAGS_MISSED_MAX: u64 = 6;
 
 /// How long clients wait for the first map, from the first client on; all get
 /// errors then until there is one.
@@ -54,6 +67,19 @@ pub struct ClusterTotals {
     pub unanswered: AtomicU64,
     /// What sentinels told unasked of its primaries.
     pub notices: AtomicU64,
+    /// Answers that were of before what was known.
+    pub stale: AtomicU64,
+}
+
+/// What became of what a server has told.
+#[derive(Debug)]
+pub(crate) enum Lesson {
+    /// It was known.
+    Same,
+    /// It is of before what is known, and is not believed.
+    Stale,
+    /// It is new.
+    New(Learned),
 }
 
 /// What a server has told that was new.
@@ -65,6 +91,8 @@ pub(crate) struct Learned {
     pub(crate) map: Arc<ClusterMap>,
     /// Servers for which there was no place.
     pub(crate) left_out: usize,
+    /// Whether it is of before what was known, and most have said so.
+    pub(crate) is_earlier: bool,
 }
 
 /// A cluster, as the process knows it.
@@ -74,6 +102,12 @@ pub struct Cluster {
     /// The ring over the names of the primaries, of a pool that is no cluster.
     names: Option<Arc<Ring>>,
     map: Mutex<Arc<ClusterMap>>,
+    /// The latest that the log tells of.
+    logged: Mutex<Arc<ClusterMap>>,
+    /// Who told of earlier epochs, by primary, or of the cluster.
+    doubts: Mutex<BTreeMap<Option<u16>, Doubts>>,
+    /// When it may be asked next because of a slot that nobody has, in nanoseconds.
+    next_unowned: AtomicU64,
     /// Of `map`, so that a worker sees without a lock that there is a newer one.
     version: AtomicU64,
     /// When it is to be asked for, in nanoseconds.
@@ -94,8 +128,15 @@ pub struct Cluster {
     /// How far each server is behind its primary, in milliseconds, by place; as far as
     /// can be when that is not known.
     lags: Box<[AtomicU64]>,
+    /// How often that was asked, and by place how often when it was last told.
+    lags_asked: AtomicU64,
+    lags_told: Box<[AtomicU64]>,
     /// Why the latest question was not answered.
     trouble: Mutex<String>,
+    /// What is told of it in the log at most once a minute.
+    pub(crate) notice: Notice,
+    /// The same of addresses that cannot be reached.
+    pub(crate) notice_unreached: Notice,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -106,11 +147,17 @@ impl Cluster {
         let settings = ClusterPool::clone(pool.cluster.as_ref()?);
         let (places, primaries) = (pool.servers.len() as u16, settings.primaries.len());
         let map = ClusterMap::of_seeds(&settings.seeds, places, primaries);
+        let map = Arc::new(map);
         Some(Cluster {
             names: pool.ring_of_primaries().map(Arc::new),
             settings,
             version: AtomicU64::new(map.version()),
-            map: Mutex::new(Arc::new(map)),
+            logged: Mutex::new(Arc::clone(&map)),
+            map: Mutex::new(map),
+            doubts: Mutex::default(),
+            next_unowned: AtomicU64::new(0),
+            notice: Notice::default(),
+            notice_unreached: Notice::default(),
             next_ask: AtomicU64::new(0),
             asking_until: AtomicU64::new(0),
             reasons: AtomicU64::new(0),
@@ -119,6 +166,8 @@ impl Cluster {
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            lags_asked: AtomicU64::new(0),
+            lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
             trouble: Mutex::new("none was asked yet".to_owned()),
             totals: ClusterTotals::default(),
         })
@@ -148,28 +197,6 @@ impl Cluster {
         self.version.load(Acquire)
     }
 
-    /// What it came to, and who its servers are.
-    pub fn figures(&self) -> ClusterFigures {
-        let map = self.map();
-        let name = |place| Some(map.node(place)?.endpoint.to_string());
-        let totals = &self.totals;
-        ClusterFigures {
-            backends: (0..map.place_count()).map(name).collect(),
-            moved: totals.moved.load(Relaxed),
-            asked: totals.asked.load(Relaxed),
-            retried: totals.retried.load(Relaxed),
-            retries_refused: totals.retries_refused.load(Relaxed),
-            hedged: totals.hedged.load(Relaxed),
-            hedges_won: totals.hedges_won.load(Relaxed),
-            hedges_refused: totals.hedges_refused.load(Relaxed),
-            given_up: totals.given_up.load(Relaxed),
-            views: totals.views.load(Relaxed),
-            unanswered: totals.unanswered.load(Relaxed),
-            notices: totals.notices.load(Relaxed),
-            slots: map.owners().owned_count() as u64,
-        }
-    }
-
     /// Who is at a place: its address, for labels.
     pub fn label(&self, place: usize) -> Option<String> {
         Some(self.map.lock().node(place)?.endpoint.to_string())
@@ -186,40 +213,68 @@ impl Cluster {
         Arc::clone(&map)
     }
 
-    /// Takes what a server says; returns what became of it, `None` when it was known
-    /// or is out of date.
-    pub(crate) fn learn(&self, view: &ClusterView, now: Time) -> Option<Learned> {
-        self.learn_by(|map| map.apply(view, now))
+    /// Takes what a server says.
+    pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> Lesson {
+        self.learn_by((None, view.epoch), by, |map| map.apply(view, now))
     }
 
     /// The same for one primary and its replicas.
-    pub(crate) fn learn_group(&self, told: &GroupView, now: Time) -> Option<Learned> {
-        self.learn_by(|map| map.apply_group(told, now))
+    pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> Lesson {
+        self.learn_by((Some(told.group), told.epoch), by, |map| map.apply_group(told, now))
     }
 
-    fn learn_by(&self, apply: impl FnOnce(&ClusterMap) -> Applied) -> Option<Learned> {
+    fn learn_by(
+        &self,
+        (group, epoch): (Option<u16>, Option<u64>),
+        by: Speaker,
+        apply: impl FnOnce(&ClusterMap) -> Applied,
+    ) -> Lesson {
         let mut map = self.map.lock();
-        let Applied::Next(next, left_out) = apply(&map) else { return None };
-        self.version.store(next.version(), Release);
-        let next = Arc::new(next);
-        let before = std::mem::replace(&mut *map, Arc::clone(&next));
-        Some(Learned { before, map: next, left_out })
+        let known = map.epoch(group);
+        let verdict = self.doubts.lock().entry(group).or_default().weigh(by, epoch, known);
+        let applied = match verdict {
+            Verdict::Stale => Applied::Stale,
+            Verdict::Current => apply(&map),
+            Verdict::Earlier => apply(&map.without_epoch(group)),
+        };
+        let left_out = match applied {
+            Applied::Stale => {
+                self.totals.stale.fetch_add(1, Relaxed);
+                return Lesson::Stale;
+            }
+            Applied::Same if self.logged.lock().places_keys_as(&map) => return Lesson::Same,
+            // A server has said so before, with MOVED.
+            Applied::Same => 0,
+            Applied::Next(next, left_out) => {
+                self.version.store(next.version(), Release);
+                *map = Arc::new(next);
+                left_out
+            }
+        };
+        let before = std::mem::replace(&mut *self.logged.lock(), Arc::clone(&map));
+        let is_earlier = verdict == Verdict::Earlier;
+        Lesson::New(Learned { before, map: Arc::clone(&map), left_out, is_earlier })
     }
 
-    /// Notes that a slot is another server's.
-    pub(crate) fn note_moved(&self, slot: u16, to: &Endpoint, now: Time) -> Arc<ClusterMap> {
-        self.update(|map| map.moved(slot, to, now))
+    /// Whether who is at a place told of an earlier epoch of the cluster than is known.
+    pub(crate) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
+        let doubts = self.doubts.lock();
+        doubts.get(&None).is_some_and(|doubts| doubts.is_behind(place, known))
     }
 
-    /// The place of a server that another has named; `None` when there is no room.
-    pub(crate) fn place_of(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
-        let mut place = None;
-        self.update(|map| {
-            let (found, next) = map.find_or_add(endpoint, now)?;
-            place = Some(found);
-            next
-        });
-        place
+    /// Notes that a slot is the server's at this place.
+    pub(crate) fn note_moved(&self, slot: u16, place: u16) {
+        self.update(|map| map.moved(slot, place));
+    }
+
+    /// The place of a server that a view has named, or the file.
+    pub(crate) fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
+        self.map.lock().place_of(endpoint)
+    }
+
+    /// The same for one that its cluster has just named; `None` when there is no room.
+    pub(crate) fn admit(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
+        self.update(|map| map.with_member(endpoint, now)).place_of(endpoint)
     }
 
     /// Notes why a question was not answered.
@@ -232,6 +287,16 @@ impl Cluster {
         self.trouble.lock().clone()
     }
 
+    /// The same with what to change in the file, where that is known, for the pool of this name.
+    pub(crate) fn trouble_in(&self, pool: &str) -> String {
+        let trouble = self.trouble();
+        let asked = self.settings.sentinels.as_deref().unwrap_or(pool);
+        match advice(asked, &trouble).filter(|_| !trouble.contains(" [pool.")) {
+            Some(advice) => format!("{trouble}; {advice}"),
+            None => trouble,
+        }
+    }
+
     /// Whether clients may wait for the first map: not long after the first did.
     pub(crate) fn may_be_known_soon(&self, now: Time) -> bool {
         let until = (now + FIRST_MAP_MAX).0;
@@ -242,25 +307,49 @@ impl Cluster {
     /// Whether a replica is no further behind its primary than `max`, as far as is known.
     pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
         let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
-        u128::from(lag) <= max.as_millis()
+        let told = self.lags_told.get(usize::from(place)).map_or(0, |told| told.load(Relaxed));
+        let is_old = self.lags_asked.load(Relaxed).saturating_sub(told) > LAGS_MISSED_MAX;
+        u128::from(lag) <= max.as_millis() && !is_old
+    }
+
+    /// How far a replica is behind its primary, in milliseconds, where that is known.
+    pub fn lag_millis(&self, place: usize) -> Option<u64> {
+        let millis = self.lags.get(place)?.load(Relaxed);
+        (millis != u64::MAX).then_some(millis)
     }
 
     /// Whether the caller is to ask how far replicas are behind.
     pub(crate) fn try_claim_lags(&self, now: Time) -> bool {
         let next = (now + LAGS_EVERY).0;
-        self.next_lags.fetch_update(Relaxed, Relaxed, |due| (due <= now.0).then_some(next)).is_ok()
+        let is_due = |due: u64| (due <= now.0).then_some(next);
+        let is_claimed = self.next_lags.fetch_update(Relaxed, Relaxed, is_due).is_ok();
+        self.lags_asked.fetch_add(u64::from(is_claimed), Relaxed);
+        is_claimed
     }
 
     /// Notes how far a replica is behind its primary.
     pub(crate) fn note_lag(&self, place: u16, millis: u64) {
         if let Some(lag) = self.lags.get(usize::from(place)) {
             lag.store(millis, Relaxed);
+            let asked = self.lags_asked.load(Relaxed);
+            self.lags_told[usize::from(place)].store(asked, Relaxed);
         }
     }
 
     /// Has the cluster asked about soon: something does not fit what is known.
     pub(crate) fn ask_soon(&self) {
         self.next_ask.store(0, Relaxed);
+    }
+
+    /// The same because of a key whose server nobody knows, twice a second at most: that
+    /// may last.
+    #[cold]
+    pub(crate) fn ask_about_unowned(&self, now: Time) {
+        let next = (now + UNOWNED_PAUSE).0;
+        let is_due = |due: u64| (due <= now.0).then_some(next);
+        if self.next_unowned.fetch_update(Relaxed, Relaxed, is_due).is_ok() {
+            self.ask_soon();
+        }
     }
 
     /// The same for something that may have happened since it was asked last, also if that

@@ -8,6 +8,7 @@
 //! [`Plan`] (what all workers share).
 #![forbid(unsafe_code)]
 
+mod advice;
 mod channels;
 mod cluster;
 mod core;
@@ -21,6 +22,7 @@ mod pause;
 mod plan;
 mod readers;
 mod redirects;
+mod standing;
 mod turn;
 
 pub use crate::core::{Core, Figures};
@@ -35,4 +37,5 @@ pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, share_scripts};
 pub use redirects::Redirects;
+pub use standing::Standing;
 pub use turn::Worker;

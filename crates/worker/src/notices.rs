@@ -34,8 +34,6 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
-    /// What a server says of its cluster is of no use.
-    pub cluster: Notice,
     /// A store refuses writes, by its pool.
     pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// A client that does not read was cut off.

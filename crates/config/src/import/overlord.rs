@@ -188,7 +188,16 @@ impl Importer<'_> {
             };
             if !is_right {
                 let what = format!("{key_name} in cluster {} is of the wrong type", quoted(name));
-                self.report.mistake(at, Problem::new(what, "see overlord's example"));
+                let hint = match key_name {
+                    "servers" => "write a list: [\"IP:PORT:WEIGHT ALIAS\"]".to_owned(),
+                    "ping_auto_eject" => "write true or false".to_owned(),
+                    _ if key_name.ends_with("_timeout") => {
+                        format!("write a number of milliseconds: {key_name} = 1000")
+                    }
+                    _ if KEYS[8..16].contains(&key_name) => "write a number".to_owned(),
+                    _ => "write text in quotes".to_owned(),
+                };
+                self.report.mistake(at, Problem::new(what, hint));
             }
         }
         let cache = cluster.text("cache_type");

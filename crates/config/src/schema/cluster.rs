@@ -66,7 +66,7 @@ pub(crate) static CLUSTER: Table = Table {
             "pin_after_write",
             Kind::Duration { min: ms(1), max: hours(1) },
             Unset("a client may read from replicas at once"),
-            "For so long after a write a client of this pool reads from primaries, so that it finds what it has written unless replicas are further behind.",
+            "For so long after a write a connection of a client of this pool reads from primaries, so that it finds what it has written unless replicas are further behind. Another connection of the same client does not know of the write.",
         ),
         key(
             "replica_lag_max",
@@ -151,7 +151,7 @@ pub(crate) static REPLICATED: Table = Table {
             "sentinels",
             Servers,
             Unset("`servers` are listed"),
-            "Sentinels, `\"HOST:PORT\"` each. They are asked every `refresh`, and at once when one of them tells of a fail-over (`+switch-master`); what one says that is older than what another has said counts for nothing.",
+            "Sentinels, `\"HOST:PORT\"` each. All of them are asked every `refresh`, and at once when one of them tells of a fail-over (`+switch-master`); what one says that is older than what another has said counts for nothing.",
         )
         .known_elsewhere_as(&["sentinel"]),
         key(

@@ -201,7 +201,7 @@ pub(crate) static READ_WRITE_SPLIT: Table = Table {
             "pin_after_write",
             Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(3600) },
             Unset("a client may read from `read` at once"),
-            "For so long after a write a client reads from `write`, so that it finds what it has written.",
+            "For so long after a write a connection of a client reads from `write`, so that it finds what it has written. Another connection of the same client does not know of the write.",
         ),
         key(
             "read_fallback",

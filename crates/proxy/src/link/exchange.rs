@@ -2,6 +2,7 @@ use super::Translation;
 use crate::memcached::{Gather, Warming};
 use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
+use keyway_command::Class;
 use keyway_memcache::Expect;
 
 /// Requests of the worker's own.
@@ -23,8 +24,10 @@ pub enum Internal {
     Multi,
     /// `CLIENT ID`, sent to know how to unblock the client of a private link.
     ClientId,
-    /// `CLUSTER SLOTS` or its like.
-    Cluster,
+    /// `CLUSTER SLOTS` or its like: the question of this number.
+    Cluster(u32),
+    /// `CLUSTER NODES`, to know whether a server is one of the cluster.
+    Names,
     /// `INFO replication`.
     Replication,
     /// `READONLY` or `READWRITE`, sent before a request that needs it.
@@ -113,6 +116,8 @@ pub struct Exchange {
     pub is_slow: bool,
     /// How often a server has sent it elsewhere.
     pub redirections: u8,
+    /// The place of the server that did so last, or [`Exchange::NOBODY`].
+    pub sent_on_by: u16,
     /// Another server may be sent it as well: a read that was sent to one only.
     pub(crate) may_repeat: bool,
     /// What a reply in RESP2 is in RESP3.
@@ -127,6 +132,16 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// No server has sent it elsewhere.
+    pub const NOBODY: u16 = u16::MAX;
+
+    /// Whether what answers it may be in a client's words: it runs a script or a
+    /// function, or loads some.
+    #[inline]
+    pub fn is_of_scripts(&self) -> bool {
+        self.class == Class::Script as u8
+    }
+
     /// Whether it is `EXEC` with all that goes before it.
     pub fn is_transaction(&self) -> bool {
         self.transaction > 0
@@ -146,6 +161,7 @@ impl Exchange {
             class: 0,
             is_slow: false,
             redirections: 0,
+            sent_on_by: Self::NOBODY,
             may_repeat: false,
             translation: Translation::Nulls,
             expect: Expect::One,

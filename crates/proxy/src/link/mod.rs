@@ -416,6 +416,7 @@ impl Link {
             replies_before,
             transaction: 0,
             redirections,
+            sent_on_by: Exchange::NOBODY,
             may_repeat: false,
         });
     }

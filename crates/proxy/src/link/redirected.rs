@@ -66,6 +66,15 @@ pub struct Redirected {
 }
 
 impl Redirected {
+    /// Whether it runs what a client wrote, which may answer with any error there
+    /// is: nothing tells such a reply from one of the server's own.
+    pub fn runs_scripts(&self) -> bool {
+        const LOADING: [&[u8]; 2] = [b"SCRIPT", b"FUNCTION"];
+        let name = self.request.split(|&byte| byte == b'\n').nth(2).map(<[u8]>::trim_ascii_end);
+        let loads = |name: &[u8]| LOADING.iter().any(|it| it.eq_ignore_ascii_case(name));
+        self.exchange.is_of_scripts() && !name.is_some_and(loads)
+    }
+
     /// One that its server was not even sent.
     pub(super) fn unsent(exchange: &Exchange, request: &[u8]) -> Redirected {
         let request = request.strip_prefix(ASKING).unwrap_or(request);
@@ -184,6 +193,7 @@ impl Link {
             last.translation = exchange.translation;
             last.expect = exchange.expect;
             last.redirections = exchange.redirections.saturating_add(1);
+            last.sent_on_by = exchange.sent_on_by;
         }
     }
 

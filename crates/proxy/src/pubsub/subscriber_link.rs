@@ -86,6 +86,8 @@ pub enum Heard<'a> {
     /// A server of a cluster does not have this name, or not any more; it is asked
     /// again if it stays wanted here.
     Astray {
+        /// The channel.
+        name: &'a [u8],
         /// What it said: another server has it, if it is a redirection.
         said: &'a [u8],
     },
@@ -439,7 +441,7 @@ impl SubscriberLink {
         if let Some(want) = want.filter(|want| **want == Want::Active) {
             *want = Want::Unsent;
             self.has_astray = true;
-            hear(Heard::Astray { said: frame });
+            hear(Heard::Astray { name, said: frame });
         }
         Ok(())
     }
@@ -480,9 +482,9 @@ impl SubscriberLink {
         }
         if self.wants[kind as usize].get(&*name) == Some(&Want::Sent(ticket)) {
             if self.follows && Redirection::of(reply).is_some() {
+                hear(Heard::Astray { name: &name, said: reply });
                 self.wants[kind as usize].insert(name, Want::Unsent);
                 self.has_astray = true;
-                hear(Heard::Astray { said: reply });
                 return Ok(());
             }
             self.wants[kind as usize].swap_remove(&*name);
@@ -564,7 +566,7 @@ mod tests {
                     Heard::Message { name, .. } => write!(heard, "m{} ", name.escape_ascii()),
                     Heard::Confirmed { name, .. } => write!(heard, "+{} ", name.escape_ascii()),
                     Heard::Refused { name, .. } => write!(heard, "-{} ", name.escape_ascii()),
-                    Heard::Astray { said } => write!(heard, "?{} ", said[0] as char),
+                    Heard::Astray { said, .. } => write!(heard, "?{} ", said[0] as char),
                 };
             })?;
         }

@@ -343,7 +343,12 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.starts_with("EXECABORT ") && text.contains("left the pool or came back") {
         return Ok(Fate::NotDone);
     }
-    let unknown = ["ERR no server of ", "ERR nobody tells who ", "ERR who is the primary "];
+    let unknown = [
+        "ERR no server of ",
+        "ERR nobody tells who ",
+        "ERR who is the primary ",
+        "ERR nodes_max in [pool.",
+    ];
     if unknown.iter().any(|start| text.starts_with(start)) {
         return Ok(Fate::NotDone);
     }

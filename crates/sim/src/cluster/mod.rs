@@ -327,9 +327,10 @@ impl ClusterSim {
         &self.reigns
     }
 
-    /// Whether sentinels tell of them, each with its epoch.
-    pub fn has_sentinels(&self) -> bool {
-        self.plan.sentinels > 0
+    /// Whether a sentinel that goes back in time is outvoted by the others. One alone, or one of
+    /// two, is believed once it has said so for a while.
+    pub fn outvotes_relapses(&self) -> bool {
+        self.plan.sentinels >= 3
     }
 
     /// Where a server is.

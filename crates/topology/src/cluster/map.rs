@@ -56,8 +56,8 @@ pub struct PlacedNode {
 pub struct ClusterMap {
     version: u64,
     places: Vec<Option<PlacedNode>>,
-    /// When each empty place was left; `None` when nobody had it.
-    left: Vec<Option<Time>>,
+    /// When each empty place was left, and by whom; `None` when nobody had it.
+    left: Vec<Option<(Time, Endpoint)>>,
     owners: Arc<SlotOwners>,
     /// Slots that each place owns; of primaries of a pool that is no cluster, one.
     owned: Vec<u16>,
@@ -68,6 +68,10 @@ pub struct ClusterMap {
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
+    /// Slots whose server is known and has no place.
+    unplaced_slots: u16,
+    /// Of each primary of a pool that is no cluster, whether it is known and has no place.
+    unplaced_primaries: Vec<bool>,
 }
 
 /// A primary that has a name, and its replicas.
@@ -110,6 +114,8 @@ impl ClusterMap {
             primary_epochs: vec![None; primaries],
             epoch: None,
             is_known: false,
+            unplaced_slots: 0,
+            unplaced_primaries: vec![false; primaries],
         };
         map.add_seeds(seeds, Time(0));
         map
@@ -139,6 +145,13 @@ impl ClusterMap {
     pub fn primary(&self, number: u16) -> Option<u16> {
         let place = self.primaries.get(usize::from(number)).copied();
         place.filter(|&place| place != SlotOwners::NONE)
+    }
+
+    /// How many slots have a server for which there is no place; of a pool that is no
+    /// cluster, how many primaries.
+    pub fn unplaced(&self) -> usize {
+        let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
+        usize::from(self.unplaced_slots) + primaries
     }
 
     /// Whether keys go elsewhere than by another map.
@@ -185,6 +198,36 @@ impl ClusterMap {
         self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
     }
 
+    /// The latest epoch that was told: of the cluster, or of the primary of this number.
+    pub fn epoch(&self, group: Option<u16>) -> Option<u64> {
+        match group {
+            Some(group) => self.primary_epochs.get(usize::from(group)).copied().flatten(),
+            None => self.epoch,
+        }
+    }
+
+    /// The same map, which takes a view of whatever epoch.
+    pub fn without_epoch(&self, group: Option<u16>) -> ClusterMap {
+        let mut map = self.clone();
+        match group {
+            Some(group) => map
+                .primary_epochs
+                .iter_mut()
+                .skip(usize::from(group))
+                .take(1)
+                .for_each(|epoch| *epoch = None),
+            None => map.epoch = None,
+        }
+        map
+    }
+
+    /// Whether slots that have an owner would have none by a view.
+    pub fn loses_slots_by(&self, view: &ClusterView) -> bool {
+        !view.is_whole()
+            && (0..SLOT_COUNT as u16)
+                .any(|slot| self.owners.of(slot).is_some() && view.owners.of(slot).is_none())
+    }
+
     /// Takes what a server says of the cluster.
     pub fn apply(&self, view: &ClusterView, now: Time) -> Applied {
         if let (Some(told), Some(known)) = (view.epoch, self.epoch)
@@ -222,7 +265,11 @@ impl ClusterMap {
             }
         }
         let mut owners = SlotOwners::new();
+        next.unplaced_slots = 0;
         for (first, last, owner) in view.owners.ranges() {
+            if place(owner).is_none() {
+                next.unplaced_slots += last - first + 1;
+            }
             for slot in first..=last {
                 owners.set(slot, place(owner));
             }
@@ -234,14 +281,14 @@ impl ClusterMap {
         }
     }
 
-    /// The next version, in which a slot is another server's, who may not have been
-    /// known; `None` when it is that one's already, or there is no place for it.
-    pub fn moved(&self, slot: u16, to: &Endpoint, now: Time) -> Option<ClusterMap> {
-        let mut next = self.next();
-        let place = next.seat(to, now)?;
-        if self.owners.of(slot) == Some(place) {
+    /// The next version, in which a slot is the server's at another place; `None` when it
+    /// is that one's already, nobody is there, or the pool has no slots.
+    pub fn moved(&self, slot: u16, place: u16) -> Option<ClusterMap> {
+        self.node(usize::from(place))?;
+        if self.owners.of(slot) == Some(place) || !self.primaries.is_empty() {
             return None;
         }
+        let mut next = self.next();
         if let Some(node) = &mut next.places[usize::from(place)] {
             node.role = PlaceRole::Primary;
         }
@@ -251,15 +298,17 @@ impl ClusterMap {
         Some(next)
     }
 
-    /// The place of a server that another names, with the map in which it has one
-    /// where that is not this.
-    pub fn find_or_add(&self, endpoint: &Endpoint, now: Time) -> Option<(u16, Option<ClusterMap>)> {
-        if let Some(place) = self.place_of(endpoint) {
-            return Some((place, None));
+    /// The next version, with a place for a server of the cluster that has no slots yet,
+    /// which views by slots leave out; `None` when it has one, or there is no room.
+    pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
+        if self.place_of(endpoint).is_some() {
+            return None;
         }
         let mut next = self.next();
         let place = next.seat(endpoint, now)?;
-        Some((place, Some(next)))
+        // As one that views do not have now it stays for a while.
+        next.places[usize::from(place)].as_mut()?.role = PlaceRole::Primary;
+        Some(next)
     }
 
     /// The next version, with places for these servers, since nobody else can be
@@ -286,13 +335,17 @@ impl ClusterMap {
         if let Some(place) = self.place_of(endpoint) {
             return Some(place);
         }
-        // One that nobody had, or the one that was left first.
+        // Its own, one that nobody had, or the one that was left first.
+        let was_its =
+            |place: usize| self.left[place].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
         let is_free = |&place: &usize| {
-            let since = self.left[place];
-            self.places[place].is_none() && since.is_none_or(|since| since + VACANCY <= now)
+            let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
+            let left = self.left[place].as_ref();
+            self.places[place].is_none() && (was_its(place) || left.is_none_or(is_due))
         };
+        let since = |place: usize| self.left[place].as_ref().map(|(since, _)| since.0);
         let free = (0..self.places.len()).filter(is_free);
-        let place = free.min_by_key(|&place| self.left[place].map(|since| since.0))?;
+        let place = free.min_by_key(|&place| (!was_its(place), since(place)))?;
         self.places[place] = Some(PlacedNode {
             endpoint: endpoint.clone(),
             id: None,
@@ -334,8 +387,7 @@ impl ClusterMap {
     }
 
     fn vacate(&mut self, place: usize, now: Time) {
-        self.places[place] = None;
-        self.left[place] = Some(now);
+        self.left[place] = self.places[place].take().map(|node| (now, node.endpoint));
     }
 
     fn own(&mut self, owners: SlotOwners) {
@@ -363,6 +415,7 @@ impl ClusterMap {
         let mut left_out = 0;
         let primary = next.seat(&told.primary, now);
         left_out += usize::from(primary.is_none());
+        next.unplaced_primaries[group] = primary.is_none();
         let mut told_places: Vec<u16> = primary.into_iter().collect();
         for (endpoint, health) in &told.replicas {
             let Some(place) = next.seat(endpoint, now) else {
@@ -410,6 +463,8 @@ impl ClusterMap {
             || self.owners != other.owners
             || self.primaries != other.primaries
             || self.primary_epochs != other.primary_epochs
+            || self.unplaced_slots != other.unplaced_slots
+            || self.unplaced_primaries != other.unplaced_primaries
     }
 }
 
@@ -419,3 +474,63 @@ fn is_placed(node: &ClusterNode) -> bool {
 }
 
 const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Asked;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::tcp("h", port).unwrap()
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(0) + Duration::from_secs(seconds)
+    }
+
+    fn view(last: u16) -> ClusterView {
+        let reply = format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
+        ClusterView::from_slots(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+    }
+
+    fn known() -> ClusterMap {
+        let map = ClusterMap::of_seeds(&[endpoint(1)], 2, 0);
+        let Applied::Next(map, 0) = map.apply(&view(16383), at(1)) else { panic!("it is new") };
+        map
+    }
+
+    #[test]
+    fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
+        let map = known();
+        let mut map = map.with_member(&endpoint(2), at(2)).unwrap();
+        let place = map.place_of(&endpoint(2)).unwrap();
+        for second in 3..30 {
+            if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
+                map = next;
+            }
+            assert_eq!(map.place_of(&endpoint(2)), Some(place), "second {second}");
+            assert!(map.with_member(&endpoint(2), at(second)).is_none());
+        }
+        let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
+        assert_eq!(map.place_of(&endpoint(2)), None);
+        // Nobody else has it so soon, and who had it has.
+        assert!(map.with_member(&endpoint(3), at(41)).is_none());
+        assert_eq!(
+            map.with_member(&endpoint(2), at(41)).unwrap().place_of(&endpoint(2)),
+            Some(place)
+        );
+        assert_eq!(
+            map.with_member(&endpoint(3), at(101)).unwrap().place_of(&endpoint(3)),
+            Some(place)
+        );
+    }
+
+    #[test]
+    fn a_view_without_slots_that_have_owners_loses_some() {
+        let map = known();
+        assert!(map.loses_slots_by(&view(5460)));
+        assert!(!map.loses_slots_by(&view(16383)));
+        let Applied::Next(map, _) = map.apply(&view(5460), at(2)) else { panic!("it is new") };
+        assert!(!map.loses_slots_by(&view(5460)), "they had no owner");
+    }
+}

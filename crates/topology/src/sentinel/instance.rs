@@ -171,35 +171,38 @@ impl WatchedPrimary {
             run_id: fields.run_id(),
             state: fields.state(),
             reports_replica: fields.role_reported == Some("slave"),
-            quorum: number(fields.quorum, "the quorum")?,
-            config_epoch: number(fields.config_epoch, "the epoch of a primary")?,
-            replica_count: number(fields.replica_count, "the count of replicas")?,
-            other_sentinel_count: number(fields.sentinel_count, "the count of sentinels")?,
+            quorum: number(fields.quorum),
+            config_epoch: number(fields.config_epoch),
+            replica_count: number(fields.replica_count),
+            other_sentinel_count: number(fields.sentinel_count),
         })
     }
 }
 
 impl WatchedReplica {
-    /// Reads the reply to SENTINEL REPLICAS name, or SLAVES name before 5.0.
+    /// Reads the reply to SENTINEL REPLICAS name, or SLAVES name before 5.0. One of
+    /// which no address is told is left out.
     ///
     /// # Errors
     /// When it is none, such as the error for a name that is not watched.
     pub fn from_replicas(reply: &[u8]) -> Result<Vec<WatchedReplica>, ViewError> {
-        every(reply, WatchedReplica::of_fields)
+        let replicas = every(reply, |fields| Ok(WatchedReplica::of_fields(fields).ok()))?;
+        Ok(replicas.into_iter().flatten().collect())
     }
 
     fn of_fields(fields: &Fields<'_>) -> Result<WatchedReplica, ViewError> {
-        let port = number(fields.primary_port, "the port of a primary")?.unwrap_or(0);
+        let port = number(fields.primary_port).unwrap_or(0);
+        let primary = endpoint(fields.primary_host.unwrap_or_default(), port).ok().flatten();
         Ok(WatchedReplica {
             endpoint: fields.endpoint()?,
             run_id: fields.run_id(),
             state: fields.state(),
             reports_primary: fields.role_reported == Some("master"),
             is_linked: fields.link_status == Some("ok"),
-            link_down_ms: number(fields.link_down_ms, "how long a link is down")?,
-            primary: endpoint(fields.primary_host.unwrap_or_default(), port)?,
-            priority: number(fields.priority, "the priority of a replica")?,
-            replication_offset: number(fields.offset, "a replication offset")?,
+            link_down_ms: number(fields.link_down_ms),
+            primary,
+            priority: number(fields.priority),
+            replication_offset: number(fields.offset),
             is_announced: fields.is_announced != Some("0"),
         })
     }
@@ -290,7 +293,7 @@ impl<'a> Fields<'a> {
 
     fn endpoint(&self) -> Result<Endpoint, ViewError> {
         const WHAT: ViewError = ViewError::Expected("the address of an instance");
-        let port = number(self.port, "the port of an instance")?.unwrap_or(0);
+        let port = number(self.port).unwrap_or(0);
         endpoint(self.ip.unwrap_or_default(), port)?.ok_or(WHAT)
     }
 
@@ -303,11 +306,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn number<N: std::str::FromStr>(
-    text: Option<&str>,
-    what: &'static str,
-) -> Result<Option<N>, ViewError> {
-    text.map(|text| decimal(text, what)).transpose()
+/// A number that is told; none where it cannot be one. A replica that has never copied its
+/// primary is told with a link that is down for -1 seconds.
+fn number<N: std::str::FromStr>(text: Option<&str>) -> Option<N> {
+    decimal(text?, "a field").ok()
 }
 
 #[cfg(test)]
@@ -336,6 +338,42 @@ mod tests {
         ] {
             assert!(primary_address(reply).is_err(), "{reply:?}");
         }
+    }
+
+    fn replica(fields: &[(&str, &str)]) -> String {
+        let words = fields.iter().flat_map(|&(name, value)| [name, value]);
+        let words: String = words.map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("*{}\r\n{words}", fields.len() * 2)
+    }
+
+    #[test]
+    fn what_cannot_be_a_number_is_unknown_and_costs_no_other_replica() {
+        let at = |port| [("ip", "10.0.0.2"), ("port", port), ("master-link-status", "err")];
+        let odd = [("master-link-down-time", "-1000"), ("slave-repl-offset", "-1")];
+        let more = [("slave-priority", "many"), ("master-port", "-6"), ("master-host", "a/b")];
+        let replicas = [
+            replica(&[&at("7")[..], &odd, &more].concat()),
+            replica(&at("-1")),
+            replica(&[("ip", "a/b"), ("port", "9")]),
+            replica(&at("8")),
+        ];
+        let reply = format!("*4\r\n{}", replicas.concat());
+        let told = WatchedReplica::from_replicas(reply.as_bytes()).unwrap();
+        let places: Vec<String> = told.iter().map(|it| it.endpoint.to_string()).collect();
+        assert_eq!(places, ["10.0.0.2:7", "10.0.0.2:8"]);
+        let first = &told[0];
+        assert_eq!((first.link_down_ms, first.priority, &first.primary), (None, None, &None));
+        assert!(!first.is_linked && first.replication_offset.is_none());
+    }
+
+    #[test]
+    fn a_primary_is_taken_whatever_its_numbers_are() {
+        let odd = [("config-epoch", "-1"), ("quorum", "x"), ("num-slaves", "")];
+        let at = [("name", "main"), ("ip", "10.0.0.1"), ("port", "6379")];
+        let reply = replica(&[&at[..], &odd].concat());
+        let primary = WatchedPrimary::from_primary(reply.as_bytes()).unwrap();
+        assert_eq!((primary.config_epoch, primary.quorum), (None, None));
+        assert_eq!(primary.endpoint.to_string(), "10.0.0.1:6379");
     }
 
     #[test]

@@ -203,6 +203,9 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Step {
+        if self.leaves_out(session.pool) {
+            return self.no_server(session, busy, request);
+        }
         let walk = match self.cluster_state(session.pool) {
             Some(state) => Walk::Found(Arc::clone(&state.parts)),
             None => Walk::Listed(self.in_use(session.pool)),

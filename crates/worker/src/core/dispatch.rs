@@ -5,6 +5,7 @@ use super::stateful::Asked;
 use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
+use crate::advice::{advice, advice_of_tls};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{
@@ -644,6 +645,7 @@ impl Plane {
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
         self.note_served(session.pool, request.command.class as u8);
+        self.doubt_unowned(session.pool);
         let mut told = Vec::new();
         self.write_unrouted(session.pool, &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
@@ -699,8 +701,18 @@ impl Plane {
                 let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
                 let name = if label == address { address } else { format!("{label} ({address})") };
                 let trouble = &self.troubles[id.index()];
+                let pool = &self.plan.pools[index as usize].name;
                 match (&trouble.refusal, trouble.tls) {
-                    (Some((_, said)), _) => format!("{name} (it said '{said}')"),
+                    (Some((_, said)), _) => match advice(pool, said) {
+                        Some(advice) => format!("{name} (it said '{said}'; {advice})"),
+                        None => format!("{name} (it said '{said}')"),
+                    },
+                    (None, None) if trouble.is_mute => {
+                        format!(
+                            "{name} (it ends connections before it answers; {})",
+                            advice_of_tls(pool)
+                        )
+                    }
                     (None, Some(fault)) => {
                         format!("{name} ({})", self.tls_words((index, backend), fault))
                     }

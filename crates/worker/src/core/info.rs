@@ -4,10 +4,11 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
-use crate::{Plan, PoolKind};
+use crate::{Cluster, Plan, PoolKind};
 use keyway_command::{Args, Join as Rule};
 use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
 use keyway_resp::{Protocol, reply};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// What every server is asked: the form that every version knows.
@@ -96,7 +97,7 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
     let pool = usize::from(join.pool);
     let kind = &plan.pools[pool].kind;
-    let PoolKind::Sharded { pool: sharded, options, .. } = kind else { return };
+    let PoolKind::Sharded { pool: sharded, options, cluster, .. } = kind else { return };
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
     // Of each place, where it is among those that have a server.
     let mut of_place = vec![None; sharded.servers.len()];
@@ -108,6 +109,7 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
             name: kind.label(index),
             address: address.to_string(),
             health: health.label(),
+            standing: cluster.as_ref().map_or_else(String::new, |it| standing(it, index)),
             latency_micros: plan.facts.backend_latency_micros(join.pool, index),
             info: Err(format!("it is {} and was not asked", health.label())),
         });
@@ -131,6 +133,23 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     plan.facts.info(join.pool, query.is_cluster, &sections, &mut own);
     let databases = options.database..options.database.saturating_add(options.databases.max(1));
     protocol.text(out, query.text(&own, databases, &servers).as_bytes());
+}
+
+/// What a server does, as fields.
+fn standing(cluster: &Cluster, place: usize) -> String {
+    let Some(known) = cluster.standing(place) else { return String::new() };
+    let mut fields = format!(",standing={}", known.role);
+    let others = [
+        ("of", known.of),
+        ("slots", known.slots.map(|slots| slots.to_string())),
+        ("zone", known.zone),
+        ("lag_ms", known.lag_millis.map(|millis| millis.to_string())),
+    ];
+    for (name, value) in others {
+        let Some(value) = value else { continue };
+        let _ = write!(fields, ",{name}={}", one_line(&value));
+    }
+    fields
 }
 
 /// A text that breaks neither the lines nor the fields of INFO.

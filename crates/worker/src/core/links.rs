@@ -401,7 +401,8 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        self.troubles[slot.id.index()].lost = 0;
+        let trouble = &mut self.troubles[slot.id.index()];
+        (trouble.lost, trouble.is_mute) = (0, false);
     }
 
     /// Since when what a connection tells of its server by its end is so: one on

@@ -36,6 +36,9 @@ impl Core {
         let ended_with = slot.unblock.and_then(UnblockReason::text);
         slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
+            // What runs for a client may say so too: it tells nothing of the server.
+            let is_doubtful = reason.is_some() && exchange.is_of_scripts();
+            let reason = reason.filter(|_| !is_doubtful);
             // A late reply ends nothing: its request has failed.
             let is_ours = matches!(
                 exchange.owner,
@@ -54,12 +57,15 @@ impl Core {
                         | Internal::ClientId
                         | Internal::Look
                         | Internal::Return
-                        | Internal::Cluster
+                        | Internal::Cluster(_)
+                        | Internal::Names
                         | Internal::Replication
                 )
             ) && reason.is_none());
             if !is_ours && exchange.owner != Owner::None {
-                said = Some(reason.map(|reason| (reason, exchange.started)));
+                if !is_doubtful {
+                    said = Some(reason.map(|reason| (reason, exchange.started)));
+                }
                 answered += 1;
             }
             if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
@@ -80,7 +86,9 @@ impl Core {
                 Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
                     plane.hear_generation(pool, which, reply);
                 }
-                Owner::Internal(which @ (Internal::Cluster | Internal::Replication)) => {
+                Owner::Internal(
+                    which @ (Internal::Cluster(_) | Internal::Names | Internal::Replication),
+                ) => {
                     plane.hear_of_cluster(which, (pool, backend), reply);
                 }
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
@@ -143,6 +151,7 @@ impl Core {
             let is_not_ready = |one: &&Redirected| {
                 Redirection::of(&one.reply) == Some(Redirection::NotReady)
                     && !one.reply.starts_with(b"-READONLY")
+                    && !one.runs_scripts()
             };
             redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
             plane.note_answers(slot, answered + redirected.len(), not_ready);
@@ -421,7 +430,10 @@ impl Plane {
                 self.on_errand_fault(sessions, (pool, backend), errand, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
-            Owner::Internal(Internal::Cluster) => self.miss_of_cluster((pool, backend), fault),
+            Owner::Internal(Internal::Cluster(number)) => {
+                self.miss_of_cluster((pool, backend), number, fault);
+            }
+            Owner::Internal(Internal::Names) => self.cluster.note_unnamed((pool, backend)),
             Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }

@@ -114,6 +114,11 @@ impl Plane {
         request: &Request,
         rule: Rule,
     ) -> Step {
+        // A report tells of the servers that it is about.
+        if rule != Rule::Each && self.leaves_out(session.pool) {
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
+        }
         let plan = Arc::clone(&self.plan);
         let index = usize::from(session.pool);
         let servers = 0..plan.topology.pools()[index].servers().len();

@@ -301,7 +301,7 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
     let second = asks(&mut core);
     assert_eq!(output(&core, first), output(&core, second));
     assert!(
-        output(&core, first).contains("(it said \\'WRONGPASS no\\')"),
+        output(&core, first).contains("(it said \\'WRONGPASS no\\'; check password in [pool."),
         "{}",
         output(&core, first)
     );

@@ -16,6 +16,8 @@ pub(super) struct Trouble {
     pub(super) lost: u32,
     /// How, and in which words, it refused the latest connection, if it did.
     pub(super) refusal: Option<(BackendFault, String)>,
+    /// It closed the latest connection, a plain one, before it had answered.
+    pub(super) is_mute: bool,
     /// Why the latest connection was not secured, if that is what it failed for.
     pub(super) tls: Option<TlsFault>,
     /// What the log was told last of that.
@@ -52,12 +54,22 @@ impl Plane {
         }
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
         let said = if is_refusal { self.refusal_text(slot) } else { None };
+        let is_mute = self.is_mute(slot, fault);
         let trouble = &mut self.troubles[slot.id.index()];
         if said.is_some() && trouble.refusal.is_none() {
             // Worth a line, also in a row that began with something else.
             trouble.lost = 0;
         }
+        trouble.is_mute = is_mute;
         trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
+    }
+
+    /// Whether a server has closed a plain connection before its first answer, as one does that
+    /// speaks TLS.
+    fn is_mute(&self, slot: &LinkSlot, fault: BackendFault) -> bool {
+        let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
+        let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
+        is_plain && is_closed && slot.role.is_none() && !slot.link.has_answered()
     }
 
     /// Tells the log that a connection, or the attempt to make it, is over.
@@ -85,6 +97,10 @@ impl Plane {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
+                BackendFault::Closed if self.is_mute(slot, fault) => {
+                    "the backend closed the connection before its first answer: does it speak TLS \
+                     on this port?"
+                }
                 BackendFault::Closed => "the backend closed the connection",
                 BackendFault::Timeout => "the backend has been silent for too long",
                 BackendFault::Protocol => "the backend answered something that is not RESP",

@@ -55,6 +55,9 @@ const OF_POOL: [&str; 10] = [
 const OF_GROUPS: [&str; 6] =
     ["RefreshMethod", "Distribution", "Hash", "HashTag", "Sentinels", "Group"];
 
+/// A file with more unknown keys is another program's.
+const UNKNOWN_TOLD_MAX: usize = 5;
+
 /// Turns a text into ours; `read` reads what it includes.
 pub(super) fn import(
     text: &str,
@@ -64,6 +67,15 @@ pub(super) fn import(
     let nodes = parse::parse(text, path, read).map_err(|error| vec![error])?;
     let mut errors = Vec::new();
     let pool = check(&nodes, &mut errors);
+    let count = errors.len();
+    if count > UNKNOWN_TOLD_MAX {
+        errors.truncate(UNKNOWN_TOLD_MAX);
+        let more = count - UNKNOWN_TOLD_MAX;
+        let what = format!("and {more} more mistakes of that kind");
+        let hint = "is this predixy's file?".to_owned();
+        let line = errors.last().map_or(1, |last| last.line);
+        errors.push(ConfigError { path: path.to_owned(), line, column: 1, what, hint });
+    }
     let Some(pool) = pool.filter(|_| errors.is_empty()) else {
         if errors.is_empty() {
             let what = "no pool is in the file".to_owned();
@@ -113,8 +125,19 @@ fn check_key<'k>(
     }
     let hint = match nearest(&node.key, known.clone()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("predixy knows {}", known.collect::<Vec<_>>().join(", ")),
+        // All that it knows in one place fill a screen, and are told once.
+        None if errors.iter().any(|error| is_of(error, place)) => {
+            "predixy does not know it".to_owned()
+        }
+        None => format!("{KNOWN} {}", known.collect::<Vec<_>>().join(", ")),
     };
     let what = format!("unknown key {} in {place}", quoted(&node.key));
     errors.push(node.at.error(Problem::new(what, hint)));
+}
+
+const KNOWN: &str = "predixy knows";
+
+/// Whether an error tells already what there is in a place.
+fn is_of(error: &ConfigError, place: &str) -> bool {
+    error.hint.starts_with(KNOWN) && error.what.ends_with(place)
 }

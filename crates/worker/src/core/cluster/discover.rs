@@ -3,15 +3,18 @@
 use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
+use super::groups::DOUBT_PAUSE;
+use super::rounds::About;
 use crate::PoolKind;
-use crate::cluster::Learned;
+use crate::cluster::{Learned, Lesson, Speaker};
 use keyway_base::{Fault, Time};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication, SLOT_COUNT,
-    ViewError,
+    Asked, ClusterMap, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication,
+    PlaceRole, SLOT_COUNT, ViewError,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a server said when it was asked about its cluster.
@@ -21,6 +24,10 @@ pub(super) struct Heard {
     place: u16,
     reply: Vec<u8>,
 }
+
+/// So many servers of a cluster must have told of the same earlier epoch than is known, at
+/// least, before it is believed: one of so few so often.
+const EARLIER_TOLD_MIN: usize = 3;
 
 /// A refresh comes earlier by chance, by up to one part in so many.
 const JITTER: u32 = 8;
@@ -37,7 +44,9 @@ impl Core {
     #[inline(never)]
     fn tend_each(&mut self) {
         self.hear_views();
+        self.tend_rounds();
         self.send_retries();
+        self.ask_names_if_due();
         self.end_waits_for_maps();
         self.listen_to_sentinels();
         for at in 0..self.plane.cluster.pools.len() {
@@ -55,83 +64,155 @@ impl Core {
         !cluster.heard.is_empty()
             || !cluster.unanswered.is_empty()
             || !cluster.told_about.is_empty()
+            || cluster.named.has_missed()
     }
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        for (pool, place) in std::mem::take(&mut self.plane.cluster.unanswered) {
+        for (pool, place, number) in std::mem::take(&mut self.plane.cluster.unanswered) {
             if self.plane.hears_groups(pool) {
-                self.miss_group(pool, place);
-            } else {
-                self.plane.note_unanswered(pool);
+                self.miss_group((pool, place), number);
+            } else if self.plane.take_question(pool, place, number).is_some()
+                && self.plane.is_round_over(pool)
+            {
+                self.plane.end_unanswered(pool);
             }
         }
+        self.miss_names();
         for heard in std::mem::take(&mut self.plane.cluster.heard) {
             self.hear(&heard);
         }
     }
 
     fn hear(&mut self, heard: &Heard) {
-        if heard.what == Internal::Replication {
-            return self.hear_lags(heard);
+        match heard.what {
+            Internal::Replication => return self.hear_lags(heard),
+            Internal::Names => {
+                return self.hear_names((heard.pool, heard.place), &heard.reply);
+            }
+            _ => {}
         }
-        let now = self.plane.clock.now;
-        let drawn = self.plane.next_random() as u32;
-        if self.plane.hears_groups(heard.pool) {
-            return self.hear_group(heard.pool, heard.place, &heard.reply);
+        let Internal::Cluster(number) = heard.what else { return };
+        let Heard { pool, place, ref reply, .. } = *heard;
+        if self.plane.hears_groups(pool) {
+            return self.hear_group((pool, place), number, reply);
         }
-        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
-        let Some(node) = state.map.node(usize::from(heard.place)) else {
-            return self.plane.note_unanswered(heard.pool);
+        let asked = self.plane.take_question(pool, place, number);
+        if let Some(About::Slots(discovery)) = asked {
+            self.hear_slots((pool, place), discovery, reply);
+        }
+    }
+
+    /// Hears what a server says of its cluster.
+    fn hear_slots(&mut self, (pool, place): (u16, u16), discovery: Discovery, reply: &[u8]) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let Some(node) = state.map.node(usize::from(place)) else {
+            return self.plane.end_unanswered(pool);
         };
-        let shared = Arc::clone(&state.shared);
-        let name = &self.plane.plan.pools[usize::from(heard.pool)].name;
+        let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
         let from = node.endpoint.clone();
-        let wants_tls = self.plane.plan.pools[usize::from(heard.pool)].kind.tls().is_some();
+        let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
         let asked = Asked { endpoint: &from, wants_tls };
-        let view = read_view(shared.settings().discovery, &heard.reply, asked);
-        let knows_slots = state.map.is_known() && state.map.owners().owned_count() > 0;
-        let view = view.and_then(|view| match view.owners.owned_count() {
-            // It was reset, or is not of a cluster yet.
-            0 if knows_slots => Err(ViewError::NoSlots),
-            _ => Ok(view),
+        let knows_slots = map.is_known() && map.owners().owned_count() > 0;
+        let view = read_view(discovery, reply, asked).and_then(|view| {
+            match view.owners.owned_count() {
+                // It was reset, or is not of a cluster yet.
+                0 if knows_slots => Err(ViewError::NoSlots),
+                _ => Ok(view),
+            }
         });
         match view {
-            Ok(view) => {
-                if let Some(learned) = shared.learn(&view, now) {
-                    tell_changes(name, &learned);
-                }
-                let refresh = shared.settings().refresh;
-                let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
-                shared.note_answered(now, refresh - earlier);
-                self.plane.trust_all(heard.pool);
-            }
+            Ok(view) if self.asks_another_before(pool, discovery, &view) => {}
+            Ok(view) => self.learn_slots((pool, place), &view),
             Err(error) => {
                 shared.note_trouble(format!("what {from} says of it {error}"));
-                if self.plane.plan.notices.cluster.is_due(now) {
+                if shared.notice.is_due(self.plane.clock.now) {
                     tracing::warn!(
-                        pool = name,
+                        pool = self.plane.plan.pools[usize::from(pool)].name,
                         backend = %from,
                         "what it says of its cluster {error}; told at most once a minute"
                     );
                 }
-                self.plane.distrust(heard.pool, heard.place);
-                self.plane.note_unanswered(heard.pool);
+                self.plane.distrust(pool, place);
+                if self.plane.is_round_over(pool) {
+                    self.plane.end_unanswered(pool);
+                }
             }
         }
+    }
+
+    /// Asks another server if one tells of slots that nobody has, where somebody is known
+    /// to have them or nothing is known yet: a cluster that is being made, or a server that
+    /// knows too little. Whoever answers next is believed.
+    fn asks_another_before(&mut self, pool: u16, asked: Discovery, view: &ClusterView) -> bool {
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        // Some servers tell no slots of a shard with a dead primary when asked so.
+        let may_omit = asked == Discovery::Shards;
+        let may_be_more = may_omit || !state.map.is_known() || state.map.loses_slots_by(view);
+        let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { return false };
+        if view.is_whole() || !may_be_more || std::mem::replace(&mut round.is_doubted, true) {
+            return false;
+        }
+        // Epochs are told in the words of the pool only.
+        self.ask_someone(pool, if may_omit { Discovery::Slots } else { asked })
+    }
+
+    fn learn_slots(&mut self, (pool, place): (u16, u16), view: &ClusterView) {
+        let now = self.plane.clock.now;
+        let drawn = self.plane.next_random() as u32;
+        self.plane.end_round(pool);
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        self.plane.tell_unreached((pool, place), view);
+        let present = state.map.nodes().filter(|(_, node)| node.absent_since.is_none());
+        let of = present.count();
+        // Each is asked by chance: most of a few are the same one, asked again and again.
+        let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
+        let lesson = shared.learn(view, Speaker { place, of, times }, now);
+        let is_stale = matches!(lesson, Lesson::Stale);
+        match lesson {
+            Lesson::New(learned) => {
+                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+            }
+            Lesson::Stale => self.plane.tell_stale(pool, (pool, place)),
+            Lesson::Same => {}
+        }
+        let refresh = shared.settings().refresh;
+        let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
+        let mut after = refresh - earlier;
+        if is_stale || !view.is_whole() {
+            after = after.min(DOUBT_PAUSE);
+        }
+        shared.note_answered(now, after);
+        self.plane.trust_all(pool);
     }
 
     /// Notes how far the replicas of a primary are behind it.
     fn hear_lags(&self, heard: &Heard) {
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
-        for (place, node) in state.map.replicas_of(heard.place) {
-            let is_it = |replica: &&ConnectedReplica| {
-                replica.endpoint.as_ref() == Some(&node.endpoint) && replica.is_online
-            };
-            let replica = told.replicas.iter().find(is_it);
-            let millis = replica.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
+        let known: Vec<(u16, &Endpoint)> = state
+            .map
+            .replicas_of(heard.place)
+            .map(|(place, node)| (place, &node.endpoint))
+            .collect();
+        let mut is_any_found = known.is_empty() || told.replicas.is_empty();
+        for &(place, endpoint) in &known {
+            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
+            let replica = replica_at(endpoint, others, &told.replicas);
+            is_any_found |= replica.is_some();
+            let online = replica.filter(|replica| replica.is_online);
+            let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
             state.shared.note_lag(place, millis);
+        }
+        if !is_any_found && state.shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(
+                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
+                backend = self.plane.describe_backend(heard.pool, heard.place),
+                "it tells of replicas, but of none by an address that is known here: they are not \
+                 read, because of replica_lag_max; see replica-announce-ip; told at most once a \
+                 minute"
+            );
         }
     }
 
@@ -169,22 +250,19 @@ impl Core {
         let is_asked = match shared.settings().discovery {
             Discovery::Sentinel => self.ask_sentinels(pool),
             Discovery::Roles => self.ask_roles(pool),
-            discovery => match self.someone_to_ask(pool) {
-                Some(index) => {
-                    self.ask_about_cluster(index, discovery);
-                    true
-                }
-                None => false,
-            },
+            discovery => {
+                self.plane.begin_round(pool);
+                self.ask_someone(pool, discovery)
+            }
         };
         if !is_asked {
-            self.plane.note_unanswered(pool);
+            self.plane.end_unanswered(pool);
         }
     }
 
     /// The link to a server that may answer: one that stands rather than one that is
     /// to be made, and not always the same.
-    pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<LinkIndex> {
+    pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, LinkIndex)> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
@@ -192,12 +270,18 @@ impl Core {
         let map = &cluster.map;
         // One that has left, as the others say, knows least of them. All that mislead may
         // be right together.
-        let is_trusted = |place: u16| !cluster.misleading.contains(&place);
-        let candidates: Vec<(LinkIndex, bool)> = map
+        let asked = self.plane.asked_in_round(pool);
+        let is_trusted = |place: u16| {
+            let is_behind = cluster.shared.is_behind(place, map.epoch(None));
+            !is_behind && !cluster.misleading.contains(&place)
+        };
+        let is_new = |place: u16| !asked.contains(&place) && !self.plane.owes_answers(pool, place);
+        let is_open = |place: u16| self.plane.is_question_open(pool, place);
+        let candidates: Vec<((u16, LinkIndex), bool)> = map
             .nodes()
             .map(|(place, node)| {
-                let is_fit = node.absent_since.is_none() && is_trusted(place);
-                (state.link(place, 0, Protocol::Resp2), is_fit)
+                let is_fit = node.absent_since.is_none() && is_trusted(place) && is_new(place);
+                ((place, state.link(place, 0, Protocol::Resp2)), is_fit)
             })
             .collect();
         let count = candidates.len();
@@ -205,19 +289,35 @@ impl Core {
         let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
         let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
         turned()
-            .find(|&(index, is_present)| is_present && is_ready(index))
-            .or_else(|| turned().find(|&(index, is_present)| is_present && may_be(index)))
-            .or_else(|| turned().find(|&(index, _)| may_be(index)))
-            .map(|(index, _)| index)
+            .find(|&((_, index), is_fit)| is_fit && is_ready(index))
+            .or_else(|| turned().find(|&((_, index), is_fit)| is_fit && may_be(index)))
+            .or_else(|| turned().find(|&((place, index), _)| is_new(place) && may_be(index)))
+            .or_else(|| turned().find(|&((place, index), _)| !is_open(place) && may_be(index)))
+            .map(|(candidate, _)| candidate)
     }
 
-    fn ask_about_cluster(&mut self, index: LinkIndex, discovery: Discovery) {
+    /// Asks a server about its cluster. Returns whether there was one to ask.
+    pub(super) fn ask_someone(&mut self, pool: u16, discovery: Discovery) -> bool {
+        let Some(whom) = self.someone_to_ask(pool) else { return false };
         let word: &[u8] = match discovery {
             Discovery::Shards => b"SHARDS",
             Discovery::Nodes => b"NODES",
             _ => b"SLOTS",
         };
-        self.ask_server(index, &[b"CLUSTER", word], Internal::Cluster);
+        self.ask_about(pool, whom, &[b"CLUSTER", word], About::Slots(discovery));
+        true
+    }
+
+    /// Asks the server at a place something about a pool.
+    pub(super) fn ask_about(
+        &mut self,
+        pool: u16,
+        (place, index): (u16, LinkIndex),
+        words: &[&[u8]],
+        about: About,
+    ) {
+        let number = self.plane.note_question(pool, place, about);
+        self.ask_server(index, words, Internal::Cluster(number));
     }
 
     /// Asks a server something for the worker itself.
@@ -272,14 +372,19 @@ impl Plane {
 
     /// A server has not answered.
     #[cold]
-    pub(in super::super) fn miss_of_cluster(&mut self, (pool, place): (u16, u16), fault: Fault) {
+    pub(in super::super) fn miss_of_cluster(
+        &mut self,
+        (pool, place): (u16, u16),
+        number: u32,
+        fault: Fault,
+    ) {
         let about = self.cluster_state(self.asked_about(pool));
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(pool, place);
             state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
         }
         self.distrust(pool, place);
-        self.cluster.unanswered.push((pool, place));
+        self.cluster.unanswered.push((pool, place, number));
     }
 
     /// Appends the error for a request that no server of a pool is known for.
@@ -292,7 +397,7 @@ impl Plane {
     }
 
     /// Others are asked first from now on.
-    fn distrust(&mut self, pool: u16, place: u16) {
+    pub(super) fn distrust(&mut self, pool: u16, place: u16) {
         if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
             && let Some(cluster) = &mut state.cluster
             && !cluster.misleading.contains(&place)
@@ -313,7 +418,7 @@ impl Plane {
         let Some(state) = self.cluster_state(pool) else { return };
         let now = self.clock.now;
         let asks_seeds = state.shared.note_unanswered(now);
-        if asks_seeds && self.plan.notices.cluster.is_due(now) {
+        if asks_seeds && state.shared.notice.is_due(now) {
             let state = self.cluster_state(pool);
             let has_slots = state.is_some_and(ClusterState::has_slots);
             let why = state.map(|state| state.shared.trouble());
@@ -332,6 +437,52 @@ impl Plane {
                     "nobody tells who is the primary; told at most once a minute"
                 );
             }
+        }
+    }
+
+    /// Says that a server tells of an earlier epoch than is known.
+    #[cold]
+    pub(super) fn tell_stale(&self, pool: u16, (from, place): (u16, u16)) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        if state.shared.notice.is_due(self.clock.now) {
+            tracing::info!(
+                pool = self.plan.pools[usize::from(pool)].name,
+                backend = self.describe_backend(from, place),
+                "it tells of an earlier epoch than is known, and is not believed until most do; \
+                 told at most once a minute"
+            );
+        }
+    }
+
+    /// Says that a cluster has other addresses by its own account than the one of the file
+    /// that answers, and that none of those did.
+    fn tell_unreached(&self, (pool, place): (u16, u16), view: &ClusterView) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        let Some(node) = state.map.node(usize::from(place)) else { return };
+        if node.role != PlaceRole::Seed || !state.map.is_known() {
+            return;
+        }
+        let told: Vec<&Endpoint> =
+            view.nodes.iter().filter_map(|node| node.endpoint.as_ref()).collect();
+        let Some(announced) = told.first().filter(|_| !told.contains(&&node.endpoint)) else {
+            return;
+        };
+        if state.shared.notice_unreached.is_due(self.clock.now) {
+            tracing::warn!(
+                pool = self.plan.pools[usize::from(pool)].name,
+                backend = %node.endpoint,
+                %announced,
+                "the cluster announces addresses of which none answers; see cluster-announce-ip; \
+                 told at most once a minute"
+            );
+        }
+    }
+
+    /// Has somebody asked whose a key is that nobody has.
+    #[cold]
+    pub(in super::super) fn doubt_unowned(&self, pool: u16) {
+        if let Some(state) = self.cluster_state(pool) {
+            state.shared.ask_about_unowned(self.clock.now);
         }
     }
 
@@ -368,7 +519,14 @@ fn read_view(
 
 /// Says in the log which servers came and went, and whose slots are whose.
 pub(super) fn tell_changes(pool: &str, learned: &Learned) {
-    let Learned { before, map, left_out } = learned;
+    let Learned { before, map, left_out, is_earlier } = learned;
+    if *is_earlier {
+        tracing::warn!(
+            pool,
+            "most tell of an earlier epoch than was known: believed. A primary was watched anew, \
+             a node was forgotten, or who told of the later one was wrong"
+        );
+    }
     if *left_out > 0 {
         tracing::error!(
             pool,
@@ -395,16 +553,69 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         }
         let owned = if was.is_some() { before.owned_by(place) } else { 0 };
         if owned == 0 && map.owned_by(place) > 0 && !has_slots {
-            tracing::info!(pool, backend, "a server is the primary now");
-        } else if (owned == 0) != (map.owned_by(place) == 0) && has_slots {
-            let slots = map.owned_by(place);
-            tracing::info!(pool, backend, slots, "who has slots has changed");
+            let was = node.group.and_then(|group| before.primary(group));
+            let was = was.and_then(|was| before.node(usize::from(was)));
+            let was = was.map(|was| was.endpoint.to_string());
+            tracing::info!(pool, backend, was, "a server is the primary now");
         }
     }
+    tell_moves(pool, before, map);
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
-        if !stays {
+        // Those of the file are asked now and then while no other answers.
+        if !stays && node.role != PlaceRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
+        }
+    }
+}
+
+/// What a primary tells of the replica at an endpoint: by its address, or where it has
+/// another name for the host by its port, if no other has that.
+fn replica_at<'a>(
+    endpoint: &Endpoint,
+    mut others: impl Iterator<Item = &'a Endpoint>,
+    told: &'a [ConnectedReplica],
+) -> Option<&'a ConnectedReplica> {
+    let port = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        Endpoint::Unix { .. } => None,
+    };
+    if let Some(replica) = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint)) {
+        return Some(replica);
+    }
+    let own = port(endpoint)?;
+    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
+    let replica = same.next()?;
+    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
+    is_alone.then_some(replica)
+}
+
+/// Says in the log whose slots are whose now, where a server has got its first or lost its
+/// last, or nobody has some.
+fn tell_moves(pool: &str, before: &ClusterMap, map: &ClusterMap) {
+    let mut moves: BTreeMap<(Option<u16>, Option<u16>), u16> = BTreeMap::new();
+    let tenant = |map: &ClusterMap, owner: Option<u16>| {
+        owner.and_then(|at| Some((at, map.node(usize::from(at))?.tenure)))
+    };
+    for slot in 0..SLOT_COUNT as u16 {
+        let (from, to) = (before.owners().of(slot), map.owners().of(slot));
+        if tenant(before, from) != tenant(map, to) {
+            *moves.entry((from, to)).or_default() += 1;
+        }
+    }
+    let name = |map: &ClusterMap, at| map.node(usize::from(at)).map(|it| it.endpoint.to_string());
+    for ((from, to), slots) in moves {
+        let from_name = from.and_then(|from| name(before, from));
+        let to_name = to.and_then(|to| name(map, to));
+        let is_last = from.is_some_and(|from| map.owned_by(usize::from(from)) == 0);
+        let is_first = to.is_some_and(|to| before.owned_by(usize::from(to)) == 0);
+        match (from_name, to_name) {
+            (Some(from), Some(to)) if is_last || is_first => {
+                tracing::info!(pool, from, to, slots, "who has slots has changed");
+            }
+            (Some(from), None) => tracing::warn!(pool, from, slots, "slots have no server now"),
+            (None, Some(to)) => tracing::info!(pool, to, slots, "slots have a server again"),
+            _ => {}
         }
     }
 }

@@ -98,7 +98,7 @@ impl Core {
         let text = UnblockReason::Displaced.text().unwrap_or_default();
         reply::error(&mut refusal, text);
         one.reply = refusal.into();
-        match self.plane.place_of_request(sent_to, &one.request) {
+        match self.plane.place_of_request(sent_to, &one) {
             Some(place) => self.redirect_private(place, from, &one, false),
             None => self.give_up(from, &one),
         }

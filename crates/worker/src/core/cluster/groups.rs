@@ -4,36 +4,27 @@
 use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
+use super::rounds::About;
+use crate::cluster::{Lesson, Speaker};
 use crate::{Plan, PoolKind};
-use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{
     Discovery, Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary,
     WatchedReplica, primary_address,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// What was asked of one server, in the order in which answers come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Question {
-    /// Who was asked: a sentinel, or a server of the pool.
-    place: u16,
-    about: About,
-}
+/// How often each of most sentinels must have told of the same earlier epoch than is known
+/// before it is believed. Once is not enough: they hear of a fail-over one after the other.
+const EARLIER_TIMES: u32 = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
-    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
-    /// leads a fail-over its other answers are still about the old one.
-    Address(u16),
-    /// `SENTINEL MASTER`, of that primary.
-    Primary(u16),
-    /// `SENTINEL SLAVES`, of that primary.
-    Replicas(u16),
-    /// `INFO replication`, of itself.
-    Role,
-}
+/// Until they are asked again where most of them tell of an earlier epoch.
+pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a sentinel says of a name that it does not watch.
+const UNWATCHED: &str = "No such master";
 
 /// What was told so far of what was asked.
 #[derive(Debug, Default)]
@@ -42,8 +33,12 @@ pub(super) struct Told {
     addresses: BTreeMap<u16, Endpoint>,
     primaries: BTreeMap<u16, WatchedPrimary>,
     roles: BTreeMap<u16, InfoReplication>,
-    /// Whether anybody has answered in full.
-    is_answered: bool,
+    /// Primaries of which a sentinel has told all.
+    known: BTreeSet<u16>,
+    /// Primaries that a sentinel does not watch.
+    unwatched: BTreeSet<u16>,
+    /// How many answers were of before what is known.
+    stale: usize,
 }
 
 /// The pools of sentinels, each with the pool they are asked about.
@@ -64,31 +59,32 @@ impl Core {
     /// after the other. Returns whether there was one to ask.
     pub(super) fn ask_sentinels(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
-        let of = self.plane.cluster.sentinels.iter().find(|&(_, &about)| about == pool);
-        let Some((&of, _)) = of else { return false };
+        let Some(of) = self.plane.sentinels_of(pool) else { return false };
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         let names = state.shared.settings().primaries.clone();
         let PoolState::Sharded(state) = &self.plane.pools[usize::from(of)] else { return false };
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
         let links: Vec<(u16, LinkIndex)> = (0..count)
             .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
-            .filter(|&(_, index)| !self.links[index].link.is_down(now))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
             .collect();
-        let mut questions = VecDeque::new();
+        self.plane.begin_round(pool);
         for &(place, index) in &links {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
-                let address = b"GET-MASTER-ADDR-BY-NAME";
-                self.ask_server(index, &[b"SENTINEL", address, name], Internal::Cluster);
-                self.ask_server(index, &[b"SENTINEL", b"MASTER", name], Internal::Cluster);
-                // The later word for it is not known before Redis 5.
-                self.ask_server(index, &[b"SENTINEL", b"SLAVES", name], Internal::Cluster);
-                let about = [About::Address(group), About::Primary(group), About::Replicas(group)];
-                questions.extend(about.map(|about| Question { place, about }));
+                // The later word for the last is not known before Redis 5.
+                let questions: [(&[u8], About); 3] = [
+                    (b"GET-MASTER-ADDR-BY-NAME", About::Address(group)),
+                    (b"MASTER", About::Primary(group)),
+                    (b"SLAVES", About::Replicas(group)),
+                ];
+                for (word, about) in questions {
+                    self.ask_about(pool, (place, index), &[b"SENTINEL", word, name], about);
+                }
             }
         }
-        self.plane.cluster.questions.insert(pool, questions);
-        self.plane.cluster.told.insert(pool, Told::default());
         !links.is_empty()
     }
 
@@ -101,81 +97,106 @@ impl Core {
             .map
             .nodes()
             .map(|(place, _)| (place, state.link(place, 0, Protocol::Resp2)))
-            .filter(|&(_, index)| !self.links[index].link.is_down(now))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
             .collect();
-        let role = |&(place, _): &(u16, LinkIndex)| Question { place, about: About::Role };
-        let questions = links.iter().map(role).collect();
-        self.plane.cluster.questions.insert(pool, questions);
-        self.plane.cluster.told.insert(pool, Told::default());
-        for &(_, index) in &links {
-            self.ask_server(index, &[b"INFO", b"replication"], Internal::Cluster);
+        self.plane.begin_round(pool);
+        for &of in &links {
+            self.ask_about(pool, of, &[b"INFO", b"replication"], About::Role);
         }
         !links.is_empty()
     }
 
-    /// Hears what a sentinel, or a server itself, has said.
-    pub(super) fn hear_group(&mut self, from: u16, place: u16, reply: &[u8]) {
+    /// Hears what a sentinel, or a server itself, has said to the question of a number.
+    pub(super) fn hear_group(&mut self, (from, place): (u16, u16), number: u32, reply: &[u8]) {
         let pool = self.plane.asked_about(from);
-        let Some(about) = self.plane.take_question(pool, place) else { return };
+        let Some(about) = self.plane.take_question(pool, place, number) else { return };
         let outcome = match about {
             About::Address(_) => self.hear_address(pool, place, reply),
-            About::Primary(_) => self.hear_primary(pool, place, reply),
+            About::Primary(group) => self.hear_primary(pool, group, place, reply),
             About::Replicas(group) => self.hear_replicas(pool, group, place, reply),
             About::Role => self.hear_role(pool, place, reply),
+            About::Slots(_) => Ok(()),
         };
-        match (outcome, self.plane.cluster.told.get_mut(&pool)) {
-            (Ok(()), Some(told)) => {
-                told.is_answered |= matches!(about, About::Replicas(_) | About::Role);
-            }
-            (Ok(()), None) => {}
-            (Err(error), _) => {
+        if let Err(error) = outcome {
+            if !self.note_unwatched(pool, about, &error) {
                 self.tell_useless(pool, (from, place), &error);
-                self.plane.forget_questions(pool, place);
             }
+            self.plane.forget_questions(pool, place, about);
         }
-        self.end_questions(pool);
+        if self.plane.is_round_over(pool) {
+            self.end_group_round(pool);
+        }
     }
 
-    /// A question was not answered.
-    pub(super) fn miss_group(&mut self, from: u16, place: u16) {
+    /// The question of a number was not answered.
+    pub(super) fn miss_group(&mut self, (from, place): (u16, u16), number: u32) {
         let pool = self.plane.asked_about(from);
-        self.plane.forget_questions(pool, place);
-        self.end_questions(pool);
+        if self.plane.take_question(pool, place, number).is_some() && self.plane.is_round_over(pool)
+        {
+            self.end_group_round(pool);
+        }
     }
 
-    /// Goes by what was told once all have answered, or will not.
-    fn end_questions(&mut self, pool: u16) {
-        let is_over = self.plane.cluster.questions.get(&pool).is_some_and(VecDeque::is_empty);
-        if !is_over {
-            return;
-        }
-        self.plane.cluster.questions.remove(&pool);
-        let told = self.plane.cluster.told.remove(&pool).unwrap_or_default();
+    /// Whether what was told so far says who is the primary.
+    pub(super) fn is_decided(&self, pool: u16) -> bool {
+        let told = self.plane.cluster.rounds.get(&pool).map(|round| &round.told);
+        told.is_some_and(|told| !told.known.is_empty() || self.elect(pool, &told.roles).is_some())
+    }
+
+    /// Goes by what was told: all have answered, or are waited for no longer.
+    pub(super) fn end_group_round(&mut self, pool: u16) {
+        let Some(told) = self.plane.end_round(pool) else { return };
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
-        if !told.is_answered {
-            return self.plane.note_unanswered(pool);
-        }
+        let refresh = shared.settings().refresh;
+        self.tell_unwatched(pool, &told);
         if shared.settings().discovery == Discovery::Roles {
             match self.elect(pool, &told.roles) {
-                Some(view) => self.learn_group(pool, &view),
-                None => return self.plane.note_unanswered(pool),
-            }
+                Some(view) => self.learn_group(pool, 0, &view),
+                None => {
+                    self.note_no_primary(pool, &told);
+                    return self.plane.note_unanswered(pool);
+                }
+            };
+        } else if told.known.is_empty() {
+            return self.plane.note_unanswered(pool);
         }
-        shared.note_answered(self.plane.clock.now, shared.settings().refresh);
+        // Those who tell of an earlier epoch may come to be most of them.
+        let again = if told.stale * 2 > self.sentinel_count(pool) { DOUBT_PAUSE } else { refresh };
+        shared.note_answered(self.plane.clock.now, refresh.min(again));
+    }
+
+    fn told(&mut self, pool: u16) -> Option<&mut Told> {
+        Some(&mut self.plane.cluster.rounds.get_mut(&pool)?.told)
     }
 
     fn hear_address(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
         let address = primary_address(reply)?;
-        if let (Some(told), Some(address)) = (self.plane.cluster.told.get_mut(&pool), address) {
-            told.addresses.insert(place, address);
+        if let Some(told) = self.told(pool) {
+            match address {
+                Some(address) => told.addresses.insert(place, address),
+                None => told.addresses.remove(&place),
+            };
         }
         Ok(())
     }
 
-    fn hear_primary(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+    fn hear_primary(
+        &mut self,
+        pool: u16,
+        group: u16,
+        place: u16,
+        reply: &[u8],
+    ) -> Result<(), ViewError> {
         let primary = WatchedPrimary::from_primary(reply)?;
-        if let Some(told) = self.plane.cluster.told.get_mut(&pool) {
+        let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
+        let name = state.shared.settings().primaries.get(usize::from(group));
+        if name.is_none_or(|name| **name != *primary.name) {
+            return Err(ViewError::Expected("the primary that it was asked about"));
+        }
+        if let Some(told) = self.told(pool) {
             told.primaries.insert(place, primary);
         }
         Ok(())
@@ -189,7 +210,8 @@ impl Core {
         reply: &[u8],
     ) -> Result<(), ViewError> {
         let replicas = WatchedReplica::from_replicas(reply)?;
-        let Some(told) = self.plane.cluster.told.get_mut(&pool) else { return Ok(()) };
+        let Some(told) = self.told(pool) else { return Ok(()) };
+        told.known.insert(group);
         let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
         let view = GroupView {
             group,
@@ -197,22 +219,82 @@ impl Core {
             epoch: primary.config_epoch,
             replicas: replicas.into_iter().map(replica).collect(),
         };
-        self.learn_group(pool, &view);
+        let is_stale = self.learn_group(pool, place, &view);
+        if let Some(told) = self.told(pool) {
+            told.stale += usize::from(is_stale);
+        }
         Ok(())
     }
 
     fn hear_role(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
         let role = InfoReplication::from_reply(reply)?;
-        if let Some(told) = self.plane.cluster.told.get_mut(&pool) {
+        if let Some(told) = self.told(pool) {
             told.roles.insert(place, role);
         }
         Ok(())
     }
 
-    fn learn_group(&mut self, pool: u16, view: &GroupView) {
+    /// Takes what was told of a primary; returns whether it is of before what is known.
+    fn learn_group(&mut self, pool: u16, place: u16, view: &GroupView) -> bool {
+        let of = self.sentinel_count(pool);
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        let shared = Arc::clone(&state.shared);
+        let now = self.plane.clock.now;
+        let by = Speaker { place, of, times: EARLIER_TIMES };
+        match shared.learn_group(view, by, now) {
+            Lesson::Same => false,
+            Lesson::New(learned) => {
+                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+                false
+            }
+            Lesson::Stale => {
+                let from = self.plane.sentinels_of(pool).unwrap_or(pool);
+                self.plane.tell_stale(pool, (from, place));
+                true
+            }
+        }
+    }
+
+    /// How many sentinels a pool has.
+    fn sentinel_count(&self, pool: u16) -> usize {
+        let count = |of: u16| self.plane.plan.topology.pools()[usize::from(of)].servers().len();
+        self.plane.sentinels_of(pool).map_or(1, count)
+    }
+
+    /// Notes that a sentinel does not watch a primary; returns whether it said so.
+    fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) -> bool {
+        let (About::Address(group) | About::Primary(group) | About::Replicas(group)) = about else {
+            return false;
+        };
+        let is_unwatched = matches!(error, ViewError::Refused(text) if text.contains(UNWATCHED));
+        if let Some(told) = self.told(pool).filter(|_| is_unwatched) {
+            told.unwatched.insert(group);
+        }
+        is_unwatched
+    }
+
+    /// Tells of primaries that no sentinel watches.
+    fn tell_unwatched(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        if let Some(learned) = state.shared.learn_group(view, self.plane.clock.now) {
-            tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+        let names = &state.shared.settings().primaries;
+        let named = told.unwatched.difference(&told.known);
+        let Some(primary) = named.filter_map(|&group| names.get(usize::from(group))).next() else {
+            return;
+        };
+        let name = &self.plane.plan.pools[usize::from(pool)].name;
+        let why = format!("no sentinel knows {primary:?}; check primaries in [pool.{name}]");
+        if state.shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(pool = name, "{why}; told at most once a minute");
+        }
+        state.shared.note_trouble(why);
+    }
+
+    /// Notes that servers have told what they are, and none that it is the primary.
+    fn note_no_primary(&self, pool: u16, told: &Told) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        if !told.roles.is_empty() {
+            let count = told.roles.len();
+            state.shared.note_trouble(format!("none of the {count} that answered is a primary"));
         }
     }
 
@@ -244,14 +326,17 @@ impl Core {
 
     #[cold]
     fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
-        if self.plane.plan.notices.cluster.is_due(self.plane.clock.now) {
-            let plan = &self.plane.plan.pools;
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let backend = self.plane.describe_backend(from, place);
+        state.shared.note_trouble(format!("what {backend} says of it {error}"));
+        if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(
-                pool = plan[usize::from(pool)].name,
-                backend = plan[usize::from(from)].kind.label(usize::from(place)),
+                pool = self.plane.plan.pools[usize::from(pool)].name,
+                backend,
                 "what it says of the primary {error}; told at most once a minute"
             );
         }
+        state.shared.note_trouble(format!("what {backend} says of it {error}"));
     }
 }
 
@@ -277,17 +362,9 @@ impl Plane {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 
-    /// What the server at `place` has answered.
-    fn take_question(&mut self, pool: u16, place: u16) -> Option<About> {
-        let questions = self.cluster.questions.get_mut(&pool)?;
-        let at = questions.iter().position(|question| question.place == place)?;
-        Some(questions.remove(at)?.about)
-    }
-
-    /// The server at `place` will not answer.
-    fn forget_questions(&mut self, pool: u16, place: u16) {
-        if let Some(questions) = self.cluster.questions.get_mut(&pool) {
-            questions.retain(|question| question.place != place);
-        }
+    /// The pool of sentinels that are asked about a pool.
+    pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
+        let mut pairs = self.cluster.sentinels.iter();
+        pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
     }
 }

@@ -372,7 +372,8 @@ impl Plane {
         if let Some(state) = self.cluster_state(slot.pool) {
             state.shared.ask_soon();
         }
-        if Redirection::of(&one.reply) == Some(Redirection::NotReady) {
+        let is_not_ready = Redirection::of(&one.reply) == Some(Redirection::NotReady);
+        if is_not_ready && !one.runs_scripts() {
             self.note_failure(slot, FailureReason::Loading, one.exchange.started);
         }
     }

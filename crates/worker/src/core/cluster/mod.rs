@@ -6,22 +6,26 @@
 //! | `mod` | this worker follows the latest map |
 //! | `discover` | a server is asked about the cluster |
 //! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `rounds` | questions that are not answered yet, and what is done about them |
 //! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
 //! | `displaced` | commands that wait go on waiting where their keys are now |
+//! | `named` | whether a server is one of the cluster that another one names |
 //! | `split` | one request becomes one fragment per slot |
 
 mod discover;
 mod displaced;
 mod groups;
 mod hedge;
+mod named;
 mod notices;
 mod readers;
 mod redirect;
 mod repeat;
+mod rounds;
 mod split;
 
 pub(super) use hedge::Hedging;
@@ -41,7 +45,7 @@ use keyway_proxy::{Budget, LinkState, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
@@ -65,13 +69,20 @@ pub(super) struct State {
     /// Positions of the pools of sentinels, each with the pool they are asked about.
     sentinels: BTreeMap<u16, u16>,
     /// What servers were asked that have not answered, by the pool it is about.
-    questions: BTreeMap<u16, VecDeque<groups::Question>>,
-    /// What was told so far, by that pool.
-    told: BTreeMap<u16, groups::Told>,
-    /// Servers that have not answered a question, by pool and place.
-    unanswered: Vec<(u16, u16)>,
-    /// Requests to be sent again, by when.
+    rounds: BTreeMap<u16, rounds::Round>,
+    /// Who did not answer while a round went on, by pool and place, and until when that is
+    /// remembered.
+    silent: BTreeMap<(u16, u16), Time>,
+    /// The number of the latest question.
+    next_question: u32,
+    /// Servers that have not answered a question, by pool and place, and its number.
+    unanswered: Vec<(u16, u16, u32)>,
+    /// Requests to be sent again, in the order in which they were refused.
     retries: Vec<redirect::Retry>,
+    /// When the first of them is due, if there are any.
+    retries_due: Time,
+    /// Requests for servers that are not known yet.
+    named: named::State,
     /// Sessions that wait for the first map of their pool.
     waiting: Vec<Key<Session>>,
     /// Pools that sentinels have told something about.
@@ -163,6 +174,7 @@ impl Core {
                 self.adopt_map(pool);
             }
         }
+        self.release_named();
     }
 
     /// Goes by the latest map from here on.
@@ -248,6 +260,9 @@ impl Core {
                 let there = numbered.filter(|(_, slot)| is_there(slot));
                 let leaving = there.map(|(index, slot)| (index, slot.generation));
                 self.plane.cluster.leaving.extend(leaving);
+            }
+            if let Some(state) = self.plane.cluster_state(pool) {
+                state.shared.note_lag(place as u16, u64::MAX);
             }
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
@@ -341,6 +356,14 @@ impl Plane {
         self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
     }
 
+    /// Whether a server is in its cluster, with slots or without.
+    pub(super) fn is_member(&self, pool: u16, server: usize) -> bool {
+        let node = |state: &ClusterState| {
+            state.map.node(server).is_some_and(|node| node.absent_since.is_none())
+        };
+        self.cluster_state(pool).is_none_or(node)
+    }
+
     /// Where a server is, if there is one.
     pub(super) fn address(&self, pool: u16, server: u16) -> Option<Address> {
         match self.cluster_state(pool) {
@@ -383,13 +406,21 @@ impl Plane {
     fn unknown_server(&self, pool: u16) -> Option<String> {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
-        let why = state.shared.trouble();
+        let why = state.shared.trouble_in(name);
         let reads_replicas_only = match &self.pools[usize::from(pool)] {
             PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
                 readers.any(|from| *from == ReadFrom::Replica)
             }
             _ => false,
         };
+        if self.leaves_out(pool) {
+            let (left_out, what) =
+                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            return Some(format!(
+                "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
+                 for which there is no place, and which are not asked; set nodes_max higher"
+            ));
+        }
         Some(match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
@@ -400,9 +431,16 @@ impl Plane {
             ),
             (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
             (true, false) => {
-                format!("ERR who is the primary of the key in [pool.{name}] is not known now")
+                format!(
+                    "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"
+                )
             }
         })
+    }
+
+    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    pub(super) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
     }
 
     /// Whether a lost or failed connection is that of a server that has left its

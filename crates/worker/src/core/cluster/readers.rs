@@ -445,7 +445,8 @@ mod tests {
             format!("*1\r\n*6\r\n:0\r\n:16383\r\n{}{}{}{}", node(1), node(2), node(3), node(4));
         let view =
             ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
-        let map = cluster.learn(&view, Time(0)).unwrap().map;
+        let _ = cluster.learn(&view, crate::cluster::Speaker::ALONE, Time(0));
+        let map = cluster.map();
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
         let places = (1..=4).map(place).collect();
         (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)

@@ -5,17 +5,22 @@
 //! servers answered, which is the client's own. `TRYAGAIN`, `CLUSTERDOWN`,
 //! `LOADING`: the request goes out again a little later, where nothing of its client
 //! has been sent behind it, so that nothing overtakes it.
+//!
+//! What runs scripts may be answered in a client's words. It is sent on only by its own
+//! slot, never changes the map, never goes back to who has sent it on, and is not sent
+//! again for anything else. Servers that no view has named: see `named`.
 
 use super::super::pools::PoolState;
 use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
+use super::named::Onward;
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
 use keyway_route::place;
-use keyway_topology::{Endpoint, FailureReason, Redirect, RedirectKind};
+use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -66,35 +71,95 @@ impl Core {
             None => return self.plane.note_not_taken(&mut self.links[from], &one),
         }
         let is_last = one.exchange.redirections >= shared.settings().redirections_max;
-        if is_last {
-            shared.totals.given_up.fetch_add(1, Relaxed);
-            return self.give_up(from, &one);
-        }
-        let now = self.plane.clock.now;
         let is_wait = self.plane.is_wait(one.exchange.owner);
-        let Some(redirect) = Redirect::parse(&one.reply).filter(|_| !is_wait) else {
+        let redirect = Redirect::parse(&one.reply).filter(|_| !is_wait);
+        let runs_scripts = one.runs_scripts();
+        let Some(redirect) = redirect else {
+            if is_last || runs_scripts {
+                // A script may have said it, and would run again.
+                shared.ask_soon();
+                return self.give_up(from, &one);
+            }
             return self.retry_later(from, one);
         };
+        // Where there are no slots no server says so, but what it runs may.
+        if is_last || !self.plane.has_slots(pool) {
+            return self.give_up(from, &one);
+        }
         let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
             return self.give_up(from, &one);
         };
+        let is_its_slot = self.plane.slot_of_request(pool, &one.request) == Some(redirect.slot);
+        if runs_scripts && !is_its_slot {
+            return self.give_up(from, &one);
+        }
+        let slot = (is_its_slot && !runs_scripts).then_some(redirect.slot);
         let is_moved = redirect.kind == RedirectKind::Moved;
         if is_moved {
-            shared.totals.moved.fetch_add(1, Relaxed);
-            shared.note_moved(redirect.slot, &endpoint, now);
             shared.ask_soon();
-        } else {
-            shared.totals.asked.fetch_add(1, Relaxed);
         }
-        let place = shared.place_of(&endpoint, now);
-        self.follow_clusters();
-        match place {
-            Some(place) if self.links[from].is_private => {
-                self.redirect_private(place, from, &one, !is_moved);
+        let onward = Onward { to: endpoint, slot, is_moved };
+        match shared.place_of(&onward.to) {
+            // What came before is to go there first; nothing did on a link of its own.
+            Some(_)
+                if !self.links[from].is_private
+                    && self.plane.cluster.is_held_for(pool, &onward.to) =>
+            {
+                self.hold_back(from, one, onward);
             }
-            Some(place) => self.send_to(place, from, &one, !is_moved),
-            None => self.give_up(from, &one),
+            Some(place) => self.send_on(place, from, one, &onward),
+            None if self.links[from].is_private => self.seek_private(from, one, onward),
+            None => self.hold_back(from, one, onward),
         }
+    }
+
+    /// Sends a request to a server of the cluster that another has named.
+    pub(super) fn send_on(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        mut one: Redirected,
+        onward: &Onward,
+    ) {
+        let slot = &self.links[from];
+        let (pool, backend, is_private) = (slot.pool, slot.backend, slot.is_private);
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        // A script that is back where it was has said so itself, and would run again.
+        let is_back = place == backend || place == one.exchange.sent_on_by;
+        if one.runs_scripts() && is_back {
+            return self.give_up(from, &one);
+        }
+        one.exchange.sent_on_by = backend;
+        if self
+            .plane
+            .session_of(one.exchange.owner)
+            .is_some_and(|it| self.sessions.get(it).is_some())
+        {
+            let totals = &shared.totals;
+            let count = if onward.is_moved { &totals.moved } else { &totals.asked };
+            count.fetch_add(1, Relaxed);
+        }
+        if let (true, Some(slot)) = (onward.is_moved, onward.slot) {
+            shared.note_moved(slot, place);
+        }
+        self.follow_clusters();
+        if is_private {
+            self.redirect_private(place, from, &one, !onward.is_moved);
+        } else {
+            self.send_to(place, from, &one, !onward.is_moved);
+        }
+    }
+
+    /// The same for what one session has sent on a link of its own to one that is not
+    /// known: what waits asks again where it was, once it is.
+    fn seek_private(&mut self, from: LinkIndex, one: Redirected, onward: Onward) {
+        if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
+            let place = self.links[from].backend;
+            return self.redirect_private(place, from, &one, false);
+        }
+        self.seek(from, onward);
+        self.retry_later(from, one);
     }
 
     /// The same for what one session has sent on a link of its own.
@@ -182,13 +247,8 @@ impl Core {
         // The server has forgotten what was watched for it.
         let is_guarded = links[from].is_private && one.exchange.is_transaction();
         let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
-        if !is_in_time || !is_alone {
-            shared.totals.given_up.fetch_add(1, Relaxed);
-            return self.give_up(from, &one);
-        }
         let Core { links, plane, .. } = self;
-        if !plane.may_retry(pool) {
-            shared.totals.given_up.fetch_add(1, Relaxed);
+        if !is_in_time || !is_alone || !plane.may_retry(pool) {
             return self.give_up(from, &one);
         }
         shared.totals.retried.fetch_add(1, Relaxed);
@@ -202,7 +262,12 @@ impl Core {
             protocol: slot.link.protocol(),
             keys: slot.awaited_keys.clone(),
         });
-        plane.cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
+        let cluster = &mut plane.cluster;
+        cluster.retries_due = match cluster.retries.is_empty() {
+            true => at,
+            false => cluster.retries_due.min(at),
+        };
+        cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
     }
 
     /// Sends the requests again of which it is time.
@@ -212,22 +277,24 @@ impl Core {
             return;
         }
         let now = self.plane.clock.now;
-        let mut at = 0;
-        while at < self.plane.cluster.retries.len() {
-            if self.plane.cluster.retries[at].at > now {
-                let next = self.plane.cluster.retries[at].at;
-                self.plane.note_cluster_deadline(next);
-                at += 1;
-                continue;
-            }
-            let Retry { from, backend, redirected, waits, .. } =
-                self.plane.cluster.retries.remove(at);
+        if self.plane.cluster.retries_due > now {
+            let next = self.plane.cluster.retries_due;
+            return self.plane.note_cluster_deadline(next);
+        }
+        let all = std::mem::take(&mut self.plane.cluster.retries);
+        let (due, later): (Vec<Retry>, Vec<Retry>) = all.into_iter().partition(|it| it.at <= now);
+        if let Some(next) = later.iter().map(|retry| retry.at).min() {
+            self.plane.cluster.retries_due = next;
+            self.plane.note_cluster_deadline(next);
+        }
+        self.plane.cluster.retries = later;
+        for Retry { from, backend, redirected, waits, .. } in due {
             if self.plane.is_wait(redirected.exchange.owner) {
                 self.wait_again((from, backend), redirected, waits);
                 continue;
             }
             // Who has the slot now may be another.
-            let place = self.plane.place_of_request(backend, &redirected.request);
+            let place = self.plane.place_of_request(backend, &redirected);
             match place {
                 Some(place) if waits.is_some() || self.links[from].is_private => {
                     self.retry_private(place, from, &redirected, waits);
@@ -242,7 +309,7 @@ impl Core {
     pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
         for one in all {
             let sent_to = (self.links[from].pool, self.links[from].backend);
-            match self.plane.place_of_request(sent_to, &one.request) {
+            match self.plane.place_of_request(sent_to, &one) {
                 Some(place) => self.send_to(place, from, &one, false),
                 None => {
                     let Core { sessions, links, plane } = self;
@@ -303,6 +370,11 @@ impl Core {
     pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
+        let is_there =
+            plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());
+        if let (true, Some(state)) = (is_there, plane.cluster_state(place.0)) {
+            state.shared.totals.given_up.fetch_add(1, Relaxed);
+        }
         plane.deliver_aside(sessions, place, &one.exchange, Kind::Error, &one.reply);
     }
 }
@@ -334,38 +406,74 @@ impl Plane {
     /// A server does not have a channel that it was thought to have: it tells who has,
     /// or somebody is asked.
     #[cold]
-    pub(in super::super) fn on_name_astray(&self, (pool, backend): (u16, u16), said: &[u8]) {
+    pub(in super::super) fn on_name_astray(
+        &self,
+        (pool, backend): (u16, u16),
+        name: &[u8],
+        said: &[u8],
+    ) {
         let Some(state) = self.cluster_state(pool) else { return };
         state.shared.ask_soon();
         let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
         let Some(redirect) = redirect else { return };
-        if let Some(endpoint) = self.endpoint_of(pool, backend, &redirect) {
-            state.shared.note_moved(redirect.slot, &endpoint, self.clock.now);
+        let endpoint = self.endpoint_of(pool, backend, &redirect);
+        let place = endpoint.and_then(|endpoint| state.shared.place_of(&endpoint));
+        if let Some(place) = place.filter(|_| self.slot_of(pool, name) == Some(redirect.slot)) {
+            state.shared.note_moved(redirect.slot, place);
         }
     }
 
     /// The server that has the keys of a request, or of the first command of a
-    /// transaction that has some; the one it was sent to where none has.
+    /// transaction that has some. Where none has, the one it was sent to or who has come
+    /// in its place.
     pub(super) fn place_of_request(
         &self,
         (at, backend): (u16, u16),
-        request: &[u8],
+        one: &Redirected,
     ) -> Option<u16> {
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
             return None;
         };
         let PoolState::Sharded(state) = &self.pools[usize::from(at)] else { return None };
+        let found = self.with_first_key(&one.request, |key| place(pool, &state.ring, key, 0));
+        found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))
+    }
+
+    /// Where a request without keys goes again. A part of one for all servers is for
+    /// this one or its heir; any other may go to any that serves.
+    fn place_without_keys(&self, (pool, backend): (u16, u16), one: &Redirected) -> u16 {
+        let Some(state) = self.cluster_state(pool) else { return backend };
+        let is_serving = |place: &u16| state.map.is_serving(usize::from(*place));
+        if is_serving(&backend) {
+            return backend;
+        }
+        let node = state.map.node(usize::from(backend));
+        let heir = node.and_then(|node| match (node.group, node.role) {
+            (Some(group), _) => state.map.primary(group),
+            (None, PlaceRole::Replica { of }) => of,
+            (None, _) => None,
+        });
+        let heir = heir.filter(is_serving);
+        let any = || (0..state.map.place_count() as u16).find(is_serving);
+        let is_part = matches!(one.exchange.owner, Owner::Join { .. });
+        heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
+    }
+
+    /// The slot of a request, or of the first command of a transaction with a key.
+    fn slot_of_request(&self, pool: u16, request: &[u8]) -> Option<u16> {
+        self.with_first_key(request, |key| self.slot_of(pool, key)).flatten()
+    }
+
+    fn with_first_key<T>(&self, sent: &[u8], look: impl Fn(&[u8]) -> T) -> Option<T> {
         let (mut keys, mut found) = (Vec::new(), None);
-        self.each_command(request, |request| {
+        self.each_command(sent, |request| {
             keys.clear();
             if found.is_none() && request.keys(&mut keys).is_ok() {
-                found = keys
-                    .first()
-                    .and_then(|&key| request.args.get(key as usize))
-                    .map(|key| place(pool, &state.ring, key, 0));
+                let key = keys.first().and_then(|&key| request.args.get(key as usize));
+                found = key.map(&look);
             }
         });
-        found.unwrap_or(Some(backend))
+        found
     }
 
     /// Sends ahead what a request calls and this server may not have: another was

@@ -1,5 +1,6 @@
 use super::super::tests::{client, core_with, output, pass_to};
 use super::*;
+use crate::cluster::{Lesson, Speaker};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::Socket;
 use keyway_proxy::Session;
@@ -52,7 +53,8 @@ fn core_reading(reads: ReadPolicy) -> Core {
 
 fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    shared.learn(&view(owners), Time(1)).unwrap();
+    let lesson = shared.learn(&view(owners), Speaker::ALONE, Time(1));
+    assert!(matches!(lesson, Lesson::New(_)));
     core.follow_clusters();
 }
 
@@ -137,10 +139,10 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
     let mut core = core();
     let index = link(&core, 1);
     let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
-    assert!((0..64).any(|_| core.someone_to_ask(0) == Some(index)));
-    core.plane.miss_of_cluster((0, core.links[index].backend), fault);
+    assert!((0..64).any(|_| core.someone_to_ask(0).map(|(_, at)| at) == Some(index)));
+    core.plane.miss_of_cluster((0, core.links[index].backend), 1, fault);
     for _ in 0..32 {
-        assert_ne!(core.someone_to_ask(0), Some(index));
+        assert_ne!(core.someone_to_ask(0).map(|(_, at)| at), Some(index));
     }
 }
 
@@ -306,4 +308,139 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     pass_to(&mut core, 790);
     hear(&mut core, 2, "$1\r\n1\r\n");
     assert_eq!(until(&core, other), 800);
+}
+
+/// What server 1 says of its cluster, with these ports in it that have no slots.
+fn nodes(ports: &[u16]) -> String {
+    let mut text = "a h:1@9 myself,master - 0 0 1 connected 0-8191\n".to_owned();
+    text += "b h:2@9 master - 0 0 2 connected 8192-16383\n";
+    for port in ports {
+        text += &format!("n{port} h:{port}@9 master - 0 0 3 connected\n");
+    }
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn totals(core: &Core) -> (u64, u64, u64) {
+    let totals = &core.plane.cluster_state(0).unwrap().shared.totals;
+    let read =
+        |total: &std::sync::atomic::AtomicU64| total.load(std::sync::atomic::Ordering::Relaxed);
+    (read(&totals.moved), read(&totals.asked), read(&totals.given_up))
+}
+
+fn place(core: &Core, port: u16) -> Option<u16> {
+    core.plane.cluster_state(0).unwrap().map.place_of(&endpoint(port))
+}
+
+#[test]
+fn who_is_sent_to_a_stranger_waits_until_the_cluster_names_it_and_all_keep_their_order() {
+    let mut core = core();
+    let client = client(&mut core);
+    // Slot 3300 of the first server.
+    ask(&mut core, client, "SET b 1\r\nSET b 2\r\n");
+    send(&mut core, 1);
+    hear(&mut core, 1, "-ASK 3300 h:3\r\n-ASK 3300 h:3\r\n");
+    assert_eq!(place(&core, 3), None);
+    // One question for both.
+    assert_eq!(send(&mut core, 1).matches("NODES").count(), 1);
+    ask(&mut core, client, "SET b 3\r\n");
+    assert!(send(&mut core, 1).contains(r"$1\r\n3"));
+    hear(&mut core, 1, &format!("{}-ASK 3300 h:3\r\n", nodes(&[3])));
+    core.follow_clusters();
+    let index = link(&core, 3);
+    core.on_connecting(index);
+    core.on_connected(index, Socket(3));
+    let sent = send(&mut core, 3);
+    let at = |value: &str| sent.find(&format!(r"b\r\n$1\r\n{value}\r\n")).unwrap();
+    assert!(at("1") < at("2") && at("2") < at("3"), "{sent}");
+    assert_eq!(sent.matches("ASKING").count(), 3);
+    assert_eq!(totals(&core), (0, 3, 0));
+}
+
+#[test]
+fn who_is_sent_to_a_stranger_that_the_cluster_does_not_name_gets_the_servers_error() {
+    let mut core = core();
+    let (one, other) = (client(&mut core), client(&mut core));
+    ask(&mut core, one, "GET b\r\n");
+    ask(&mut core, other, "GET b\r\n");
+    send(&mut core, 1);
+    core.remove_session(other, None);
+    hear(&mut core, 1, "-MOVED 3300 h:3\r\n-MOVED 3300 h:3\r\n");
+    send(&mut core, 1);
+    hear(&mut core, 1, &nodes(&[4]));
+    core.follow_clusters();
+    assert_eq!(output(&core, one), r"-MOVED 3300 h:3\r\n");
+    assert_eq!((place(&core, 3), place(&core, 4)), (None, None));
+    // Who has left was told nothing.
+    assert_eq!(totals(&core), (0, 0, 1));
+    // Soon after it is not asked again.
+    ask(&mut core, one, "GET b\r\n");
+    send(&mut core, 1);
+    hear(&mut core, 1, "-MOVED 3300 h:3\r\n");
+    core.tend_clusters();
+    assert!(!send(&mut core, 1).contains("NODES"));
+    pass_to(&mut core, 200);
+    core.tend_clusters();
+    assert!(send(&mut core, 1).contains("NODES"));
+    hear(&mut core, 1, "-ERR unknown subcommand\r\n");
+    core.follow_clusters();
+    assert!(output(&core, one).ends_with(r"-MOVED 3300 h:3\r\n"));
+}
+
+#[test]
+fn a_slot_that_was_not_asked_for_stays_where_it_is() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "GET b\r\n");
+    send(&mut core, 1);
+    let owner = |core: &Core, slot| core.plane.cluster_state(0).unwrap().map.owners().of(slot);
+    let before = owner(&core, 5);
+    hear(&mut core, 1, "-MOVED 5 h:2\r\n");
+    core.follow_clusters();
+    assert_eq!(owner(&core, 5), before);
+    assert!(send(&mut core, 2).contains("GET"));
+    hear(&mut core, 2, "$1\r\nv\r\n");
+    assert_eq!(output(&core, client), r"$1\r\nv\r\n");
+}
+
+#[test]
+fn a_part_for_a_server_that_was_replaced_goes_to_its_heir() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "SCRIPT LOAD x\r\n");
+    assert!(send(&mut core, 1).contains("LOAD") && send(&mut core, 2).contains("LOAD"));
+    hear(&mut core, 2, "-LOADING\r\n".replace("\r", " it\r").as_str());
+    let reply = "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\nh\r\n:1\r\n*4\r\n:8192\r\n:16383\r\n\
+                 *2\r\n$1\r\nh\r\n:3\r\n*2\r\n$1\r\nh\r\n:2\r\n";
+    let view = ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
+    let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
+    assert!(matches!(shared.learn(&view, Speaker::ALONE, Time(2)), Lesson::New(_)));
+    core.follow_clusters();
+    pass_to(&mut core, 100);
+    core.send_retries();
+    let index = link(&core, 3);
+    core.on_connecting(index);
+    core.on_connected(index, Socket(3));
+    assert!(send(&mut core, 3).contains("LOAD"));
+    assert!(!send(&mut core, 2).contains("LOAD"));
+}
+
+#[test]
+fn what_is_due_again_goes_in_its_order_and_the_rest_stays() {
+    let mut core = core();
+    let clients: Vec<_> = (0..4).map(|_| client(&mut core)).collect();
+    for (nth, client) in clients.iter().enumerate() {
+        ask(&mut core, *client, &format!("SET b {nth}\r\n"));
+        send(&mut core, 1);
+        hear(&mut core, 1, "-TRYAGAIN it\r\n");
+        pass_to(&mut core, nth as u64 * 3);
+    }
+    pass_to(&mut core, 13);
+    core.send_retries();
+    let sent = send(&mut core, 1);
+    let at = |value: u16| sent.find(&format!(r"b\r\n$1\r\n{value}\r\n"));
+    assert!(at(0).unwrap() < at(1).unwrap() && at(1) < at(2), "{sent}");
+    assert_eq!(at(3), None);
+    pass_to(&mut core, 100);
+    core.send_retries();
+    assert!(send(&mut core, 1).contains(r"$1\r\n3"));
 }

@@ -380,7 +380,7 @@ impl Plane {
         let used = |server: &usize| self.is_server_used(call.session.pool, *server);
         let count = sharded.servers.len();
         let (servers, rest): (Vec<usize>, Vec<usize>) = (0..count).partition(used);
-        if servers.is_empty() {
+        if servers.is_empty() || self.leaves_out(call.session.pool) {
             return self.tell_unrouted(pool, call);
         }
         for &server in &servers {

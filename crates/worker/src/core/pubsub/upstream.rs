@@ -68,7 +68,7 @@ impl Core {
                 has_confirmed = true;
                 plane.on_active(sessions, pool, kind, name);
             }
-            Heard::Astray { said } => plane.on_name_astray((pool, backend), said),
+            Heard::Astray { name, said } => plane.on_name_astray((pool, backend), name, said),
             Heard::Refused { kind, name, reply } => {
                 plane.drop_refused(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
@@ -221,11 +221,28 @@ impl Plane {
         place(sharded, &state.ring, text, chance)
     }
 
+    /// Whether any server of a cluster tells it: what is published to one, all do.
+    fn is_heard_anywhere(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
+        kind != SubscriptionKind::Shard && self.has_slots(pool) && !name.starts_with(KEY_EVENTS)
+    }
+
+    /// The link that tells of such a name already, to a server that is in the cluster still,
+    /// whichever has its slot by now.
+    fn telling(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<SubscriberIndex> {
+        if !self.is_heard_anywhere(pool, kind, name) {
+            return None;
+        }
+        let mut slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        slots.find(|&index| {
+            let slot = &self.pubsub.slots[index];
+            slot.link.is_active(kind, name)
+                && !slot.is_avoided
+                && self.is_member(pool, usize::from(slot.backend))
+        })
+    }
+
     fn home(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<Home> {
-        // What is published to one server of a cluster, all tell.
-        let is_heard_anywhere = kind != SubscriptionKind::Shard
-            && self.has_slots(pool)
-            && !name.starts_with(KEY_EVENTS);
+        let is_heard_anywhere = self.is_heard_anywhere(pool, kind, name);
         let server = || self.server_of_channel(pool, kind, name);
         match placing_text(kind, name) {
             _ if is_heard_anywhere => {
@@ -277,6 +294,9 @@ impl Plane {
 
     /// The links that `name` is to be subscribed on.
     fn slots_of(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Vec<SubscriberIndex> {
+        if let Some(index) = self.telling(pool, kind, name) {
+            return vec![index];
+        }
         let slots = self.pubsub.pools[pool as usize].slots.clone();
         match self.home(pool, kind, name) {
             None => Vec::new(),

@@ -36,7 +36,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
     let slots = format!("*1\r\n*5\r\n:0\r\n:16383\r\n{nodes}");
     let view = ClusterView::from_slots(slots.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
     let shared = std::sync::Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    shared.learn(&view, Time(1)).unwrap();
+    let _ = shared.learn(&view, crate::cluster::Speaker::ALONE, Time(1));
     core.follow_clusters();
     for port in PORTS {
         let index = link(&core, port);

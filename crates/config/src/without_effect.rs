@@ -1,0 +1,130 @@
+//! Keys of pools that find their servers out which do nothing beside others.
+
+use crate::address::ListenAddr;
+use crate::cluster::parse_read_from;
+use crate::error::{Problem, Report, quoted};
+use crate::reader::{NamedPool, Section, Value};
+use keyway_command::{Class, lookup};
+use keyway_topology::{Endpoint, ReadFrom};
+
+/// Tells of all of them.
+pub(crate) fn warn(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+    for pool in pools {
+        let Some((kind @ ("cluster" | "replicated"), section)) = &pool.section else { continue };
+        let of_pool = |listener: &&Section| listener.text("pool") == Some(&pool.name);
+        let listeners: Vec<&Section> = listeners.iter().filter(of_pool).collect();
+        warn_of_reads(section, &listeners, report);
+        warn_of_zones(kind, section, &listeners, report);
+        warn_of_writes(section, report);
+        if section.of_its_table("sentinels").is_none() && *kind == "replicated" {
+            warn_of_one_primary(section, report);
+        }
+    }
+    listeners.iter().for_each(|listener| warn_of_announced(listener, report));
+}
+
+fn reads_from(section: &Section) -> Option<ReadFrom> {
+    parse_read_from(section.text("read_from")?).ok()
+}
+
+/// Who may be read, by the pool and by its listeners.
+fn warn_of_reads(pool: &Section, listeners: &[&Section], report: &mut Report<'_>) {
+    let mut from: Vec<ReadFrom> = reads_from(pool).into_iter().collect();
+    // One that is wrong is told of elsewhere.
+    if from.is_empty() {
+        return;
+    }
+    from.extend(listeners.iter().filter_map(|listener| reads_from(listener)));
+    let reads_replicas = from.iter().any(|from| *from != ReadFrom::Primary);
+    let by_weight = |from: &ReadFrom| !matches!(from, ReadFrom::Primary | ReadFrom::Nearest);
+    let keys = ["pin_after_write", "replica_lag_max", "read_weights", "read_from_primary"];
+    for key in keys {
+        let Some(at) = pool.given(key) else { continue };
+        let (why, hint) = if !reads_replicas {
+            ("all reads go to primaries", "set read_from, or remove it")
+        } else if key == "read_weights" && !from.iter().any(by_weight) {
+            (
+                "the nearest server is read, whatever its weight",
+                "choose another read_from, or remove it",
+            )
+        } else {
+            continue;
+        };
+        let what = format!("{key} in {} has no effect: {why}", pool.header);
+        report.warning(at, Problem::new(what, hint));
+    }
+}
+
+/// Zones that nobody tells of.
+fn warn_of_zones(kind: &str, pool: &Section, listeners: &[&Section], report: &mut Report<'_>) {
+    let tells = kind == "cluster" && pool.text("discovery") == Some("shards");
+    if tells {
+        return;
+    }
+    for section in std::iter::once(&pool).chain(listeners) {
+        if !matches!(reads_from(section), Some(ReadFrom::Zone(_))) {
+            continue;
+        }
+        let what = format!(
+            "read_from in {}: nobody tells the zones of the servers of {}, so it is as \
+             \"prefer-replica\"",
+            section.header, pool.header
+        );
+        let hint = match kind {
+            "cluster" => "set discovery = \"shards\" in the pool, which Valkey answers with zones",
+            _ => "write \"prefer-replica\" or \"nearest\"",
+        };
+        report.warning(section.place("read_from"), Problem::new(what, hint));
+    }
+}
+
+/// Commands that go to primaries anyway.
+fn warn_of_writes(pool: &Section, report: &mut Report<'_>) {
+    let Some(Value::Names(names)) = pool.value("read_from_primary") else { return };
+    for (at, name) in names {
+        let writes = |class: Class| matches!(class, Class::Write | Class::WriteMany);
+        if lookup(name.as_bytes()).is_some_and(|command| writes(command.class)) {
+            let what = format!(
+                "read_from_primary in {}: {} writes, and goes to the primary anyway",
+                pool.header,
+                quoted(name)
+            );
+            report.warning(*at, Problem::new(what, "remove it"));
+        }
+    }
+}
+
+/// What is about sentinels, or about several primaries.
+fn warn_of_one_primary(pool: &Section, report: &mut Report<'_>) {
+    for key in ["hash", "distribution", "sentinel_password", "sentinel_password_file"] {
+        let Some(at) = pool.given(key) else { continue };
+        let why = match key {
+            "hash" | "distribution" => "the servers that are listed are one primary's",
+            _ => "servers are listed, and no sentinels",
+        };
+        let what = format!("{key} in {} has no effect: {why}", pool.header);
+        report.warning(at, Problem::new(what, "remove it, or list sentinels and primaries"));
+    }
+}
+
+/// A set of Keyways without this one: its clients are told that it is another.
+fn warn_of_announced(listener: &Section, report: &mut Report<'_>) {
+    let Some(Value::Listen(ListenAddr::Tcp(bind))) = listener.value("bind") else { return };
+    let Some(Value::Servers(announced)) = listener.value("cluster_announce") else { return };
+    let is_own = |host: &str, port: u16| {
+        let ip: Option<std::net::IpAddr> = host.parse().ok();
+        port == bind.port() && (bind.ip().is_unspecified() || ip.is_none_or(|ip| ip == bind.ip()))
+    };
+    let has_own = announced.iter().any(|(_, server)| match &server.endpoint {
+        Endpoint::Tcp { host, port } => is_own(host, *port),
+        Endpoint::Unix { .. } => false,
+    });
+    if bind.port() != 0 && !has_own && listener.text("cluster_mode") == Some("emulate") {
+        let what = format!(
+            "cluster_announce in [[listener]] names no address of this listener, which is bound to \
+             {bind}: its clients are told that it is one of the others"
+        );
+        let hint = "name every Keyway, this one too, as clients reach it";
+        report.warning(listener.place("cluster_announce"), Problem::new(what, hint));
+    }
+}

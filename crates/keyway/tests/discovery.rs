@@ -1,0 +1,250 @@
+//! Who is asked about a pool, and whom Keyway believes: servers that are silent, that know
+//! too little, or that tell of an earlier epoch than is known.
+
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
+
+mod cluster_setup;
+
+use cluster_setup::{KEYWAY, cluster_pool};
+use keyway_testkit::{
+    Action, Client, Keyway, KeywayConfig, Pool, Replicated, ScriptedBackend, Sentinels, Value,
+    encode, free_address, handshake_reply, wait_until, watchdog,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const WITHIN: Duration = Duration::from_secs(90);
+const SOON: Duration = Duration::from_secs(15);
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let quoted: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn through(sentinels: &[SocketAddr], names: &str) -> Pool {
+    Pool::of_kind("main", "replicated")
+        .with("sentinels", &list(sentinels))
+        .with("primaries", names)
+        .with("refresh", "\"200ms\"")
+}
+
+fn start(pool: Pool) -> Keyway {
+    Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]))
+}
+
+fn set(client: &mut Client, key: &str) -> bool {
+    client.command(&["SET", key, "v"]) == Value::simple("OK")
+}
+
+fn has(servers: &Replicated, server: usize, key: &str) -> bool {
+    servers.client(server).command(&["GET", key]) == Value::bulk("v")
+}
+
+/// A sentinel by whose account these are a primary and its replica, in the epoch told.
+fn sentinel(
+    primary: SocketAddr,
+    replica: &[(&'static str, String)],
+    epoch: &Arc<AtomicU64>,
+) -> ScriptedBackend {
+    let epoch = Arc::clone(epoch);
+    let replica: Vec<String> =
+        replica.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]).collect();
+    ScriptedBackend::start(move |request| {
+        let word = request.get(1).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
+        let (ip, port) = (primary.ip().to_string(), primary.port().to_string());
+        let epoch = epoch.load(Ordering::Relaxed).to_string();
+        let told = ["name", "mymaster", "ip", &ip, "port", &port, "flags", "master"];
+        match (handshake_reply(request), &word[..]) {
+            (Some(reply), _) => Action::Reply(reply),
+            (None, b"GET-MASTER-ADDR-BY-NAME") => Action::Reply(encode(&[&ip, &port])),
+            (None, b"MASTER") => {
+                Action::Reply(encode(&[&told[..], &["config-epoch", &epoch]].concat()))
+            }
+            (None, b"SLAVES") if replica.is_empty() => Action::Reply(b"*0\r\n".to_vec()),
+            (None, b"SLAVES") => {
+                let words: Vec<&str> = replica.iter().map(String::as_str).collect();
+                Action::Reply([&b"*1\r\n"[..], &encode(&words)].concat())
+            }
+            (None, _) => Action::Reply(b"+PONG\r\n".to_vec()),
+        }
+    })
+}
+
+#[test]
+fn a_replica_that_has_never_copied_its_primary_costs_nothing() {
+    let _watch = watchdog(WITHIN, "a replica that has not synced");
+    let servers = Replicated::start(0);
+    let at = free_address();
+    let replica = [
+        ("name", at.to_string()),
+        ("ip", at.ip().to_string()),
+        ("port", at.port().to_string()),
+        ("flags", "slave".to_owned()),
+        ("master-link-down-time", "-1000".to_owned()),
+        ("master-link-status", "err".to_owned()),
+    ];
+    let sentinel = sentinel(servers.address(0), &replica, &Arc::default());
+    let keyway = start(through(&[sentinel.address()], "[\"mymaster\"]"));
+    assert!(set(&mut keyway.client(0), "a"));
+    assert!(has(&servers, 0, "a"));
+}
+
+#[test]
+fn a_name_that_no_sentinel_knows_costs_no_other_and_is_told() {
+    let _watch = watchdog(WITHIN, "an unknown name");
+    let servers = Replicated::start(1);
+    let sentinels = Sentinels::start(1, 1, &[("mymaster", &servers)]);
+    let keyway = start(through(&sentinels.addresses(), "[\"ghost\", \"mymaster\"]"));
+    let mut client = keyway.client(0);
+    let mut told = [0, 0];
+    for nth in 0..300_u64 {
+        let key = format!("{}:{nth}", nth.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        match client.command(&["SET", &key, "v"]) {
+            Value::Error(text) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                assert!(text.contains("no sentinel knows \"ghost\"; check primaries"), "{text}");
+                told[0] += 1;
+            }
+            reply => {
+                assert_eq!(reply, Value::simple("OK"));
+                told[1] += 1;
+            }
+        }
+    }
+    assert!(told.iter().all(|&count| count > 20), "{told:?}");
+    let log = keyway.process().log();
+    assert_eq!(log.matches("no sentinel knows").count(), 1, "{log}");
+}
+
+#[test]
+fn a_server_in_place_of_a_sentinel_is_named_with_what_it_says() {
+    let _watch = watchdog(WITHIN, "a server that is no sentinel");
+    let servers = Replicated::start(0);
+    let keyway = start(through(&servers.addresses(), "[\"mymaster\"]"));
+    let mut client = keyway.client(0);
+    wait_until("it is told", SOON, || {
+        let text = client.words("GET a").error_text();
+        text.contains("unknown command") && text.contains(&servers.address(0).to_string())
+    });
+}
+
+#[test]
+fn a_primary_that_is_watched_anew_is_followed() {
+    let _watch = watchdog(WITHIN, "a primary is watched anew");
+    let (old, new) = (Replicated::start(0), Replicated::start(0));
+    let sentinels = Sentinels::start(3, 2, &[("mymaster", &old)]);
+    let keyway = start(through(&sentinels.addresses(), "[\"mymaster\"]"));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "before"));
+    for sentinel in 0..3 {
+        // As after a fail-over or two, and then with another primary of that name.
+        let _ = sentinels.ask(sentinel, "SENTINEL REMOVE mymaster");
+        let at = new.address(0);
+        let watch = format!("SENTINEL MONITOR mymaster {} {} 2", at.ip(), at.port());
+        assert_eq!(sentinels.ask(sentinel, &watch), Value::simple("OK"));
+    }
+    wait_until("it is followed", SOON, || set(&mut client, "after") && has(&new, 0, "after"));
+}
+
+#[test]
+fn most_sentinels_are_believed_although_their_epoch_is_an_earlier_one() {
+    let _watch = watchdog(WITHIN, "an earlier epoch");
+    let (old, new) = (Replicated::start(0), Replicated::start(0));
+    let epochs = [Arc::new(AtomicU64::new(7)), Arc::new(AtomicU64::new(u64::MAX))];
+    let liar = sentinel(old.address(0), &[], &epochs[1]);
+    let others = [0, 1].map(|_| sentinel(new.address(0), &[], &epochs[0]));
+    let all = [liar.address(), others[0].address(), others[1].address()];
+    let keyway = start(through(&all, "[\"mymaster\"]"));
+    let mut client = keyway.client(0);
+    wait_until("most are believed", SOON, || set(&mut client, "a") && has(&new, 0, "a"));
+    // Whoever was outvoted does not come back with the same.
+    let before = liar.requests();
+    wait_until("it is asked again", SOON, || liar.requests() > before + 15);
+    for nth in 0..100 {
+        let key = format!("k{nth}");
+        assert!(set(&mut client, &key) && has(&new, 0, &key), "the {nth}th");
+    }
+    epochs[0].store(2, Ordering::Relaxed);
+    wait_until("an earlier one still", SOON, || {
+        keyway.process().log().matches("an earlier epoch than was known: believed").count() == 2
+    });
+    assert!(keyway.metrics().sum("keyway_cluster_stale_views_total", &[]) > 5.0);
+}
+
+#[test]
+fn a_sentinel_that_hangs_delays_nothing() {
+    let _watch = watchdog(WITHIN, "a sentinel that hangs");
+    let servers = Replicated::start(2);
+    let mut sentinels = Sentinels::start(3, 2, &[("mymaster", &servers)]);
+    let pool = through(&sentinels.addresses(), "[\"mymaster\"]").with("timeout", "\"30s\"");
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "before"));
+    sentinels.pause(0);
+    std::thread::sleep(Duration::from_millis(500));
+    let reply = sentinels.ask(1, "SENTINEL FAILOVER mymaster");
+    assert_eq!(reply, Value::simple("OK"));
+    wait_until("another is the primary", SOON, || {
+        sentinels.primary_seen_by(1, "mymaster").is_some_and(|at| at != servers.address(0))
+    });
+    let promoted = sentinels.primary_seen_by(1, "mymaster").expect("just seen");
+    let new = servers.server_at(promoted).expect("one of ours");
+    let began = Instant::now();
+    wait_until("it is followed", SOON, || set(&mut client, "after") && has(&servers, new, "after"));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    sentinels.resume(0);
+}
+
+/// `CLUSTER SLOTS` of one server that has the slots up to this one.
+fn slots_up_to(last: u16, owner: SocketAddr) -> Vec<u8> {
+    let host = owner.ip().to_string();
+    let node = format!("*2\r\n${}\r\n{host}\r\n:{}\r\n", host.len(), owner.port());
+    format!("*1\r\n*3\r\n:0\r\n:{last}\r\n{node}").into_bytes()
+}
+
+#[test]
+fn one_answer_that_leaves_slots_out_is_not_believed() {
+    let _watch = watchdog(WITHIN, "an answer that is not whole");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (address, count) = (free_address(), Arc::clone(&asked));
+    let _server = ScriptedBackend::start_at(address, move |request| {
+        if request[0] == b"CLUSTER" {
+            let nth = count.fetch_add(1, Ordering::Relaxed);
+            let last = if nth % 4 == 2 { 5460 } else { 16383 };
+            return Action::Reply(slots_up_to(last, address));
+        }
+        Action::Reply(handshake_reply(request).unwrap_or_else(|| b"$1\r\nv\r\n".to_vec()))
+    });
+    let keyway = start(cluster_pool(&[address]).with("refresh", "\"100ms\""));
+    let mut client = keyway.client(0);
+    while asked.load(Ordering::Relaxed) < 24 {
+        // The slots 15495 and 3300.
+        assert_eq!(client.words("GET a"), Value::bulk("v"));
+        assert_eq!(client.words("GET b"), Value::bulk("v"));
+    }
+    let log = keyway.process().log();
+    assert!(!log.contains("slots have no server"), "{log}");
+}
+
+#[test]
+fn slots_that_get_a_server_are_found_soon_although_the_refresh_is_far_off() {
+    let _watch = watchdog(WITHIN, "a cluster that is being made");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (address, count) = (free_address(), Arc::clone(&asked));
+    let _server = ScriptedBackend::start_at(address, move |request| {
+        if request[0] == b"CLUSTER" {
+            let is_made = count.fetch_add(1, Ordering::Relaxed) >= 3;
+            return Action::Reply(slots_up_to(if is_made { 16383 } else { 5460 }, address));
+        }
+        Action::Reply(handshake_reply(request).unwrap_or_else(|| b"$1\r\nv\r\n".to_vec()))
+    });
+    let keyway = start(cluster_pool(&[address]).with("refresh", "\"60s\""));
+    let mut client = keyway.client(0);
+    wait_until("all slots are served", Duration::from_secs(4), || {
+        client.words("GET a") == Value::bulk("v")
+    });
+    let log = keyway.process().log();
+    assert!(log.contains("slots have a server again"), "{log}");
+}

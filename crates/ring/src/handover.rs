@@ -1,0 +1,246 @@
+//! How two processes come to share a pair of rings: through a unix socket, which then stays open
+//! and tells each that the other is there. The one that was connected to makes the memory.
+
+use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Segment};
+use rustix::cmsg_space;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// Length of a [`Hello`] and of its answer, in bytes.
+pub const HELLO_LEN: usize = 32;
+
+/// What a hello begins with: nothing that a client of any other protocol says first.
+pub const HELLO_MAGIC: [u8; 8] = *b"\0KWSHM1\n";
+
+const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
+
+/// Descriptors that come with an answer: the memory, and the eventfds of both sides.
+const HANDED: usize = 3;
+
+/// What who connects asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Capacity of the ring to the one that was connected to, in bytes.
+    pub up: usize,
+    /// Capacity of the ring back.
+    pub down: usize,
+}
+
+/// Why rings are not shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The process's user may not.
+    User,
+    /// Capacities that are none, or more than is given.
+    Capacity,
+    /// The system gave no memory or no descriptors.
+    System,
+    /// Shared memory is not spoken here; the socket is all there is.
+    Unwanted,
+    /// Something this version has no word for.
+    Other(u16),
+}
+
+impl Refusal {
+    fn code(self) -> u16 {
+        match self {
+            Refusal::User => 1,
+            Refusal::Capacity => 2,
+            Refusal::System => 3,
+            Refusal::Unwanted => 4,
+            Refusal::Other(code) => code,
+        }
+    }
+
+    fn of(code: u16) -> Refusal {
+        match code {
+            1 => Refusal::User,
+            2 => Refusal::Capacity,
+            3 => Refusal::System,
+            4 => Refusal::Unwanted,
+            other => Refusal::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::User => f.write_str("the user of this process may not share memory there"),
+            Refusal::Capacity => f.write_str("rings of these capacities are not given"),
+            Refusal::System => f.write_str("there was no memory for rings"),
+            Refusal::Unwanted => f.write_str("no memory is shared there"),
+            Refusal::Other(code) => write!(f, "memory was refused for reason {code}"),
+        }
+    }
+}
+
+impl Hello {
+    /// The capacities are rounded up to what there is.
+    pub fn new(up: usize, down: usize) -> Hello {
+        let round = |len: usize| len.clamp(CAPACITY_MIN, CAPACITY_MAX).next_power_of_two();
+        Hello { up: round(up), down: round(down) }
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> [u8; HELLO_LEN] {
+        encode(HELLO_MAGIC, 0, self)
+    }
+
+    /// From the first bytes of a connection; `None` when they are none, so that it speaks something
+    /// else.
+    pub fn decode(bytes: &[u8; HELLO_LEN]) -> Option<Hello> {
+        let (code, hello) = decode(bytes, HELLO_MAGIC)?;
+        (code == 0).then_some(hello)
+    }
+}
+
+/// `magic | code u16 | 6 zeros | up u64 | down u64`.
+fn encode(magic: [u8; 8], code: u16, hello: &Hello) -> [u8; HELLO_LEN] {
+    let mut bytes = [0; HELLO_LEN];
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..10].copy_from_slice(&code.to_le_bytes());
+    bytes[16..24].copy_from_slice(&(hello.up as u64).to_le_bytes());
+    bytes[24..].copy_from_slice(&(hello.down as u64).to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8; HELLO_LEN], magic: [u8; 8]) -> Option<(u16, Hello)> {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let capacity = |at: usize| usize::try_from(number(at)).ok();
+    let code = u16::from_le_bytes([bytes[8], bytes[9]]);
+    (bytes[..8] == magic).then_some((code, Hello { up: capacity(16)?, down: capacity(24)? }))
+}
+
+/// What a process has of rings that it shares.
+#[derive(Debug)]
+pub struct Shared {
+    /// The memory: the ring to the one that was connected to, and the ring back.
+    pub segment: Segment,
+    /// Its own eventfd, which the other side writes to.
+    pub own_bell: OwnedFd,
+    /// The other side's.
+    pub other_bell: OwnedFd,
+}
+
+/// Who is at the other end of a unix socket, as the system knows it.
+///
+/// # Errors
+/// Of the system.
+pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
+    Ok(sockopt::socket_peercred(socket)?.uid.as_raw())
+}
+
+/// Answers a hello: makes the rings and hands them over. `bytes_max` bounds both together.
+///
+/// # Errors
+/// Of the system, when the answer cannot be sent; nothing is shared then. `Ok(Err)` is a refusal
+/// that was sent, after which the socket is what it was.
+pub fn answer(
+    socket: impl AsFd,
+    hello: &Hello,
+    bytes_max: usize,
+) -> io::Result<Result<Shared, Refusal>> {
+    let is_given = hello.up.saturating_add(hello.down) <= bytes_max;
+    let made = match is_given {
+        true => make(hello),
+        false => Err(Refusal::Capacity),
+    };
+    match made {
+        Err(why) => refuse(socket, why).map(|()| Err(why)),
+        Ok(shared) => {
+            let handed =
+                [shared.segment.descriptor(), shared.other_bell.as_fd(), shared.own_bell.as_fd()];
+            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &handed)?;
+            Ok(Ok(shared))
+        }
+    }
+}
+
+/// Refuses a hello. Who asked may go on over the socket.
+///
+/// # Errors
+/// Of the system.
+pub fn refuse(socket: impl AsFd, why: Refusal) -> io::Result<()> {
+    send(socket.as_fd(), &encode(ANSWER_MAGIC, why.code(), &Hello { up: 0, down: 0 }), &[])
+}
+
+fn make(hello: &Hello) -> Result<Shared, Refusal> {
+    let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+    let segment = Segment::create(&[hello.up, hello.down]).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Refusal::Capacity,
+        _ => Refusal::System,
+    })?;
+    let (Ok(own_bell), Ok(other_bell)) = (bell(), bell()) else { return Err(Refusal::System) };
+    Ok(Shared { segment, own_bell, other_bell })
+}
+
+/// Asks whoever listens at the other end of a socket for rings, and waits for the answer.
+///
+/// # Errors
+/// Of the system; `InvalidData` for what is no answer. `Ok(Err)` is a refusal, after which the socket
+/// is what it was.
+pub fn ask(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
+    let socket = socket.as_fd();
+    send(socket, &hello.encode(), &[])?;
+    let (bytes, handed) = receive(socket)?;
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    let (code, given) =
+        decode(&bytes, ANSWER_MAGIC).ok_or_else(|| wrong("no answer to a hello"))?;
+    if code != 0 {
+        return Ok(Err(Refusal::of(code)));
+    }
+    if given != *hello {
+        return Err(wrong("rings of other capacities than were asked for"));
+    }
+    let [memory, own_bell, other_bell]: [OwnedFd; HANDED] =
+        handed.try_into().map_err(|_| wrong("an answer without its descriptors"))?;
+    let segment = Segment::open(memory, &[given.up, given.down])?;
+    Ok(Ok(Shared { segment, own_bell, other_bell }))
+}
+
+fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8; HELLO_LEN],
+    handed: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(HANDED))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !handed.is_empty() {
+        let fits = control.push(SendAncillaryMessage::ScmRights(handed));
+        debug_assert!(fits, "the buffer is for as many descriptors as there are");
+    }
+    // It is the first that is sent, or the first after a hello: there is room for it.
+    match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)? {
+        HELLO_LEN => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// The answer, and the descriptors that came with its first byte.
+fn receive(socket: BorrowedFd<'_>) -> io::Result<([u8; HELLO_LEN], Vec<OwnedFd>)> {
+    let (mut bytes, mut len, mut handed) = ([0; HELLO_LEN], 0, Vec::new());
+    while len < HELLO_LEN {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(HANDED))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut rest = [IoSliceMut::new(&mut bytes[len..])];
+        let got = recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        len += got;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                handed.extend(descriptors);
+            }
+        }
+    }
+    Ok((bytes, handed))
+}

@@ -1,0 +1,50 @@
+//! Rings of bytes between two processes or two threads: one end writes, the other reads, and
+//! neither asks the kernel while both have something to do.
+//!
+//! - [`Segment`] is shared memory without a name, to be handed over through a unix socket; the
+//!   ring in it is a [`Mapping`].
+//! - [`Producer`] and [`Consumer`] are the ends of a ring of bytes, [`Records`] and
+//!   [`RecordReader`] those of a ring of records.
+//! - [`ask`] and [`answer`] hand a pair of rings over through a unix socket; a [`Pipe`] is a connection
+//!   over them.
+//! - [`Inbox`] is read by one and written by many, each of whom has a [`Lane`].
+//! - [`Wait`] tells how a side sleeps while there is nothing to do: on a futex, or on a descriptor.
+//!
+//! The other process is not trusted: what it can change is read once, judged, and an end of a ring
+//! that it has broken says [`Ended::Broken`].
+
+#![warn(missing_docs)]
+
+mod ends;
+#[cfg(not(loom))]
+mod handover;
+mod inbox;
+mod layout;
+mod memory;
+mod park;
+#[cfg(not(loom))]
+mod pipe;
+mod record;
+#[cfg(not(loom))]
+mod segment;
+#[cfg(not(loom))]
+mod sleep;
+mod sync;
+
+pub use ends::{Consumer, Ended, Producer};
+#[cfg(not(loom))]
+pub use handover::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, peer_uid, refuse};
+pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
+pub use layout::{HEADER_LEN, Header, MAGIC};
+pub use memory::Memory;
+pub use park::Wait;
+#[cfg(not(loom))]
+pub use pipe::{Pipe, Side};
+pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
+#[cfg(not(loom))]
+pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
+#[cfg(not(loom))]
+pub use sleep::{Bell, Spin};
+
+#[cfg(all(loom, test))]
+mod orders;

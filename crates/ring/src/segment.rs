@@ -1,0 +1,192 @@
+//! Shared memory that has no name: sealed, so that nobody can take it away under the other side's
+//! feet, and gone with the last process that has it.
+
+use crate::layout::{HEADER_LEN, Header, MAGIC};
+use crate::memory::Memory;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// Smallest capacity of a ring, in bytes.
+pub const CAPACITY_MIN: usize = 64 << 10;
+
+/// Largest capacity of a ring, in bytes.
+pub const CAPACITY_MAX: usize = 1 << 30;
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The memory of one ring or of several, one behind the other.
+#[derive(Debug)]
+pub struct Segment {
+    descriptor: OwnedFd,
+    capacities: Vec<usize>,
+}
+
+impl Segment {
+    /// New memory for rings of these capacities, in bytes: powers of two from [`CAPACITY_MIN`] to
+    /// [`CAPACITY_MAX`]. Pages are the system's to give when they are written.
+    ///
+    /// # Errors
+    /// Of the system; `InvalidInput` for a capacity that is none.
+    pub fn create(capacities: &[usize]) -> io::Result<Segment> {
+        let len = len_of(capacities)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
+        rustix::fs::ftruncate(&descriptor, len)?;
+        rustix::fs::fcntl_add_seals(&descriptor, SEALS)?;
+        let segment = Segment { descriptor, capacities: capacities.to_vec() };
+        for index in 0..capacities.len() {
+            segment.ring(index)?.header().magic.0.store(MAGIC, Ordering::Release);
+        }
+        Ok(segment)
+    }
+
+    /// What another process has made by [`Segment::create`], and handed over.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is not sealed or has another size: whoever handed it over could take
+    /// pages away that are in use.
+    pub fn open(descriptor: OwnedFd, capacities: &[usize]) -> io::Result<Segment> {
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+        let len = len_of(capacities)?;
+        // Of anything but such memory seals cannot be asked.
+        let seals = rustix::fs::fcntl_get_seals(&descriptor)
+            .map_err(|_| wrong("what was handed over is no shared memory"))?;
+        if !seals.contains(SEALS) {
+            return Err(wrong("the shared memory is not sealed"));
+        }
+        if rustix::fs::fstat(&descriptor)?.st_size as u64 != len {
+            return Err(wrong("the shared memory has another size than its rings"));
+        }
+        Ok(Segment { descriptor, capacities: capacities.to_vec() })
+    }
+
+    /// To be handed to the other process.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Maps a ring.
+    ///
+    /// # Errors
+    /// Of the system; `InvalidInput` when there is no such ring.
+    pub fn ring(&self, index: usize) -> io::Result<Mapping> {
+        let capacity = *self.capacities.get(index).ok_or(io::ErrorKind::InvalidInput)?;
+        let offset = self.capacities[..index].iter().map(|before| HEADER_LEN + before).sum();
+        Mapping::new(self.descriptor.as_fd(), offset, capacity)
+    }
+}
+
+fn len_of(capacities: &[usize]) -> io::Result<u64> {
+    let is_right =
+        |len: &usize| len.is_power_of_two() && (CAPACITY_MIN..=CAPACITY_MAX).contains(len);
+    if !capacities.iter().all(is_right) {
+        let what = "a ring's capacity is a power of two from 64 KiB to 1 GiB";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(capacities.iter().map(|capacity| (HEADER_LEN + capacity) as u64).sum())
+}
+
+/// A ring in this process's memory: its bytes are mapped twice, one behind the other, so that what
+/// goes on at the beginning is in one piece nevertheless.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: it is memory that any thread may use; what is in it is atomics, and bytes that one end
+// alone writes and the other alone reads, as their positions say.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(descriptor: BorrowedFd<'_>, offset: usize, capacity: usize) -> io::Result<Mapping> {
+        let len = HEADER_LEN + 2 * capacity;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: new addresses, where nothing is yet.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+        }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // From here on it is unmapped whatever happens.
+        let mapping = Mapping { base, capacity };
+        mapping.place(descriptor, (0, HEADER_LEN + capacity), offset)?;
+        mapping.place(descriptor, (HEADER_LEN + capacity, capacity), offset + HEADER_LEN)?;
+        Ok(mapping)
+    }
+
+    /// Maps `len` bytes of the segment at `offset` at `at` of the mapping.
+    fn place(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        (at, len): (usize, usize),
+        offset: usize,
+    ) -> io::Result<()> {
+        let (rights, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: within the addresses that `new` has reserved, which nothing else uses.
+        unsafe {
+            let place = self.base.as_ptr().add(at).cast::<c_void>();
+            rustix::mm::mmap(place, len, rights, flags, descriptor, offset as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the memory begins as a ring of this layout does.
+    pub fn is_ring(&self) -> bool {
+        self.header().magic.0.load(Ordering::Acquire) == MAGIC
+    }
+
+    fn byte(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at < self.capacity && len <= self.capacity, "{len} bytes at {at} of a ring");
+        // SAFETY: with the second mapping there are `capacity` bytes from every place on.
+        unsafe { self.base.as_ptr().add(HEADER_LEN + at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: all of what `new` has reserved, and nobody has a reference into it any more.
+        let unmapped = unsafe {
+            rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN + 2 * self.capacity)
+        };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+// SAFETY: the header lies at the mapping's beginning, a page; `byte` has checked the bounds of both
+// copies.
+unsafe impl Memory for Mapping {
+    #[inline]
+    fn header(&self) -> &Header {
+        // SAFETY: mapped, aligned to a page, atomics throughout, and any bits are a value of them.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        let place = self.byte(at, bytes.len());
+        // SAFETY: that many bytes are mapped there, and the other end does not look at them before
+        // they are published. Another process that does so nevertheless sees what it sees.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    }
+
+    #[inline]
+    fn copy_out(&self, at: usize, into: &mut [u8]) {
+        let place = self.byte(at, into.len());
+        // SAFETY: that many bytes are mapped there. Another process that writes them meanwhile
+        // breaks the rules, and any bytes will do for those copied.
+        unsafe { std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) };
+    }
+}

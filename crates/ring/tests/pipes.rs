@@ -1,0 +1,195 @@
+//! Rings that are handed over through a socket, and connections over them.
+
+#![allow(clippy::disallowed_methods, reason = "children that are killed after a while")]
+
+use keyway_ring::{
+    CAPACITY_MAX, CAPACITY_MIN, HELLO_LEN, Hello, Pipe, Refusal, Side, Spin, answer, ask, peer_uid,
+    refuse,
+};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const BYTES_MAX: usize = 8 << 20;
+
+fn read_hello(socket: &mut UnixStream) -> Hello {
+    let mut bytes = [0; HELLO_LEN];
+    socket.read_exact(&mut bytes).unwrap();
+    Hello::decode(&bytes).unwrap()
+}
+
+/// Both ends of a connection.
+fn pipes(up: usize, down: usize) -> (Pipe, Pipe) {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    let serving = thread::spawn(move || {
+        let hello = read_hello(&mut server);
+        let shared = answer(&server, &hello, BYTES_MAX).unwrap().unwrap();
+        Pipe::new(shared, Side::Server, server, Spin::never()).unwrap()
+    });
+    let shared = ask(&client, &Hello::new(up, down)).unwrap().unwrap();
+    let client = Pipe::new(shared, Side::Client, client, Spin::never()).unwrap();
+    (client, serving.join().unwrap())
+}
+
+fn bytes(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + salt + (at >> 9)) as u8).collect()
+}
+
+#[test]
+fn bytes_go_both_ways_and_more_of_them_than_fit() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN * 2);
+    let (asked, answered) = (bytes(1_000_000, 1), bytes(3_000_000, 2));
+    let (expected, reply) = (asked.clone(), answered.clone());
+    let serving = thread::spawn(move || {
+        let mut got = vec![0; expected.len()];
+        server.read_exact(&mut got).unwrap();
+        assert!(got == expected);
+        server.write_all(&reply).unwrap();
+        server.flush().unwrap();
+        // It has ended when the client has.
+        assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    });
+    client.write_all(&asked).unwrap();
+    client.flush().unwrap();
+    let mut got = vec![0; answered.len()];
+    client.read_exact(&mut got).unwrap();
+    assert!(got == answered);
+    client.finish();
+    serving.join().unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    assert!(client.write_all(&bytes(2 * CAPACITY_MIN, 0)).is_err());
+}
+
+#[test]
+fn many_small_questions_are_answered_one_by_one() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    let serving = thread::spawn(move || {
+        let mut some = [0; 64];
+        loop {
+            match server.read(&mut some).unwrap() {
+                0 => return,
+                len => server.write_all(&some[..len]).unwrap(),
+            }
+            server.flush().unwrap();
+        }
+    });
+    for nth in 0..3000 {
+        let question = bytes(1 + nth % 60, nth);
+        client.write_all(&question).unwrap();
+        client.flush().unwrap();
+        let mut got = vec![0; question.len()];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, question);
+    }
+    drop(client);
+    serving.join().unwrap();
+}
+
+#[test]
+fn a_wait_is_as_long_as_it_may_be() {
+    let (mut client, _server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    client.set_timeout(Some(Duration::from_millis(20)));
+    assert_eq!(client.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    let full = client.write_all(&bytes(CAPACITY_MIN + 1, 0)).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn refusals_leave_the_socket_as_it_was() {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    assert_eq!(peer_uid(&server).unwrap(), peer_uid(&client).unwrap());
+    let serving = thread::spawn(move || {
+        for _ in 0..2 {
+            let hello = read_hello(&mut server);
+            assert_eq!(answer(&server, &hello, BYTES_MAX).unwrap().unwrap_err(), Refusal::Capacity);
+        }
+        read_hello(&mut server);
+        refuse(&server, Refusal::User).unwrap();
+        server.write_all(b"+plain\r\n").unwrap();
+    });
+    let refused = |hello: Hello| ask(&client, &hello).unwrap().unwrap_err();
+    assert_eq!(refused(Hello { up: 12345, down: CAPACITY_MIN }), Refusal::Capacity);
+    assert_eq!(refused(Hello::new(CAPACITY_MAX, CAPACITY_MAX)), Refusal::Capacity);
+    assert_eq!(refused(Hello::new(0, 0)), Refusal::User);
+    let mut rest = String::new();
+    (&client).read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "+plain\r\n");
+    serving.join().unwrap();
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    for wrong in [&b"+OK\r\n"[..], &[0; HELLO_LEN], b"\0KWSHM1!"] {
+        let (client, mut server) = UnixStream::pair().unwrap();
+        let serving = thread::spawn(move || {
+            read_hello(&mut server);
+            server.write_all(wrong).unwrap();
+        });
+        assert!(ask(&client, &Hello::new(0, 0)).is_err(), "{}", wrong.escape_ascii());
+        serving.join().unwrap();
+    }
+    // Right, but without what is to come along.
+    let (client, mut server) = UnixStream::pair().unwrap();
+    let serving = thread::spawn(move || {
+        let mut bytes = read_hello(&mut server).encode();
+        bytes[7] = b'!';
+        server.write_all(&bytes).unwrap();
+    });
+    assert!(ask(&client, &Hello::new(0, 0)).unwrap_err().to_string().contains("descriptors"));
+    serving.join().unwrap();
+}
+
+/// Tells a process started by these tests that it is a client, and on which descriptor.
+const CLIENT: &str = "KEYWAY_RING_TEST_CLIENT";
+
+/// The client: no test of its own.
+#[test]
+fn client() {
+    let Ok(told) = std::env::var(CLIENT) else { return };
+    // SAFETY: inherited from the test, for this process alone.
+    let socket = unsafe { OwnedFd::from_raw_fd(told.parse().unwrap()) };
+    let socket = UnixStream::from(socket);
+    let shared = ask(&socket, &Hello::new(CAPACITY_MIN, CAPACITY_MIN)).unwrap().unwrap();
+    let mut pipe = Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap();
+    pipe.write_all(b"here").unwrap();
+    pipe.flush().unwrap();
+    thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for _ in 0..20 {
+        let (mut own, theirs) = UnixStream::pair().unwrap();
+        let theirs = OwnedFd::from(theirs);
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "client", "--test-threads=1"])
+            .env(CLIENT, theirs.as_raw_fd().to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        drop(theirs);
+        let hello = read_hello(&mut own);
+        let shared = answer(&own, &hello, BYTES_MAX).unwrap().unwrap();
+        let mut pipe = Pipe::new(shared, Side::Server, own, Spin::never()).unwrap();
+        let mut got = [0; 4];
+        pipe.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"here");
+        let killer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(5));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        pipe.set_timeout(Some(Duration::from_secs(10)));
+        assert_eq!(pipe.read(&mut got).unwrap(), 0);
+        assert_eq!(pipe.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+        killer.join().unwrap();
+    }
+    // Other tests of this process open and close some of theirs meanwhile.
+    assert!(open() < before + 40, "{before} descriptors have become {}", open());
+}

@@ -1,0 +1,49 @@
+//! What to change in the file when a server refuses in words that are known.
+
+/// How the name of a pool of sentinels ends, behind that of the pool they are asked about.
+const OF_SENTINELS: &str = "/sentinels";
+
+/// Which key of which table to look at when a server has said `said` to a pool; `None` where the
+/// words tell of none.
+pub(crate) fn advice(pool: &str, said: &str) -> Option<String> {
+    let (table, key) = match pool.strip_suffix(OF_SENTINELS) {
+        Some(table) => (table, "sentinel_password"),
+        None => (pool, "password"),
+    };
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["NOAUTH"]) {
+        Some(format!("set {key} in [pool.{table}]"))
+    } else if has(&["WRONGPASS", "invalid password"]) {
+        Some(format!("check {key} in [pool.{table}]"))
+    } else if has(&["without any password configured", "no password is set"]) {
+        Some(format!("it wants none: remove {key} from [pool.{table}]"))
+    } else {
+        None
+    }
+}
+
+/// The same for a server that ends plain connections before it has answered once.
+pub(crate) fn advice_of_tls(pool: &str) -> String {
+    let (table, key) = match pool.strip_suffix(OF_SENTINELS) {
+        Some(table) => (table, "sentinel_tls"),
+        None => (pool, "tls"),
+    };
+    format!("if it speaks TLS on this port, set {key} in [pool.{table}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_sentinels_have_a_key_of_their_own() {
+        let noauth = "NOAUTH Authentication required.";
+        assert_eq!(advice("a", noauth).as_deref(), Some("set password in [pool.a]"));
+        let of_sentinels = advice("a/sentinels", noauth);
+        assert_eq!(of_sentinels.as_deref(), Some("set sentinel_password in [pool.a]"));
+        let wrong = advice("a", "WRONGPASS invalid username-password pair or user is disabled.");
+        assert_eq!(wrong.as_deref(), Some("check password in [pool.a]"));
+        assert_eq!(advice("a", "LOADING Redis is loading the dataset in memory"), None);
+        assert!(advice_of_tls("a/sentinels").ends_with("set sentinel_tls in [pool.a]"));
+    }
+}

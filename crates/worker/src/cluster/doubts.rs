@@ -1,0 +1,126 @@
+//! Whom to believe who tells of an earlier epoch than is known: nobody alone, and most
+//! of them together.
+//!
+//! Epochs go back where a primary is not watched any more and then is again, or where the
+//! node of the latest one is forgotten; and one that was told by somebody who was wrong may
+//! never come.
+
+use std::collections::BTreeMap;
+
+/// Who tells something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaker {
+    /// Its place in its pool.
+    pub(crate) place: u16,
+    /// How many there are of its kind, whether they answer or not.
+    pub(crate) of: usize,
+    /// How often each must have told of the same earlier epoch, before that counts.
+    pub(crate) times: u32,
+}
+
+#[cfg(test)]
+impl Speaker {
+    /// The only one there is.
+    pub(crate) const ALONE: Speaker = Speaker { place: 0, of: 1, times: 1 };
+}
+
+/// What becomes of something that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is of now, as far as is known.
+    Current,
+    /// It is of before what is known.
+    Stale,
+    /// It is of before, and so say most: this is how it is.
+    Earlier,
+}
+
+/// What was told of one primary, or of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// The epoch each has told of last, and how often in a row, since a later one came.
+    told: BTreeMap<u16, (u64, u32)>,
+    /// The epochs told by those who were in the minority: only later ones count again.
+    outvoted: BTreeMap<u16, u64>,
+}
+
+impl Doubts {
+    pub(super) fn weigh(&mut self, by: Speaker, told: Option<u64>, known: Option<u64>) -> Verdict {
+        let (Some(told), Some(known)) = (told, known) else { return Verdict::Current };
+        let is_outvoted = self.outvoted.get(&by.place).is_some_and(|&before| told <= before);
+        if told > known && is_outvoted {
+            return Verdict::Stale;
+        }
+        self.outvoted.remove(&by.place);
+        if told > known {
+            self.told.clear();
+        }
+        let (epoch, times) = self.told.entry(by.place).or_insert((told, 0));
+        *times = if *epoch == told { times.saturating_add(1) } else { 1 };
+        *epoch = told;
+        if told >= known {
+            return Verdict::Current;
+        }
+        let agrees = |&&(epoch, times): &&(u64, u32)| epoch == told && times >= by.times;
+        if self.told.values().filter(agrees).count() * 2 <= by.of {
+            return Verdict::Stale;
+        }
+        let later = self.told.iter().filter(|(_, (epoch, _))| *epoch > told);
+        self.outvoted.extend(later.map(|(&place, &(epoch, _))| (place, epoch)));
+        self.told.clear();
+        Verdict::Earlier
+    }
+
+    /// Whether who is at a place was the last to tell of an earlier epoch than this.
+    pub(super) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
+        self.told.get(&place).is_some_and(|&(epoch, _)| Some(epoch) < known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weigh(doubts: &mut Doubts, place: u16, told: u64, known: u64) -> Verdict {
+        doubts.weigh(Speaker { place, of: 3, times: 2 }, Some(told), Some(known))
+    }
+
+    #[test]
+    fn most_of_all_are_believed_once_each_has_said_so_often_enough() {
+        let mut doubts = Doubts::default();
+        for _ in 0..10 {
+            assert_eq!(weigh(&mut doubts, 0, 1, 5), Verdict::Stale, "nobody else says so");
+        }
+        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Stale, "not often enough");
+        assert_eq!(weigh(&mut doubts, 1, 2, 5), Verdict::Stale, "something else");
+        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Stale);
+        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Earlier);
+        assert_eq!(weigh(&mut doubts, 0, 1, 1), Verdict::Current);
+    }
+
+    #[test]
+    fn who_was_outvoted_has_to_tell_of_something_new() {
+        let mut doubts = Doubts::default();
+        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Current);
+        for place in [0, 1, 0] {
+            assert_eq!(weigh(&mut doubts, place, 5, u64::MAX), Verdict::Stale);
+        }
+        assert_eq!(weigh(&mut doubts, 1, 5, u64::MAX), Verdict::Earlier);
+        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Stale);
+        assert_eq!(weigh(&mut doubts, 0, 6, 5), Verdict::Current);
+        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 6), Verdict::Stale);
+        assert_eq!(weigh(&mut doubts, 2, 6, 6), Verdict::Current);
+        assert_eq!(weigh(&mut doubts, 2, 7, 6), Verdict::Current, "it has come round");
+    }
+
+    #[test]
+    fn a_later_epoch_makes_what_was_told_before_it_count_no_more() {
+        let mut doubts = Doubts::default();
+        for place in [0, 0, 1] {
+            assert_eq!(weigh(&mut doubts, place, 5, 6), Verdict::Stale);
+        }
+        assert_eq!(weigh(&mut doubts, 2, 7, 6), Verdict::Current);
+        assert_eq!(weigh(&mut doubts, 1, 5, 7), Verdict::Stale);
+        assert!(doubts.is_behind(1, Some(7)) && !doubts.is_behind(0, Some(7)));
+    }
+}

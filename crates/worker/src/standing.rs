@@ -1,0 +1,128 @@
+//! What the servers of a pool do that finds them out, for those who look at it.
+
+use crate::Cluster;
+use keyway_metrics::{BackendRole, ClusterFigures};
+use keyway_topology::{ClusterMap, Discovery, NodeHealth, PlaceRole, PlacedNode};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What one server does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// `primary`, `replica`, or `none` while it has no keys.
+    pub role: &'static str,
+    /// The primary that it copies; through Sentinel, what its primary is called.
+    pub of: Option<String>,
+    /// Slots it has, in a cluster.
+    pub slots: Option<u16>,
+    /// Its availability zone.
+    pub zone: Option<String>,
+    /// How far it is behind its primary, in milliseconds, where that is asked.
+    pub lag_millis: Option<u64>,
+    /// What tells it from others that had its place before.
+    pub tenure: u64,
+}
+
+impl Cluster {
+    /// What the server at a place does; `None` where there is none.
+    pub fn standing(&self, place: usize) -> Option<Standing> {
+        let map = self.map();
+        let node = map.node(place)?;
+        let role = role(&map, place, node);
+        Some(Standing {
+            role,
+            of: self.primary_of(&map, node, role),
+            slots: self.settings().discovery.has_slots().then(|| map.owned_by(place)),
+            zone: node.zone.as_deref().map(str::to_owned),
+            lag_millis: self.lag_millis(place).filter(|_| role == REPLICA),
+            tenure: node.tenure,
+        })
+    }
+
+    /// Why no request can be served in the pool of this name, whichever its key is; `None` where
+    /// some can.
+    pub fn unserved(&self, pool: &str) -> Option<String> {
+        let map = self.map();
+        if (0..map.place_count()).any(|place| map.is_serving(place)) {
+            return None;
+        }
+        let what = match self.settings().discovery.has_slots() {
+            true => "nobody has told who has which slot",
+            false => "nobody has told who is the primary",
+        };
+        let named =
+            self.settings().primaries.iter().filter(|_| self.settings().sentinels.is_some());
+        let names: Vec<&str> = named.map(String::as_str).collect();
+        let what = match &names[..] {
+            [] => what.to_owned(),
+            names => format!("{what} ({})", names.join(", ")),
+        };
+        Some(match map.unplaced() {
+            0 => format!("{what}: {}", self.trouble_in(pool)),
+            _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),
+        })
+    }
+
+    /// What it came to, and who its servers are. Of those at which `is_down` nothing can be
+    /// reached.
+    pub fn figures(&self, is_down: impl Fn(usize) -> bool) -> ClusterFigures {
+        let map = self.map();
+        let has_slots = self.settings().discovery.has_slots();
+        let is_reachable = |place: &usize| {
+            let is_sound = |node: &PlacedNode| node.health != NodeHealth::Failed;
+            map.is_serving(*place) && map.node(*place).is_some_and(is_sound) && !is_down(*place)
+        };
+        let reachable = || (0..map.place_count()).filter(is_reachable);
+        let slots = || reachable().map(|place| u64::from(map.owned_by(place))).sum();
+        let name = |place| Some(map.node(place)?.endpoint.to_string());
+        let totals = &self.totals;
+        ClusterFigures {
+            backends: (0..map.place_count()).map(name).collect(),
+            roles: (0..map.place_count()).map(|place| self.role(&map, place)).collect(),
+            moved: totals.moved.load(Relaxed),
+            asked: totals.asked.load(Relaxed),
+            retried: totals.retried.load(Relaxed),
+            retries_refused: totals.retries_refused.load(Relaxed),
+            hedged: totals.hedged.load(Relaxed),
+            hedges_won: totals.hedges_won.load(Relaxed),
+            hedges_refused: totals.hedges_refused.load(Relaxed),
+            given_up: totals.given_up.load(Relaxed),
+            views: totals.views.load(Relaxed),
+            unanswered: totals.unanswered.load(Relaxed),
+            stale: totals.stale.load(Relaxed),
+            notices: totals.notices.load(Relaxed),
+            slots: has_slots.then(|| map.owners().owned_count() as u64),
+            reachable_slots: has_slots.then(slots),
+            reachable_primaries: reachable().count() as u64,
+        }
+    }
+
+    fn role(&self, map: &ClusterMap, place: usize) -> Option<BackendRole> {
+        let node = map.node(place)?;
+        let role = role(map, place, node);
+        Some(BackendRole { role, of: self.primary_of(map, node, role).unwrap_or_default() })
+    }
+
+    fn primary_of(&self, map: &ClusterMap, node: &PlacedNode, role: &str) -> Option<String> {
+        if self.settings().discovery == Discovery::Sentinel {
+            return self.settings().primaries.get(usize::from(node.group?)).cloned();
+        }
+        match node.role {
+            PlaceRole::Replica { of: Some(primary) } if role == REPLICA => {
+                Some(map.node(usize::from(primary))?.endpoint.to_string())
+            }
+            _ => None,
+        }
+    }
+}
+
+const REPLICA: &str = "replica";
+
+fn role(map: &ClusterMap, place: usize, node: &PlacedNode) -> &'static str {
+    match node.role {
+        PlaceRole::Replica { .. } => REPLICA,
+        // One that no slot or key is left with serves nobody.
+        PlaceRole::Primary if map.is_serving(place) => "primary",
+        PlaceRole::Primary if map.primaries().is_empty() => "primary",
+        PlaceRole::Primary | PlaceRole::Seed => "none",
+    }
+}
