@@ -102,8 +102,12 @@ pub struct Relay {
     pub client: Key<Session>,
     /// How many trips are above the one it asks for.
     pub level: u8,
-    /// Bytes of its request that were not on their way at once, until they are.
+    /// Bytes of its request that were not on their way at once, until they are; none where
+    /// all are, and what its client asks the same pool later waits until it has ended.
     pub stalled: Option<u32>,
+    /// Nothing of its client was sent behind it to the same pool, nor will be before it
+    /// ends: its request may be tried again.
+    pub is_last: bool,
     /// The reply tells of this.
     pub fault: Option<Fault>,
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{ListenerPlan, PoolKind, PoolPlan};
+use crate::{ListenerPlan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
@@ -44,14 +44,25 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
     let server = Server::parse("127.0.0.1:1:1 alpha").unwrap();
     let mut pool = ShardedPool::with_servers(vec![server]);
     change(&mut pool);
-    let pools = vec![Pool { name: "pool".to_owned(), kind: TopologyKind::Sharded(pool.clone()) }];
-    let topology = Arc::new(Topology::new(Epoch(1), pools));
+    plan_of(vec![Pool { name: "pool".to_owned(), kind: TopologyKind::Sharded(pool) }])
+}
+
+/// The same with these pools, of servers or leading to others; the first has a listener.
+pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
+    let topology = Arc::new(Topology::new(Epoch(1), pools.clone()));
+    let servers = |kind: &TopologyKind| match kind {
+        TopologyKind::Sharded(pool) => pool.servers.len(),
+        _ => 0,
+    };
     let registry = Registry::new(Layout {
         classes: &[""; keyway_command::Class::ALL.len()],
-        pools: vec![PoolLayout {
-            name: "pool".to_owned(),
-            backends: vec!["alpha".to_owned(); pool.servers.len()],
-        }],
+        pools: pools
+            .iter()
+            .map(|pool| PoolLayout {
+                name: pool.name.clone(),
+                backends: vec!["alpha".to_owned(); servers(&pool.kind)],
+            })
+            .collect(),
         workers_max: 1,
         version: "0",
         start_unix_micros: 0,
@@ -66,15 +77,7 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
             cluster: None,
             read_from: None,
         }],
-        pools: vec![PoolPlan {
-            name: "pool".to_owned(),
-            databases: 1,
-            clients_max: 0,
-            pause: crate::Pause::default(),
-            errors: Arc::default(),
-            scripts: Arc::default(),
-            kind: PoolKind::sharded(pool),
-        }],
+        pools: pools.iter().map(|pool| pool_plan(pool, &pools)).collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),
@@ -93,6 +96,24 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, Wo
         redirects: crate::Redirects::default(),
     };
     (Arc::new(plan), registry.start_worker().unwrap())
+}
+
+fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
+    PoolPlan {
+        name: pool.name.clone(),
+        databases: 1,
+        clients_max: 0,
+        pause: crate::Pause::default(),
+        errors: Arc::default(),
+        scripts: Arc::default(),
+        kind: match &pool.kind {
+            TopologyKind::Sharded(sharded) => PoolKind::sharded(sharded.clone()),
+            TopologyKind::Routed(routed) => {
+                PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0))))
+            }
+            TopologyKind::Store => panic!("a plan without stores"),
+        },
+    }
 }
 
 /// Lets time pass to `millis` after zero, and its timeouts happen.

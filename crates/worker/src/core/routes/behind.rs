@@ -14,6 +14,9 @@ use keyway_base::{Key, Slab};
 use keyway_proxy::Session;
 use keyway_proxy::course::{Relay, RelayFor};
 
+#[cfg(test)]
+mod laws;
+
 impl Core {
     /// What clients have sent before goes where its keys were in `pool`; what comes next
     /// must not overtake it on another link.
@@ -33,6 +36,24 @@ impl Core {
             }
         }
         asked_for.into_iter().for_each(|client| self.hold_client(client));
+        self.withdraw_unsent();
+    }
+
+    /// What relays could not send yet is asked anew once those before them have ended: it
+    /// would go straight to where these are still to come.
+    fn withdraw_unsent(&mut self) {
+        let queues = &self.plane.routes.queues;
+        if !queues.are_stalled() {
+            return;
+        }
+        let is_behind = |session: &Session| {
+            session.relay.is_some_and(|relay| {
+                relay.stalled > Some(0) && queues.has_sent((relay.client.to_bits(), session.pool))
+            })
+        };
+        let unsent: Vec<Key<Session>> =
+            self.sessions.iter().filter(|(_, it)| is_behind(it)).map(|(key, _)| key).collect();
+        unsent.into_iter().for_each(|key| self.withdraw(key));
     }
 
     /// Whether nothing of its client has been sent behind the one request of a session;
@@ -42,6 +63,10 @@ impl Core {
         let Some(relay) = sessions.get(key).and_then(|session| session.relay) else {
             return sessions.get_mut(key).is_some_and(holds_one);
         };
+        // Those that have come since wait for it.
+        if relay.is_last {
+            return true;
+        }
         let is_alone = match plane.routes.is_awaited(sessions, &relay) {
             true => sessions.get_mut(relay.client).is_some_and(holds_one),
             // Its client does not wait for it, and may have had others sent since.
@@ -53,6 +78,7 @@ impl Core {
         };
         if let (true, Some(session)) = (is_alone, sessions.get_mut(key)) {
             plane.routes.keep_behind(session);
+            session.relay.iter_mut().for_each(|relay| relay.is_last = true);
         }
         is_alone
     }

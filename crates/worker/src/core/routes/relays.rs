@@ -81,6 +81,8 @@ pub(super) type Path = (u64, u16);
 #[derive(Default)]
 struct Stall {
     relays: u32,
+    /// Those of them that have sent what they are to ask.
+    sent: u32,
     behind: VecDeque<Question>,
 }
 
@@ -120,7 +122,18 @@ impl Queues {
 
     pub(super) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
         self.level(level).stalled += len as usize;
-        self.stalls.entry(path).or_default().relays += 1;
+        let stall = self.stalls.entry(path).or_default();
+        stall.relays += 1;
+        stall.sent += u32::from(len == 0);
+    }
+
+    /// Whether what is asked on a path waits for what was sent before.
+    pub(super) fn has_sent(&self, path: Path) -> bool {
+        self.stalls.get(&path).is_some_and(|stall| stall.sent > 0)
+    }
+
+    pub(super) fn are_stalled(&self) -> bool {
+        !self.stalls.is_empty()
     }
 
     /// A relay's request is on its way, or it has ended.
@@ -129,9 +142,17 @@ impl Queues {
         level.stalled = level.stalled.saturating_sub(len as usize);
         let Some(stall) = self.stalls.get_mut(&path) else { return };
         stall.relays -= 1;
+        stall.sent -= u32::from(len == 0);
         if stall.relays == 0 {
             self.freed.push(path);
         }
+    }
+
+    /// Whether nothing waits, and nothing is waited for.
+    #[cfg(test)]
+    pub(super) fn are_empty(&self) -> bool {
+        let is_empty = |level: &Level| level.relays == 0 && level.stalled == 0;
+        self.queued == 0 && self.stalls.is_empty() && self.levels.iter().all(is_empty)
     }
 
     /// What is to be asked next on a path on which nothing is stalled.
@@ -294,7 +315,8 @@ impl Core {
         let Whose { client, level, lane, language } = whose;
         session.pool = pool;
         session.lane = lane;
-        session.relay = Some(Relay { errand, client, level, stalled: None, fault: None });
+        let (stalled, is_last, fault) = (None, false, None);
+        session.relay = Some(Relay { errand, client, level, stalled, is_last, fault });
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
         (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);
@@ -373,9 +395,7 @@ impl Core {
         let mut busy = session.busy.take().unwrap_or_default();
         if let Some(relay) = session.relay.take() {
             self.plane.routes.queues.end_relay(&relay);
-            if let Some(behind) = self.sessions.get_mut(client_behind(relay.client)) {
-                behind.relays = behind.relays.saturating_sub(1);
-            }
+            self.note_relay_over(relay.client);
             let Identity { reads_primary_until, wrote_at, .. } = session.identity;
             self.note_written(relay.client, reads_primary_until, wrote_at);
             self.on_relayed(&relay, busy.output.unsent());
@@ -386,6 +406,33 @@ impl Core {
             self.plane.busy_pool.give(busy);
         }
         self.keep_relay(session);
+    }
+
+    /// Has what a relay could not send asked anew, before all that waits behind it.
+    pub(super) fn withdraw(&mut self, key: Key<Session>) {
+        let Some(mut session) = self.sessions.remove(key) else { return };
+        self.plane.note_unstalled(&mut session);
+        let Some(Relay { errand, client, level, .. }) = session.relay.take() else { return };
+        self.plane.routes.relays -= 1;
+        self.note_relay_over(client);
+        let language = match session.memcached {
+            Some(MemcachedClient { wire: Some(wire), item_len_max, .. }) => {
+                Language::Memcached { wire, item_len_max }
+            }
+            _ => Language::Redis(session.identity.protocol),
+        };
+        let bytes = session.busy.take().unwrap_or_default().unparsed().to_vec();
+        let whose = Whose { client, level, lane: session.lane, language };
+        let again = Question::Own(Errand { relay: errand, whose, pool: session.pool, bytes });
+        let path = (client.to_bits(), session.pool);
+        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front(again);
+        self.keep_relay(session);
+    }
+
+    fn note_relay_over(&mut self, client: Key<Session>) {
+        if let Some(behind) = self.sessions.get_mut(client_behind(client)) {
+            behind.relays = behind.relays.saturating_sub(1);
+        }
     }
 
     fn keep_relay(&mut self, session: Session) {
