@@ -105,11 +105,21 @@ pub struct Relay {
     /// Bytes of its request that were not on their way at once, until they are; none where
     /// all are, and what its client asks the same pool later waits until it has ended.
     pub stalled: Option<u32>,
+    /// Others ask for it: nothing of its own is at servers.
+    pub has_trip: bool,
     /// Nothing of its client was sent behind it to the same pool, nor will be before it
     /// ends: its request may be tried again.
     pub is_last: bool,
     /// The reply tells of this.
     pub fault: Option<Fault>,
+}
+
+impl Relay {
+    /// One that has not asked yet.
+    pub fn new(errand: RelayFor, client: Key<Session>, level: u8) -> Relay {
+        let (stalled, has_trip, is_last, fault) = (None, false, false, None);
+        Relay { errand, client, level, stalled, has_trip, is_last, fault }
+    }
 }
 
 /// Who is told the reply of a [`Relay`].

@@ -57,15 +57,6 @@ pub struct PinDue {
     lasts: Duration,
 }
 
-impl PinDue {
-    /// Whether a reply may be one to a write: those to what was sent before the latest
-    /// count as well.
-    #[inline]
-    pub fn is_for(&self, place: u32) -> bool {
-        self.place.wrapping_sub(place) as i32 >= 0
-    }
-}
-
 impl Identity {
     /// It has written: until then at least it reads where it writes.
     #[inline]
@@ -82,10 +73,25 @@ impl Identity {
         self.pin_due = Some(PinDue { place, lasts });
     }
 
-    /// The reply to a write is here.
+    /// A reply is here, while there may be some to writes on their way; `is_last` when no
+    /// other is.
     #[cold]
-    pub fn pin_anew(&mut self, due: PinDue, now: Time) {
-        self.pin(now + due.lasts);
+    pub fn on_reply(&mut self, place: u32, is_last: bool, now: Time) {
+        // Those to what was sent before the latest write count as well.
+        if self.pin_due.is_some_and(|due| due.place.wrapping_sub(place) as i32 >= 0) {
+            self.pin_anew(now);
+        }
+        if is_last {
+            self.pin_due = None;
+        }
+    }
+
+    /// What may be the reply to a write is here.
+    #[cold]
+    pub fn pin_anew(&mut self, now: Time) {
+        if let Some(due) = self.pin_due {
+            self.pin(now + due.lasts);
+        }
     }
 
     /// A client that has just connected, from nobody knows where.

@@ -349,14 +349,9 @@ impl Plane {
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
         busy.order.complete(sequence, busy.output.buf(), |out| errors.watch(out, write));
         session.reply_size.note(busy.undelivered().saturating_sub(before));
-        if let Some(due) = session.identity.pin_due {
+        if session.identity.pin_due.is_some() {
             let is_last = busy.order.is_empty() && session.unheard == 0;
-            if due.is_for(sequence) {
-                session.identity.pin_anew(due, self.clock.now);
-            }
-            if is_last {
-                session.identity.pin_due = None;
-            }
+            session.identity.on_reply(sequence, is_last, self.clock.now);
         }
         let has_output = !busy.output.is_empty();
         if has_output || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
@@ -372,9 +367,7 @@ impl Plane {
     pub(super) fn end_unheard(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
         let Some(session) = sessions.get_mut(key) else { return };
         session.unheard -= 1;
-        if let Some(due) = session.identity.pin_due {
-            session.identity.pin_anew(due, self.clock.now);
-        }
+        session.identity.pin_anew(self.clock.now);
         if session.unheard == 0 && session.paused && !session.waits_for_link {
             self.mark_session_resuming(key, session);
         }

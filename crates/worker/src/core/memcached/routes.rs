@@ -137,6 +137,9 @@ impl Plane {
         call.session.barrier |= parts.len() > 1;
         let client = call.session.memcached.unwrap_or_default();
         let (owner, level) = above(call.key, call.session);
+        if let Some(relay) = &mut call.session.relay {
+            relay.has_trip = true;
+        }
         self.routes.add(Trip {
             session: call.key,
             client: owner,

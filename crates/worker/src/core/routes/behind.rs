@@ -29,6 +29,9 @@ impl Core {
             }
             match session.relay {
                 None => session.barrier = true,
+                // Those that ask for it are held; who waits for others must not be waited
+                // for by these.
+                Some(relay) if relay.has_trip => {}
                 Some(relay) => {
                     plane.routes.keep_behind(session);
                     asked_for.push(relay.client);

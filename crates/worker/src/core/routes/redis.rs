@@ -161,6 +161,9 @@ impl Plane {
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
         asked.session.barrier |= parts.len() > 1;
         let (client, level) = above(asked.key, asked.session);
+        if let Some(relay) = &mut asked.session.relay {
+            relay.has_trip = true;
+        }
         self.routes.add(Trip {
             session: asked.key,
             client,

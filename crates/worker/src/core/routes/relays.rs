@@ -315,8 +315,7 @@ impl Core {
         let Whose { client, level, lane, language } = whose;
         session.pool = pool;
         session.lane = lane;
-        let (stalled, is_last, fault) = (None, false, None);
-        session.relay = Some(Relay { errand, client, level, stalled, is_last, fault });
+        session.relay = Some(Relay::new(errand, client, level));
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
         (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);

@@ -85,6 +85,7 @@ struct Client {
     sent: u32,
     /// The last of its requests that the cluster has executed.
     executed: u32,
+    has_left: bool,
 }
 
 struct World {
@@ -154,7 +155,7 @@ impl World {
     fn join(&mut self, pool: u16) {
         let identity = Identity::new(self.clients.len() as u64, true, Time(0));
         let key = self.core.add_session(pool, 0, identity);
-        self.clients.push(Client { key, pool, sent: 0, executed: 0 });
+        self.clients.push(Client { key, pool, sent: 0, executed: 0, has_left: false });
     }
 
     fn tell(&mut self, what: std::fmt::Arguments) {
@@ -272,6 +273,22 @@ impl World {
         }
     }
 
+    /// A client of those that are here.
+    fn someone(&mut self) -> usize {
+        let here: Vec<usize> =
+            (0..self.clients.len()).filter(|at| !self.clients[*at].has_left).collect();
+        here[self.random.below(here.len() as u64) as usize]
+    }
+
+    /// A client leaves, and another comes to the same pool.
+    fn leave(&mut self) {
+        let at = self.someone();
+        self.clients[at].has_left = true;
+        self.tell(format_args!("client {at} leaves"));
+        self.core.remove_session(self.clients[at].key, None);
+        self.join(self.clients[at].pool);
+    }
+
     /// A client sends one more request.
     fn ask(&mut self, at: usize) {
         let client = &mut self.clients[at];
@@ -286,18 +303,19 @@ impl World {
         let node = self.random.below(3) as usize;
         match self.random.below(100) {
             0..25 => {
-                let at = self.random.below(self.clients.len() as u64) as usize;
+                let at = self.someone();
                 (0..=self.random.below(3)).for_each(|_| self.ask(at));
             }
             25..55 => self.execute(node),
             55..80 => self.deliver(node),
             80..92 => self.now += self.random.below(12),
             92..95 => self.move_slots(),
-            95..99 => {
+            95..98 => {
                 self.learn();
                 self.tell(format_args!("the worker knows"));
             }
-            _ => self.lose(node),
+            98 => self.lose(node),
+            _ => self.leave(),
         }
         if self.random.below(3) > 0 {
             self.turn();
@@ -343,7 +361,7 @@ fn play(seed: u64) {
         world.step();
     }
     world.settle();
-    for at in 0..world.clients.len() {
+    for at in (0..world.clients.len()).filter(|at| !world.clients[*at].has_left) {
         let (answers, client) = (world.answers(at), &world.clients[at]);
         let told = (answers, client.sent);
         assert_eq!(told.0, told.1, "client {at} of pool {}\n{}", client.pool, world.story);
