@@ -140,7 +140,7 @@ impl World {
             refusals,
             clients: Vec::new(),
             sockets: 0,
-            story: String::new(),
+            story: format!("seed {seed}\n"),
         };
         for _ in 0..4 {
             let pool = leading.start + world.random.below(leading.len() as u64 + 1) as u16;
@@ -191,10 +191,14 @@ impl World {
         let core = &mut self.core;
         core.follow_clusters();
         core.resume_sessions(&mut Vec::new());
-        pass_to(core, self.now);
+        let stuck = pass_to(core, self.now);
         core.send_retries();
         if core.plane.routes.has_work() {
             core.continue_routes();
+        }
+        for (index, _) in stuck {
+            let node = (0..3).find(|node| self.link(*node) == Some(index));
+            node.into_iter().for_each(|node| self.lose(node));
         }
         self.flush();
     }
@@ -228,6 +232,7 @@ impl World {
                 }
             }
             ["SET", _, _] if node > 0 => format!("-MOVED 15495 h:{}", self.owner),
+            ["PING"] => "+PONG".to_owned(),
             _ => "+OK".to_owned(),
         };
         self.tell(format_args!("{node} answers {request} with {reply}"));
@@ -249,7 +254,8 @@ impl World {
         else {
             return;
         };
-        self.core.on_backend_bytes(index, format!("{reply}\r\n").as_bytes()).unwrap();
+        let heard = self.core.on_backend_bytes(index, format!("{reply}\r\n").as_bytes());
+        assert!(heard.is_ok(), "{node} said {reply}: {heard:?}\n{}", self.story);
     }
 
     /// A connection is lost, and with it what its server has not answered.
