@@ -5,8 +5,9 @@ use keyway_testkit::{
     Action, Keyway, KeywayConfig, Pool, ScriptedBackend, Value, handshake_reply, wait_until,
     watchdog,
 };
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -49,7 +50,7 @@ fn word(arguments: &[Vec<u8>], index: usize) -> String {
 fn owner(seen: &Shared) -> impl FnMut(&[Vec<u8>]) -> Action + Send + 'static + use<> {
     let seen = Arc::clone(seen);
     move |arguments| {
-        let mut seen = seen.lock().unwrap();
+        let mut seen = seen.lock();
         match word(arguments, 0).as_str() {
             "SET" if seen.refusals > 0 && word(arguments, 2) == "1" => {
                 seen.refusals -= 1;
@@ -72,12 +73,12 @@ fn loser(
     let seen = Arc::clone(seen);
     move |arguments| match word(arguments, 0).as_str() {
         "CLUSTER" => {
-            let has_moved = seen.lock().unwrap().has_moved;
+            let has_moved = seen.lock().has_moved;
             Action::Reply(slots(if has_moved { [other, own] } else { [own, other] }))
         }
         "SET" => {
-            seen.lock().unwrap().has_moved = true;
-            wait_until("it may answer", WITHIN / 2, || seen.lock().unwrap().is_released);
+            seen.lock().has_moved = true;
+            wait_until("it may answer", WITHIN / 2, || seen.lock().is_released);
             Action::Reply(format!("-MOVED 15495 127.0.0.1:{}\r\n", other.port()).into_bytes())
         }
         _ => Action::Reply(handshake_reply(arguments).unwrap_or_else(|| b"+OK\r\n".to_vec())),
@@ -114,7 +115,7 @@ fn serve(seeds: &[SocketAddr]) -> Keyway {
 }
 
 fn executed(seen: &Shared) -> Vec<String> {
-    seen.lock().unwrap().executed.clone()
+    seen.lock().executed.clone()
 }
 
 /// Where the listeners are that lead to the cluster, and which of them it is itself.
@@ -136,7 +137,7 @@ fn what_is_sent_after_a_slot_has_moved_does_not_overtake_what_its_old_owner_has(
         let (mut script, shared) = (owner(&seen), Arc::clone(&seen));
         new.set_script(move |arguments| match word(arguments, 0).as_str() {
             "CLUSTER" => {
-                let mut seen = shared.lock().unwrap();
+                let mut seen = shared.lock();
                 seen.told += u32::from(seen.has_moved);
                 let [old, new] = both;
                 Action::Reply(slots(if seen.has_moved { [new, old] } else { both }))
@@ -147,13 +148,13 @@ fn what_is_sent_after_a_slot_has_moved_does_not_overtake_what_its_old_owner_has(
         let mut client = keyway.client(listener);
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n");
         // The new map is known, and the first is still with the old owner.
-        wait_until("the map is known", WITHIN, || seen.lock().unwrap().told >= 2);
+        wait_until("the map is known", WITHIN, || seen.lock().told >= 2);
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n");
         // What overtakes it is there before what others send later to the same server.
         let mut other = keyway.client(0);
         (0..3).for_each(|_| assert_eq!(other.words("GET a"), Value::simple("OK")));
         assert_eq!(executed(&seen), [""; 0], "{name}");
-        seen.lock().unwrap().is_released = true;
+        seen.lock().is_released = true;
         assert_eq!(client.replies(2), [Value::simple("OK"), Value::simple("OK")], "{name}");
         wait_until("both are executed", WITHIN, || executed(&seen).len() == 2);
         assert_eq!(executed(&seen), ["1", "2"], "{name}");
@@ -176,9 +177,9 @@ fn what_is_tried_again_is_not_overtaken_by_what_comes_behind_it() {
         let mut client = keyway.client(listener);
         assert_eq!(client.words("SET a 0"), Value::simple("OK"), "{name}");
         wait_until("the first is executed", WITHIN, || executed(&seen) == ["0"]);
-        seen.lock().unwrap().refusals = 4;
+        seen.lock().refusals = 4;
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n");
-        wait_until("it was refused", WITHIN, || seen.lock().unwrap().refusals < 4);
+        wait_until("it was refused", WITHIN, || seen.lock().refusals < 4);
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n");
         assert_eq!(client.replies(2), [Value::simple("OK"), Value::simple("OK")], "{name}");
         wait_until("all are executed", WITHIN, || executed(&seen).len() == 3);
