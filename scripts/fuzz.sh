@@ -4,7 +4,8 @@
 # what earlier runs found (fuzz/corpus), with words from fuzz/dictionaries. Where libFuzzer cannot be had it says
 # so in one line and plays the seeds and the property tests instead.
 # With FUZZ_SEED=N it draws what N says and leaves out what earlier runs found,
-# so that the same inputs come first each time and everywhere.
+# so that the same inputs come first each time and everywhere. With --build for
+# the seconds it only builds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds="${1:-20}"
@@ -13,6 +14,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 mkdir -p "$CARGO_TARGET_DIR"
 
 without() {
+  [ "$seconds" != --build ] || exit 0
   echo "fuzz: $1; playing the seeds and the property tests instead"
   cargo test --quiet --manifest-path fuzz/Cargo.toml --no-default-features
   PROPTEST_CASES=2000 cargo test --quiet --locked --package keyway-command --package keyway-config \
@@ -34,6 +36,7 @@ if ! cargo +nightly fuzz build --release --debug-assertions >"$build" 2>&1; then
   echo "fuzz: the build FAILED; all of it: $build"
   exit 1
 fi
+[ "$seconds" != --build ] || exit 0
 binaries="$CARGO_TARGET_DIR/$(rustc -vV | awk '/^host:/ { print $2 }')/release"
 
 # Runs one target; its only output is its verdict.
