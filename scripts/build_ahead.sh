@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and downloads what `make test` needs after its suites, while these wait for
-# servers and time-outs. Whoever needs it builds it again, which then takes no time, and
-# says what is wrong with it.
+# servers and time-outs, until it is ended. Whoever needs it builds what is left, and says
+# what is wrong with it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target="${CARGO_TARGET_DIR:-$PWD/target}"

@@ -55,7 +55,7 @@ fn no_seed_of_clusters_breaks_a_law() {
 }
 
 /// Seeds of primaries with replicas.
-const REPLICATED_SEEDS: u64 = 120;
+const REPLICATED_SEEDS: u64 = 200;
 
 /// Replicas take over, orderly, after a death or against a primary that works, and primaries
 /// flap; sentinels hear of it late, say what was so long ago or are all gone: the laws are those

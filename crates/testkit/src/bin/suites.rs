@@ -4,7 +4,7 @@
 //! ```text
 //!   build ──> one after another: BUSY                  ──> ALONE, one by one ──> what failed, once
 //!             beside these, several at once: the others
-//!             beside both, with time that nobody wants: the program AHEAD
+//!             beside both, with time that nobody wants: the program AHEAD, which then ends
 //! ```
 //! A program that failed and passes when it is run again alone has passed, which is said.
 //! Usage: `suites LOGS [AHEAD]`. Each program's output goes to a file of its own in LOGS and,
@@ -16,12 +16,14 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 /// How many run at once, if not one more than there are cores: one computes, the others wait.
@@ -119,11 +121,18 @@ fn build() -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// Those that wait long, those that do not, those that compute, the longest of these last.
+/// Those that wait long, others that start servers, those that do not, those that compute
+/// long, the longest of these last.
 fn rank(suite: &Suite) -> usize {
     let place = |list: &[&str]| list.iter().position(|it| *it == suite.name);
-    let busy = place(BUSY).map(|at| LONG.len() + BUSY.len() - at);
-    busy.or_else(|| place(LONG)).unwrap_or(LONG.len())
+    let waits = || ["keyway/", "testkit/"].iter().any(|it| suite.name.starts_with(it));
+    let computes = LONG.len() + 1;
+    match (place(LONG), place(BUSY)) {
+        (Some(at), _) => at,
+        (_, Some(at)) => computes + BUSY.len() - at,
+        _ if waits() => LONG.len(),
+        _ => computes,
+    }
 }
 
 /// What cargo says of a test program it has built; nothing for its other messages.
@@ -151,9 +160,8 @@ fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool
     let usual = || 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let mut outcomes =
         run(&together.iter().collect::<Vec<_>>(), jobs.unwrap_or_else(usual), logs, "log");
-    if let Some(mut child) = ahead {
-        // Whether it works is told by the step that needs what it made.
-        _ = child.wait();
+    if let Some(child) = ahead {
+        end_ahead(child);
     }
     outcomes.extend(run(&alone.iter().collect::<Vec<_>>(), 1, logs, "log"));
     let failed: Vec<&Suite> =
@@ -199,8 +207,18 @@ fn begin_ahead(program: &Path, logs: &Path) -> Result<Child, String> {
         .stdin(Stdio::null())
         .stderr(log.try_clone().map_err(told)?)
         .stdout(log)
+        .process_group(0)
         .spawn()
         .map_err(told)
+}
+
+/// Ends it with all it started. What it has not made yet, and whether that can be made, is the
+/// business of who needs it.
+fn end_ahead(mut child: Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
+    }
+    _ = child.wait();
 }
 
 /// Runs `suites`, as many at once as `jobs`, and prints each when it has ended. The first job
