@@ -4,7 +4,7 @@
 //! ```text
 //!   build ──> one after another: BUSY                  ──> ALONE, one by one ──> what failed, once
 //!             beside these, several at once: the others
-//!             beside both, with time that nobody wants: the program AHEAD, which then ends
+//!             ─────── beside all these, in time that nobody wants: AHEAD ───────┘
 //! ```
 //! A program that failed and passes when it is run again alone has passed, which is said.
 //! Usage: `suites LOGS [AHEAD]`. Each program's output goes to a file of its own in LOGS and,
@@ -29,7 +29,8 @@ use serde_json::Value;
 /// How many run at once, if not one more than there are cores: one computes, the others wait.
 const JOBS: &str = "KEYWAY_TEST_JOBS";
 
-/// What nothing may run beside, and why.
+/// What no other suite may run beside, and why. Builds at idle priority give way at once, and
+/// have ended when something is run again.
 const ALONE: &[(&str, &str)] = &[
     ("keyway/bad_input", "a worker with nothing to do takes no processor time"),
     ("keyway/circuit", "servers that are slow are told from others by how long they take"),
@@ -160,10 +161,10 @@ fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool
     let usual = || 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let mut outcomes =
         run(&together.iter().collect::<Vec<_>>(), jobs.unwrap_or_else(usual), logs, "log");
+    outcomes.extend(run(&alone.iter().collect::<Vec<_>>(), 1, logs, "log"));
     if let Some(child) = ahead {
         end_ahead(child);
     }
-    outcomes.extend(run(&alone.iter().collect::<Vec<_>>(), 1, logs, "log"));
     let failed: Vec<&Suite> =
         outcomes.iter().filter(|it| it.failed > 0).map(|it| it.suite).collect();
     outcomes.retain(|it| it.failed == 0);
