@@ -39,7 +39,7 @@ fi
 [ "$seconds" != --build ] || exit 0
 binaries="$CARGO_TARGET_DIR/$(rustc -vV | awk '/^host:/ { print $2 }')/release"
 
-# Runs one target; its only output is its verdict.
+# Runs one target; its only output is that it passed.
 run() {
   local target="$1" log="$CARGO_TARGET_DIR/$1.log" artifacts="fuzz/artifacts/$1"
   local corpus="fuzz/corpus/$target" drawn=()
@@ -57,24 +57,37 @@ run() {
     echo "fuzz: $target passed: $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") inputs in $seconds s"
     return
   fi
+  echo "$target" >>"$failures"
+}
+
+# The input with which a target failed, alone: one that was slow beside others may not be.
+again() {
+  local target="$1" log="$CARGO_TARGET_DIR/$1.log" input
+  input=$(grep -o "fuzz/artifacts/$1/[^ ]*" "$log" | tail -n 1)
+  if [ -n "$input" ] &&
+    "$binaries/$target" -timeout=20 -rss_limit_mb=2048 "$input" >"$CARGO_TARGET_DIR/$1.again.log" 2>&1; then
+    echo "fuzz: $target passed only when run again alone: $input ($log)"
+    return
+  fi
   printf '%s\nfuzz: %s FAILED; replay: %s %s\n' \
-    "$(grep -A 3 'panicked at\|^==.*ERROR' "$log" | head -n 12)" "$target" \
-    "$binaries/$target" "$(grep -o "$artifacts/[^ ]*" "$log" | tail -n 1)"
+    "$(grep -A 3 'panicked at\|^==.*ERROR' "$log" | head -n 12)" "$target" "$binaries/$target" "$input"
   return 1
 }
 
-failed=0
+failures="$CARGO_TARGET_DIR/failures"
+: >"$failures"
 running=0
 for target in $(cargo +nightly fuzz list); do
   if [ "$running" -ge "$(nproc)" ]; then
-    wait -n || failed=$((failed + 1))
+    wait -n || true
     running=$((running - 1))
   fi
   run "$target" &
   running=$((running + 1))
 done
-while [ "$running" -gt 0 ]; do
-  wait -n || failed=$((failed + 1))
-  running=$((running - 1))
-done
+wait
+failed=0
+while read -r target; do
+  again "$target" </dev/null || failed=$((failed + 1))
+done <"$failures"
 [ "$failed" -eq 0 ]

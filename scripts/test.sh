@@ -87,6 +87,7 @@ fuzz() {
   local good=$((targets + tests))
   passed=$((passed + good))
   failed=$((failed + bad))
+  again=$((again + $(grep -c '^fuzz: .* passed only when run again' "$output" || true)))
   if [ "$status" -ne 0 ]; then
     [ "$bad" -gt 0 ] || failed=$((failed + 1))
     failures+=("fuzz ($output)")
@@ -131,8 +132,8 @@ else
 fi
 rerun=""
 if [ "$again" -gt 0 ]; then
-  grep '^passed only when run again alone: ' "$log/tests.log" || true
-  rerun=", $again of the test programs only when run again alone"
+  grep -h 'passed only when run again alone: ' "$log/tests.log" "$log/fuzz.log" || true
+  rerun=", $again programs only when run again alone"
 fi
 echo "$passed passed, $failed failed$rerun"
 [ "$failed" -eq 0 ]
