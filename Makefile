@@ -33,8 +33,8 @@ bench: ## rerun the table of docs/performance.md (takes long; wants a quiet mach
 fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 	@scripts/fuzz.sh $(or $(SECONDS),20)
 
-sim: ## the simulator over SEEDS=500 seeds, starting at FROM=0
-	@scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0)
+sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=--clusters), starting at FROM=0
+	@scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0) "$(KINDS)"
 
 asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs a nightly toolchain)
 	@scripts/asan.sh --no-fail-fast

@@ -4,6 +4,7 @@
 # runs them, compares with tests/clients/expected.tsv and writes docs/clients.md.
 #
 #   --quick    one client per language, and only where its toolchain is
+#   --build    builds the programs and does not run them
 #   --accept   the failures of this run become the known ones
 #   LANGUAGE   only these: python go java node rust
 #
@@ -16,11 +17,13 @@ sources="$PWD/tests/clients"
 export CARGO_TERM_COLOR=never
 
 variant=full
+is_only_built=0
 options=()
 languages=()
 for argument in "$@"; do
   case "$argument" in
     --quick) variant=quick; options+=(--quick) ;;
+    --build) is_only_built=1 ;;
     --accept) options+=(--accept) ;;
     python | go | java | node | rust) languages+=("$argument") ;;
     *) echo "unknown argument: $argument" >&2; exit 1 ;;
@@ -111,5 +114,6 @@ for language in "${present[@]}"; do
   fi
 done
 [ "$missing" -eq 0 ] || exit 1
+[ "$is_only_built" -eq 0 ] || exit 0
 
 exec python3 tests/clients/matrix.py --programs "$programs" --keyway "$KEYWAY" "${options[@]}" --only "${present[@]}"

@@ -11,6 +11,10 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
+/// What memcached 1.6.18 says of numbers from 2^63 on where it finds a minus sign in the memory
+/// behind them, which is whatever was there before.
+const NOT_A_NUMBER: &str = "on-numeric";
+
 /// How often one sequence is played before what differs each time is believed.
 const TRIES: usize = 12;
 
@@ -133,6 +137,10 @@ fn play(mut theirs: Side, mut ours: Side, seed: u64) -> Result<(), String> {
         let (asked, expected) = theirs.ask(&step);
         let (_, said) = ours.ask(&step);
         before = format!("{before}{asked} -> {expected}\n");
+        if said != expected && (said.contains(NOT_A_NUMBER) || expected.contains(NOT_A_NUMBER)) {
+            // The two servers differ from here on.
+            return Ok(());
+        }
         if said != expected {
             let tail = &before[before.len().saturating_sub(1500)..];
             let (name, said) = (&ours.name, said);

@@ -1,0 +1,352 @@
+//! Runs the workspace's test programs as `cargo test` does, but several at once, since
+//! most of them wait for servers and time-outs.
+//!
+//! ```text
+//!   build ──> one after another: BUSY                  ──> ALONE, one by one ──> what failed, once
+//!             beside these, several at once: the others
+//!             ─────── beside all these, in time that nobody wants: AHEAD ───────┘
+//! ```
+//! A program that failed and passes when it is run again alone has passed, which is said.
+//! Usage: `suites LOGS [AHEAD]`. Each program's output goes to a file of its own in LOGS and,
+//! when it has ended, in one piece to the standard output; the last line has the totals.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "says how long suites took")]
+#![allow(clippy::disallowed_types, reason = "no data plane")]
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+/// How many run at once, if not one more than there are cores: one computes, the others wait.
+const JOBS: &str = "KEYWAY_TEST_JOBS";
+
+/// What no other suite may run beside, and why. Builds at idle priority give way at once, and
+/// have ended when something is run again.
+const ALONE: &[(&str, &str)] = &[
+    ("keyway/bad_input", "a worker with nothing to do takes no processor time"),
+    ("keyway/circuit", "servers that are slow are told from others by how long they take"),
+    ("keyway/hedging", "a second server is asked after what reads usually take"),
+    ("keyway/latencies", "what took a millisecond and more is counted"),
+    ("keyway/replicated_failover", "how long writes fail is bounded"),
+    ("keyway/timeouts", "time-outs of milliseconds, and replies that come right after"),
+    ("store/pauses", "no call takes a millisecond of processor time"),
+];
+
+/// What computes for seconds, longest first: a core of its own has it begin early.
+const BUSY: &[&str] =
+    &["sim/seeds", "store/resident", "store/mixes", "store/collections", "sim/allocations"];
+
+/// What else takes ten seconds and more, longest first: none of it is to begin last.
+const LONG: &[&str] = &[
+    "keyway/cluster_members",
+    "ring/crash",
+    "keyway/memcached_clients",
+    "keyway/cluster_failover",
+    "keyway/cluster_operations",
+    "keyway/client_placement",
+    "keyway/store_scripts",
+    "testkit/redis_cluster",
+    "keyway/memcached_findings",
+    "keyway/cluster_pubsub",
+    "keyway/cluster_cut",
+];
+
+/// A test program.
+struct Suite {
+    name: String,
+    program: PathBuf,
+    arguments: &'static [&'static str],
+    directory: PathBuf,
+}
+
+/// What became of one.
+struct Outcome<'a> {
+    suite: &'a Suite,
+    passed: u64,
+    failed: u64,
+    seconds: f32,
+    log: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let Some(logs) = arguments.next() else {
+        eprintln!("usage: suites LOGS [AHEAD]");
+        return ExitCode::FAILURE;
+    };
+    let ahead = arguments.next();
+    match build().and_then(|suites| run_all(suites, &logs, ahead.as_deref())) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(what) => {
+            eprintln!("suites: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)
+}
+
+/// Builds all tests; in the order in which they are to begin.
+fn build() -> Result<Vec<Suite>, String> {
+    let output = Command::new(cargo())
+        .args(["test", "--workspace", "--locked", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests cannot be built".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let mut suites: Vec<Suite> =
+        messages.lines().filter_map(|line| suite(&serde_json::from_str(line).ok()?)).collect();
+    if let Some((name, _)) = ALONE.iter().find(|alone| suites.iter().all(|it| it.name != alone.0)) {
+        return Err(format!("no test program is called {name}"));
+    }
+    let here = std::env::current_dir().map_err(|error| error.to_string())?;
+    let arguments = &["test", "--workspace", "--locked", "--doc"];
+    suites.push(Suite { name: "examples".into(), program: cargo(), arguments, directory: here });
+    suites.sort_by_key(rank);
+    Ok(suites)
+}
+
+/// Those that wait long, others that start servers, those that do not, those that compute
+/// long, the longest of these last.
+fn rank(suite: &Suite) -> usize {
+    let place = |list: &[&str]| list.iter().position(|it| *it == suite.name);
+    let waits = || ["keyway/", "testkit/"].iter().any(|it| suite.name.starts_with(it));
+    let computes = LONG.len() + 1;
+    match (place(LONG), place(BUSY)) {
+        (Some(at), _) => at,
+        (_, Some(at)) => computes + BUSY.len() - at,
+        _ if waits() => LONG.len(),
+        _ => computes,
+    }
+}
+
+/// What cargo says of a test program it has built; nothing for its other messages.
+fn suite(message: &Value) -> Option<Suite> {
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let of = match message["target"]["kind"][0].as_str()? {
+        "lib" => "lib",
+        _ => message["target"]["name"].as_str()?,
+    };
+    let name = format!("{}/{of}", directory.file_name()?.to_str()?);
+    Some(Suite { name, program, arguments: &[], directory })
+}
+
+/// Whether all passed, at last.
+fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool, String> {
+    std::fs::create_dir_all(logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    let is_alone = |suite: &Suite| ALONE.iter().any(|(name, _)| *name == suite.name);
+    let (alone, together): (Vec<_>, Vec<_>) = suites.into_iter().partition(is_alone);
+    let ahead = ahead.map(|program| begin_ahead(program, logs)).transpose()?;
+    let jobs = std::env::var(JOBS).ok().and_then(|text| text.parse().ok());
+    let usual = || 1 + std::thread::available_parallelism().map_or(1, usize::from);
+    let mut outcomes =
+        run(&together.iter().collect::<Vec<_>>(), jobs.unwrap_or_else(usual), logs, "log");
+    outcomes.extend(run(&alone.iter().collect::<Vec<_>>(), 1, logs, "log"));
+    if let Some(child) = ahead {
+        end_ahead(child);
+    }
+    let failed: Vec<&Suite> =
+        outcomes.iter().filter(|it| it.failed > 0).map(|it| it.suite).collect();
+    outcomes.retain(|it| it.failed == 0);
+    let first = outcomes.len();
+    outcomes.extend(run(&failed, 1, logs, "again.log"));
+    Ok(conclude(&outcomes, first))
+}
+
+/// Says how all ended; those from `first` on were run again.
+fn conclude(outcomes: &[Outcome], first: usize) -> bool {
+    println!();
+    let mut again = 0;
+    for Outcome { suite, failed, log, .. } in &outcomes[first..] {
+        let logs = format!(
+            "{} and {}",
+            log.with_extension("").with_extension("log").display(),
+            log.display()
+        );
+        if *failed == 0 {
+            again += 1;
+            println!("passed only when run again alone: {} ({logs})", suite.name);
+        } else {
+            println!("FAILED twice: {} ({logs})", suite.name);
+        }
+    }
+    let passed: u64 = outcomes.iter().map(|it| it.passed).sum();
+    let failed: u64 = outcomes.iter().map(|it| it.failed).sum();
+    println!(
+        "suites: {passed} passed, {failed} failed, {again} programs passed only when run again"
+    );
+    failed == 0
+}
+
+/// Starts what is to use the time in which the suites wait.
+fn begin_ahead(program: &Path, logs: &Path) -> Result<Child, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", program.display());
+    let log = File::create(logs.join("ahead.log")).map_err(told)?;
+    Command::new("chrt")
+        .args(["--idle", "0"])
+        .arg(program)
+        .stdin(Stdio::null())
+        .stderr(log.try_clone().map_err(told)?)
+        .stdout(log)
+        .process_group(0)
+        .spawn()
+        .map_err(told)
+}
+
+/// Ends it with all it started. What it has not made yet, and whether that can be made, is the
+/// business of who needs it.
+fn end_ahead(mut child: Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
+    }
+    _ = child.wait();
+}
+
+/// Runs `suites`, as many at once as `jobs`, and prints each when it has ended. The first job
+/// takes them from the end, the others from the start.
+fn run<'a>(suites: &[&'a Suite], jobs: usize, logs: &Path, extension: &str) -> Vec<Outcome<'a>> {
+    let left = Mutex::new(suites.iter().copied().collect::<VecDeque<_>>());
+    let (ended, outcomes) = channel();
+    let work = &|job: usize, ended: Sender<Outcome<'a>>| {
+        let take = || {
+            let mut left = left.lock().expect("nobody panics with it");
+            if job == 0 { left.pop_back() } else { left.pop_front() }
+        };
+        while let Some(suite) = take() {
+            let log = logs.join(format!("{}.{extension}", suite.name.replace('/', "-")));
+            let outcome = run_one(suite, log).unwrap_or_else(|error| {
+                panic!("{}: {error}", suite.program.display());
+            });
+            ended.send(outcome).expect("the receiver outlives this thread");
+        }
+    };
+    std::thread::scope(|scope| {
+        for job in 0..jobs {
+            let ended = ended.clone();
+            scope.spawn(move || work(job, ended));
+        }
+        drop(ended);
+        outcomes.iter().inspect(print).collect()
+    })
+}
+
+/// Runs one program to its end, all it says into `log`.
+fn run_one(suite: &Suite, log: PathBuf) -> std::io::Result<Outcome<'_>> {
+    let file = File::create(&log)?;
+    let began = Instant::now();
+    let status = Command::new(&suite.program)
+        .args(suite.arguments)
+        .current_dir(&suite.directory)
+        .env("CARGO_MANIFEST_DIR", &suite.directory)
+        .stdin(Stdio::null())
+        .stderr(file.try_clone()?)
+        .stdout(file)
+        .status()?;
+    let seconds = began.elapsed().as_secs_f32();
+    let (passed, mut failed) = totals(&String::from_utf8_lossy(&std::fs::read(&log)?));
+    if !status.success() && failed == 0 {
+        // It ended before it could say which.
+        failed = 1;
+    }
+    Ok(Outcome { suite, passed, failed, seconds, log })
+}
+
+fn print(outcome: &Outcome) {
+    let Outcome { suite, passed, failed, seconds, log } = outcome;
+    let said = std::fs::read(log).unwrap_or_default();
+    println!(
+        "== {}: {passed} passed, {failed} failed, {seconds:.1} s\n{}",
+        suite.name,
+        String::from_utf8_lossy(&said)
+    );
+}
+
+/// Tests that passed and failed, of all the lines of results in what a program said.
+fn totals(said: &str) -> (u64, u64) {
+    let number = |text: &str, what| -> u64 {
+        text.split(';')
+            .find_map(|part| part.strip_suffix(what)?.rsplit(' ').next()?.parse().ok())
+            .unwrap_or(0)
+    };
+    said.lines().filter(|line| line.starts_with("test result: ")).fold(
+        (0, 0),
+        |(passed, failed), line| {
+            (passed + number(line, " passed"), failed + number(line, " failed"))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = "test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 3.24s";
+
+    #[test]
+    fn results_are_added_up() {
+        assert_eq!(totals(""), (0, 0));
+        assert_eq!(
+            totals(&format!("running 2 tests\n{RESULT}\ntest a ... ok\n{RESULT}\n")),
+            (24, 2)
+        );
+    }
+
+    #[test]
+    fn of_cargos_messages_those_about_test_programs_count() {
+        let message = serde_json::json!({
+            "manifest_path": "/a/crates/keyway/Cargo.toml",
+            "target": { "kind": ["test"], "name": "circuit" },
+            "profile": { "test": true },
+            "executable": "/t/circuit-12",
+        });
+        let found = suite(&message).unwrap();
+        assert_eq!(
+            (found.name.as_str(), found.directory.to_str()),
+            ("keyway/circuit", Some("/a/crates/keyway"))
+        );
+        assert!(suite(&serde_json::json!({ "reason": "build-finished" })).is_none());
+    }
+
+    /// A shell as a test program, which fails the first time and passes the second.
+    #[test]
+    fn what_failed_is_run_again_once() {
+        let logs = std::env::temp_dir().join(format!("keyway-suites-{}", std::process::id()));
+        let script = |name: &str, arguments| Suite {
+            name: name.to_owned(),
+            program: "sh".into(),
+            arguments,
+            directory: logs.clone(),
+        };
+        std::fs::create_dir_all(&logs).unwrap();
+        const GOOD: &str = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let once = &[
+            "-c",
+            "echo 'test result: ok. 2 passed; 0 failed'; test -e seen || { touch seen; exit 1; }",
+        ];
+        let run = |suites| run_all(suites, &logs, Some(Path::new("true"))).unwrap();
+        assert!(run(vec![script("a/good", &["-c", GOOD]), script("a/flaky", once)]));
+        assert!(logs.join("a-flaky.log").exists() && logs.join("a-flaky.again.log").exists());
+        assert!(!run(vec![script("a/bad", &["-c", "exit 7"]), script("a/good", &["-c", GOOD])]));
+        std::fs::remove_dir_all(&logs).unwrap();
+    }
+}
