@@ -114,6 +114,9 @@ pub struct ClusterSim {
     reigns: Vec<Vec<u16>>,
     /// How it was at first.
     first: Rc<View>,
+    /// Of each that is no cluster's, whether a sentinel has gone back in time while so few had
+    /// heard of the latest primary that most told of an earlier one. They are rightly believed.
+    forgotten: Vec<bool>,
     steps: Vec<Step>,
     random: Random,
 }
@@ -172,6 +175,7 @@ impl ClusterSim {
         let sentinels = std::iter::repeat_n(true, plan.sentinels);
         let is_alive = view.members.iter().map(|member| member.is_member).chain(sentinels);
         let is_alive = is_alive.collect();
+        let groups = plan.groups;
         let mut cluster = Self {
             plan,
             view,
@@ -182,6 +186,7 @@ impl ClusterSim {
             disputed: Vec::new(),
             reigns,
             first: shared,
+            forgotten: vec![false; groups],
             steps: Vec::new(),
             random,
         };
@@ -240,6 +245,23 @@ impl ClusterSim {
             Step::Retire(node) => {
                 let _ = self.leave(Some(node), scene);
             }
+        }
+        self.note_forgotten(scene);
+    }
+
+    /// Notes which primary most sentinels have forgotten, or not heard of, while one goes
+    /// back in time. Those that are only late go on, and are not believed.
+    fn note_forgotten(&mut self, scene: &mut Scene) {
+        if !self.sentinels().any(|sentinel| self.busy.contains(&sentinel)) {
+            return;
+        }
+        for group in 0..self.forgotten.len() {
+            let now = self.view.owners[group];
+            let is_behind = |&sentinel: &u16| {
+                scene.servers[usize::from(sentinel)].node().view.owners[group] != now
+            };
+            let behind = self.sentinels().filter(is_behind).count();
+            self.forgotten[group] |= behind * 2 > self.plan.sentinels;
         }
     }
 
@@ -328,9 +350,9 @@ impl ClusterSim {
     }
 
     /// Whether a sentinel that goes back in time is outvoted by the others. One alone, or one of
-    /// two, is believed once it has said so for a while.
-    pub fn outvotes_relapses(&self) -> bool {
-        self.plan.sentinels >= 3
+    /// two, is believed once it has said so for a while, and so are most of them.
+    pub fn outvotes_relapses(&self, group: usize) -> bool {
+        self.plan.sentinels >= 3 && !self.forgotten[group]
     }
 
     /// Where a server is.

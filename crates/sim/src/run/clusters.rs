@@ -87,7 +87,7 @@ impl Sim {
             let Some(known) = endpoint(number) else { continue };
             let is_it = |&primary: &u16| cluster.address(primary) == known;
             // Without sentinels nobody tells who came first, and few may be wrong together.
-            let first = if cluster.outvotes_relapses() { *at } else { 0 };
+            let first = if cluster.outvotes_relapses(number) { *at } else { 0 };
             let Some(later) = reigns[first..].iter().position(is_it) else {
                 return Err(format!("{known} is gone back to as primary {number}: {reigns:?}"));
             };

@@ -180,6 +180,7 @@ impl Plane {
         };
         let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
             Route::One(server) => server,
+            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 return Step::Started;

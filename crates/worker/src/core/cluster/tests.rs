@@ -345,3 +345,75 @@ fn what_is_due_again_goes_in_its_order_and_the_rest_stays() {
     core.send_retries();
     assert!(send(&mut core, 1).contains(r"$1\r\n3"));
 }
+
+#[test]
+fn a_command_that_waits_and_is_given_up_keeps_no_link() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "BLPOP a 0\r\n");
+    let index = connect_private(&mut core);
+    core.on_backend_bytes(index, b"-CLUSTERDOWN The cluster is down\r\n").unwrap();
+    assert_eq!(core.leases(), 1);
+    learn(&mut core, &[(0, 8191, 1)]);
+    pass_to(&mut core, 200);
+    core.send_retries();
+    assert_eq!(output(&core, client), r"-CLUSTERDOWN The cluster is down\r\n");
+    assert_eq!(core.leases(), 0);
+}
+
+#[test]
+fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
+    let mut core = core();
+    let client = client(&mut core);
+    core.on_link_lost(link(&core, 2), BackendFault::Closed);
+    ask(&mut core, client, "MGET a b\r\n");
+    core.remove_session(client, None);
+    learn(&mut core, &[(0, 16383, 1)]);
+    send(&mut core, 1);
+    hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
+    assert_eq!(core.plane.joins.len(), 0);
+}
+
+/// Nobody has the slots of the second server.
+const HOLE: &[(u16, u16, u16)] = &[(0, 8191, 1)];
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    // What comes behind it waits as well, so that the order stays.
+    ask(&mut core, client, "GET a\r\nGET b\r\n");
+    pass_to(&mut core, 500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    let sent = send(&mut core, 1);
+    assert!(sent.contains("CLUSTER") && !sent.contains("GET"), "the cluster is asked: {sent}");
+    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
+    core.resume_sessions(&mut Vec::new());
+    assert!(send(&mut core, 2).contains(r"\na\r"));
+    assert!(send(&mut core, 1).contains(r"\nb\r"));
+    assert_eq!(output(&core, client), "");
+    assert_eq!(totals(&core), (0, 0, 0));
+}
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.tend_clusters();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    // A pipeline waits once.
+    ask(&mut core, client, "MGET a b\r\nGET a\r\n");
+    assert_eq!(told_at(&mut core, 900), 0);
+    assert_eq!(told_at(&mut core, 1001), 2);
+    assert_eq!(told_at(&mut core, 1500), 2);
+    ask(&mut core, client, "GET a\r\n");
+    assert_eq!(told_at(&mut core, 2400), 2);
+    assert_eq!(told_at(&mut core, 2501), 3);
+}
