@@ -60,6 +60,7 @@ struct StoreFacts {
 /// One pool.
 struct PoolFacts {
     name: String,
+    kind: &'static str,
     /// Absent where servers hold the keys.
     store: Option<StoreFacts>,
     databases: u32,
@@ -101,6 +102,7 @@ impl ProcessFacts {
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
             name: pool.name.clone(),
+            kind: pool.kind.name(),
             store: match &pool.kind {
                 PoolKind::Store(store) => {
                     let notify = store.config().notify.to_string();
@@ -507,10 +509,9 @@ impl Report<'_> {
     fn keyway(&self, fields: &mut Fields) {
         let registry = &self.process.registry;
         let backends = &registry.layout().pools[self.index].backends;
-        let kind = if self.pool.store.is_some() { "store" } else { "sharded" };
         fields
             .put("keyway_pool", &self.pool.name)
-            .put("keyway_pool_kind", kind)
+            .put("keyway_pool_kind", self.pool.kind)
             .put("keyway_pools", self.process.pools.len())
             .put("keyway_workers", registry.workers_running())
             .put("keyway_workers_max", registry.layout().workers_max)

@@ -10,7 +10,7 @@ mod events;
 mod view;
 
 use crate::ledger::Ledger;
-use crate::network::{ConnectMode, Nanos, Network, Occurrence};
+use crate::network::{ConnectMode, MILLI, Nanos, Network, Occurrence};
 use crate::random::Random;
 use crate::server::Server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +74,10 @@ pub struct ClusterPlan {
     pub kills_clients: bool,
 }
 
+/// For so long a slot that has moved back does not turn again: longer than any request that
+/// was sent on takes to arrive.
+const TURNS_AGAIN: Nanos = 250 * MILLI;
+
 /// What is to be done at a moment.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -107,6 +111,8 @@ pub struct ClusterSim {
     /// Something is happening to these.
     busy: BTreeSet<u16>,
     moving: BTreeMap<u16, Moving>,
+    /// When a slot that had just moved began to move back.
+    turned: BTreeMap<u16, Nanos>,
     /// Servers that have left, and those that never come.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
@@ -182,6 +188,7 @@ impl ClusterSim {
             is_alive,
             busy: BTreeSet::new(),
             moving: BTreeMap::new(),
+            turned: BTreeMap::new(),
             gone: BTreeSet::new(),
             disputed: Vec::new(),
             reigns,

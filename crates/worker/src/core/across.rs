@@ -17,9 +17,7 @@ use crate::PoolKind;
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
-use keyway_proxy::{
-    Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault,
-};
+use keyway_proxy::{Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
 use keyway_topology::HealthState;

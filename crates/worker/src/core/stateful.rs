@@ -282,7 +282,9 @@ impl Plane {
         }
         let server = match self.server_of_keys(asked) {
             Ok(server) => server,
-            Err(Route::Unrouted) if self.awaits_owner((asked.key, asked.session), asked.request) => {
+            Err(Route::Unrouted)
+                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+            {
                 return Step::Wait;
             }
             Err(route) => {

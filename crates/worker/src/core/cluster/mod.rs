@@ -417,7 +417,7 @@ impl Plane {
     /// Why a request to a pool whose servers are found out has none; `None` for a pool
     /// whose servers are listed.
     #[cold]
-    fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
+    pub(super) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);

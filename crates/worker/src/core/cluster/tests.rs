@@ -417,3 +417,31 @@ fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
     assert_eq!(told_at(&mut core, 2400), 2);
     assert_eq!(told_at(&mut core, 2501), 3);
 }
+
+#[test]
+fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
+    let mut core = core();
+    let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));
+    core.tend_clusters();
+    let first = asked(&mut core);
+    assert!(first[0] != first[1], "{first:?}");
+    pass_to(&mut core, 299);
+    core.tend_clusters();
+    assert_eq!(asked(&mut core), [false, false]);
+    pass_to(&mut core, 301);
+    core.tend_clusters();
+    let second = asked(&mut core);
+    assert_eq!(second, [!first[0], !first[1]]);
+    // What it says counts, and what the first says later does not.
+    let slots = |last: u16| format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
+    let ports = if second[0] { [1, 2] } else { [2, 1] };
+    hear(&mut core, ports[0], &slots(16383));
+    core.follow_clusters();
+    let owned = |core: &Core| {
+        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(place(core, 1).unwrap()))
+    };
+    assert_eq!(owned(&core), 16384);
+    hear(&mut core, ports[1], &slots(5460));
+    core.follow_clusters();
+    assert_eq!(owned(&core), 16384);
+}
