@@ -266,9 +266,14 @@ fn a_request_for_a_slot_that_nobody_has_waits_and_no_longer_than_its_time() {
     let pool = settings
         .iter()
         .fold(cluster_pool(&[address]), |pool, (name, value)| pool.with(name, value));
-    let keyway = start(pool);
+    let pools = vec![pool.clone(), pool.spoken_to_in("memcached")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
     let mut client = keyway.client(0);
     assert_eq!(client.words("GET b"), Value::bulk("v"), "slot 3300");
+    let began = Instant::now();
+    let told = keyway.memcached_client(1).say("get a\r\n");
+    assert_eq!(told, "SERVER_ERROR Hash slot not served\r\n");
+    assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
     let began = Instant::now();
     // A pipeline waits once, and what is served is answered.
     let told = client.pipeline(&["GET a", "GET b", "SET a 1", "EXISTS a b"]);

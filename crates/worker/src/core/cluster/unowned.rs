@@ -32,7 +32,7 @@ impl Plane {
         self.is_unowned(session.pool, request) && self.wait_for_owner((key, session))
     }
 
-    /// The same for a transaction whose keys have this home.
+    /// The same for what concerns this slot.
     #[cold]
     pub(in super::super) fn awaits_owner_of(
         &mut self,

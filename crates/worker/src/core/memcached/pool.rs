@@ -453,6 +453,12 @@ impl Plane {
 
     #[cold]
     fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
+        for at in 0..call.request.keys.len() {
+            let slot = self.slot_of(call.session.pool, call.request.key(call.bytes, at));
+            if slot.is_some_and(|slot| self.awaits_owner_of((call.key, call.session), slot)) {
+                return Step::Wait;
+            }
+        }
         self.count_memcached(call);
         self.count_fault(call.session.pool, call.class(), Fault::Unrouted);
         self.note_served(call.session.pool, call.class());
