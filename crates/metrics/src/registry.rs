@@ -603,6 +603,18 @@ impl Registry {
         (0..self.layout.pools[pool].backends.len()).map(total).collect()
     }
 
+    /// What the backends of the pool at index `pool` are called, by place; `None` where there
+    /// is none now.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn backend_names(&self, pool: usize) -> Vec<Option<String>> {
+        match self.clusters[pool].get() {
+            Some(read) => read().backends,
+            None => self.layout.pools[pool].backends.iter().cloned().map(Some).collect(),
+        }
+    }
+
     /// Clients of the pool at index `pool` connected now, over all workers.
     ///
     /// # Panics
