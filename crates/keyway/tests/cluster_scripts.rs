@@ -245,7 +245,7 @@ fn a_script_that_says_that_it_is_missing_runs_once() {
             for times in 1..=3 {
                 let told = client.command(&["EVALSHA", &digest, "1", "k"]);
                 assert_eq!(told.error_text(), said);
-                assert_eq!(client.words("GET k"), Value::bulk(&times.to_string()), "{said}");
+                assert_eq!(client.words("GET k"), Value::bulk(times.to_string()), "{said}");
             }
             // One that is really missing is loaded, and runs once too.
             for node in 0..3 {

@@ -82,6 +82,12 @@ impl ClusterSim {
 
     fn begin_move(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
         scene.ledger.on_slot_changed(slot);
+        // A server that believes that it has a slot refuses to import it, and one that does not
+        // refuses to give it away, so both have heard whose it is.
+        let view = Rc::new(self.view.clone());
+        for node in [from, to] {
+            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
+        }
         let pause = self.random.scaled(5 * MICRO, 60 * MILLI);
         self.moving.insert(slot, Moving { from, to, pause });
         scene.servers[usize::from(from)].node().away.insert(slot, to);
@@ -286,7 +292,8 @@ impl ClusterSim {
             self.publish(&[&[heir, leaver], &copies[..]].concat(), scene);
         }
         self.busy.insert(leaver);
-        let at = (scene.network.now + self.plan.leaves_after).min(self.plan.ends_at);
+        let now = scene.network.now;
+        let at = (now + self.plan.leaves_after).min(self.plan.ends_at).max(now);
         self.at(scene.network, at, Step::Forget(leaver));
         Some(())
     }

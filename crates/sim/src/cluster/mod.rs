@@ -250,7 +250,10 @@ impl ClusterSim {
             Step::Forget(node) => self.forget(node, scene),
             Step::Reopen(node) => scene.network.modes[usize::from(node)] = ConnectMode::Accept,
             Step::Retire(node) => {
-                let _ = self.leave(Some(node), scene);
+                // While all others are dead or busy nobody can have its slots.
+                if self.leave(Some(node), scene).is_none() {
+                    self.at(scene.network, now + 20 * MILLI, Step::Retire(node));
+                }
             }
         }
         self.note_forgotten(scene);

@@ -69,7 +69,7 @@ pub struct ClusterMap {
     epoch: Option<u64>,
     is_known: bool,
     /// Slots whose server is known and has no place, by their first and last.
-    unplaced_slots: Vec<(u16, u16)>,
+    unplaced_slots: Arc<[(u16, u16)]>,
     /// Of each primary of a pool that is no cluster, whether it is known and has no place.
     unplaced_primaries: Vec<bool>,
 }
@@ -114,7 +114,7 @@ impl ClusterMap {
             primary_epochs: vec![None; primaries],
             epoch: None,
             is_known: false,
-            unplaced_slots: Vec::new(),
+            unplaced_slots: Arc::new([]),
             unplaced_primaries: vec![false; primaries],
         };
         map.add_seeds(seeds, Time(0));
@@ -272,15 +272,16 @@ impl ClusterMap {
             }
         }
         let mut owners = SlotOwners::new();
-        next.unplaced_slots.clear();
+        let mut unplaced = Vec::new();
         for (first, last, owner) in view.owners.ranges() {
             if place(owner).is_none() {
-                next.unplaced_slots.push((first, last));
+                unplaced.push((first, last));
             }
             for slot in first..=last {
                 owners.set(slot, place(owner));
             }
         }
+        next.unplaced_slots = unplaced.into();
         next.own(owners);
         match next.differs_from(self) {
             true => Applied::Next(next, left_out),

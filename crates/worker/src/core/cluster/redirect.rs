@@ -231,8 +231,11 @@ impl Core {
         }
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
         let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
-        // All the pauses so far and this one are less than twice this one.
-        let is_in_time = pause * 2 <= timeout;
+        let at = plane.clock.now + pause;
+        // All the pauses so far and this one are less than twice this one. What waits on a link
+        // of its own is given its time anew.
+        let is_late = !links[from].is_private && at.since(one.exchange.started) >= timeout;
+        let is_in_time = pause * 2 <= timeout && !is_late;
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         // The server has forgotten what was watched for it.
@@ -249,7 +252,6 @@ impl Core {
             return self.give_up(from, &one);
         }
         shared.totals.retried.fetch_add(1, Relaxed);
-        let at = plane.clock.now + pause;
         plane.note_cluster_deadline(at);
         let slot = &mut links[from];
         slot.awaits_retry = slot.is_private;
