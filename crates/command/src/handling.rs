@@ -262,6 +262,7 @@ impl Handling {
             | ClusterKeyslot
             | ClusterLinks
             | ClusterMyid
+            | ClusterMyshardid
             | ClusterNodes
             | ClusterReplicas
             | ClusterShards

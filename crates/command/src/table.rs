@@ -147,6 +147,8 @@ pub enum Verb {
     ClusterMeet,
     /// CLUSTER MYID
     ClusterMyid,
+    /// CLUSTER MYSHARDID
+    ClusterMyshardid,
     /// CLUSTER NODES
     ClusterNodes,
     /// CLUSTER REPLICAS
@@ -7053,7 +7055,7 @@ static CLIENT_SUBCOMMANDS: [Command; 18] = [
     }.command(),
 ];
 
-static CLUSTER_SUBCOMMANDS: [Command; 27] = [
+static CLUSTER_SUBCOMMANDS: [Command; 28] = [
     Entry {
         verb: Verb::ClusterAddslots, name: "cluster|addslots", arity: -3,
         flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
@@ -7332,6 +7334,19 @@ static CLUSTER_SUBCOMMANDS: [Command; 27] = [
         key_specs: &[],
         group: "cluster", since: "3.0.0",
         summary: "Return the node id",
+        complexity: "O(1)",
+        docs: &Docs::NONE,
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::ClusterMyshardid, name: "cluster|myshardid", arity: 2,
+        flags: Flags::STALE,
+        keys: (0, 0, 0),
+        acl: Categories::SLOW,
+        tips: &[],
+        key_specs: &[],
+        group: "cluster", since: "7.2.0",
+        summary: "Return the node's shard id",
         complexity: "O(1)",
         docs: &Docs::NONE,
         subcommands: &[],

@@ -4,8 +4,8 @@ use crate::serve::wall_clock;
 use keyway_control::{AdminState, BackendStanding, BackendStatus, PoolStatus, ScriptKill};
 use keyway_metrics::Registry;
 use keyway_script::Kill;
-use keyway_topology::{BackendId, CircuitState, FailureReason, HealthState};
-use keyway_worker::{Plan, PoolKind, Standing};
+use keyway_topology::{BackendId, FailureReason, HealthState};
+use keyway_worker::{Plan, PoolKind, Standing, backend_state};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,22 +58,7 @@ impl Process {
 
     /// How a backend is, and why: of several states the one that keeps most requests away.
     fn state(&self, id: BackendId) -> (&'static str, Option<&'static str>) {
-        let health = &self.plan.health;
-        let (circuits, reads) = (health.circuits(), health.reads());
-        let is_open = circuits.state(id) != CircuitState::Closed;
-        match (health.state(id), reads.reason(id)) {
-            (HealthState::Up | HealthState::Failing, _) if is_open => {
-                let label = match circuits.state(id) {
-                    CircuitState::HalfOpen => "circuit-half-open",
-                    _ => "circuit-open",
-                };
-                (label, circuits.reason(id).map(FailureReason::label))
-            }
-            (HealthState::Up | HealthState::Failing, Some(reason)) => {
-                ("outlier", Some(reason.label()))
-            }
-            (state, _) => (state.label(), health.reason(id).map(FailureReason::label)),
-        }
+        backend_state(&self.plan, id)
     }
 
     /// What a backend does, where that is found out.
@@ -152,6 +137,9 @@ impl AdminState for Process {
         self.draining.load(Ordering::Relaxed)
     }
 
+    // Neither circuits nor outliers count here: requests of clients find out when a circuit may
+    // close again, and a balancer that goes by this would send none. Of servers that are left
+    // out as outliers one that can be read always stays.
     fn not_ready(&self) -> Vec<String> {
         let topology = &self.plan.topology;
         let pools = topology.pools().iter().enumerate();
@@ -185,11 +173,7 @@ impl AdminState for Process {
         pools
             .map(|(index, (pool, plan))| PoolStatus {
                 name: pool.name.clone(),
-                kind: match &plan.kind {
-                    PoolKind::Store(_) => "store",
-                    PoolKind::Sharded { pool, .. } => pool.kind(),
-                    PoolKind::Routed(routes) => routes.pool.kind(),
-                },
+                kind: plan.kind.name(),
                 backends: self
                     .backends(index)
                     .into_iter()

@@ -60,6 +60,7 @@ struct StoreFacts {
 /// One pool.
 struct PoolFacts {
     name: String,
+    kind: &'static str,
     /// Absent where servers hold the keys.
     store: Option<StoreFacts>,
     databases: u32,
@@ -101,6 +102,7 @@ impl ProcessFacts {
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
             name: pool.name.clone(),
+            kind: pool.kind.name(),
             store: match &pool.kind {
                 PoolKind::Store(store) => {
                     let notify = store.config().notify.to_string();
@@ -506,19 +508,19 @@ impl Report<'_> {
 
     fn keyway(&self, fields: &mut Fields) {
         let registry = &self.process.registry;
-        let backends = &registry.layout().pools[self.index].backends;
-        let kind = if self.pool.store.is_some() { "store" } else { "sharded" };
+        let backends = registry.backend_names(self.index);
         fields
             .put("keyway_pool", &self.pool.name)
-            .put("keyway_pool_kind", kind)
+            .put("keyway_pool_kind", self.pool.kind)
             .put("keyway_pools", self.process.pools.len())
             .put("keyway_workers", registry.workers_running())
             .put("keyway_workers_max", registry.layout().workers_max)
-            .put("keyway_backends", backends.len())
+            .put("keyway_backends", backends.iter().flatten().count())
             .put_size("keyway_used_memory", memory::resident())
             .put("keyway_commands_processed", self.totals().requests);
         let totals = registry.backend_totals(self.index);
-        for (index, (name, backend)) in backends.iter().zip(totals).enumerate() {
+        let there = backends.iter().zip(totals).filter_map(|(name, it)| Some((name.as_ref()?, it)));
+        for (index, (name, backend)) in there.enumerate() {
             let value = format_args!(
                 "name={name},state={},links={},in_flight={},requests={},errors={},\
                  error_replies={},ejections={}",

@@ -105,6 +105,9 @@ fn a_server_that_stops_is_not_asked_until_it_answers_again() {
     assert!(metric(&keyway, STATE, "s0") >= 1.0 && metric(&keyway, STATE, "s1") == 0.0);
     let info = clients[0].words("INFO keyway").text();
     assert!(info.contains("name=s0,state=circuit-open"), "{info}");
+    let info = clients[1].words("INFO backends").text();
+    let line = info.lines().find(|line| line.contains("name=s0,")).unwrap_or_default();
+    assert!(line.contains("health=circuit-"), "{info}");
     // A request of several keys fails where it needs that server, and says so.
     let reply = clients[0].command(&["MGET", &keys[0], &keys[1]]);
     assert!(reply.is_error(), "{reply:?}");

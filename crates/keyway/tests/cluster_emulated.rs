@@ -214,6 +214,25 @@ fn what_is_told_of_a_cluster_is_what_redis_tells() {
     }
 }
 
+/// Redis answers it since 7.2.
+#[test]
+fn each_node_is_alone_in_a_shard_that_has_an_id() {
+    let _watch = watchdog(Duration::from_secs(60), "ids of shards");
+    let addresses = [free_address(), free_address()];
+    let keyways = addresses.map(|own| start(&[own], &addresses, "kind = \"store\""));
+    let id =
+        |keyway: &Keyway, what: &str| keyway.client(0).words(&format!("CLUSTER {what}")).text();
+    let shards = [0, 1].map(|nth| id(&keyways[nth], "MYSHARDID"));
+    for (keyway, shard) in keyways.iter().zip(&shards) {
+        assert!(shard.len() == 40 && shard.bytes().all(|it| it.is_ascii_hexdigit()), "{shard}");
+        assert_eq!(id(keyway, "myshardid"), *shard, "it stays");
+        assert_ne!(id(keyway, "MYID"), *shard);
+        let told = keyway.client(0).words("CLUSTER MYSHARDID x");
+        assert!(told.error_text().contains("wrong number of arguments"), "{told:?}");
+    }
+    assert_ne!(shards[0], shards[1]);
+}
+
 #[test]
 fn what_would_change_a_cluster_is_refused_and_a_plain_listener_has_none() {
     let _watch = watchdog(Duration::from_secs(60), "refusals");
@@ -233,6 +252,7 @@ fn what_would_change_a_cluster_is_refused_and_a_plain_listener_has_none() {
         let text = off.client(0).words(line).text();
         assert!(text.contains("This instance has cluster support disabled"), "{text}");
     }
+    assert!(off.client(0).words("CLUSTER MYSHARDID").is_error());
     assert!(off.client(0).words("INFO").text().contains("cluster_enabled:0\r\n"));
     let mut client = on.client(0);
     assert_eq!(client.words("MULTI"), Value::simple("OK"));

@@ -162,6 +162,10 @@ fn nothing_is_answered_in_part_when_nodes_max_is_too_small() {
             Value::Error(_) => {
                 let told = reply.error_text();
                 assert!(told.contains("nodes_max in [pool.main] is too small: 327"), "{told}");
+                // A request with a key there and another that is served has the same error.
+                let both =
+                    format!("MGET {} {}", key_of(slot, "x"), key_of((slot + 8000) % 16_384, "x"));
+                assert!(client.words(&both).error_text().contains("nodes_max"), "{both}");
             }
             _ => served += 1,
         }
@@ -207,6 +211,8 @@ fn the_list_of_backends_says_what_each_does_and_since_when() {
     wait_until("it has its slots", SOON, || line(address).contains("\"slots\":4"));
     let info = keyway.client(0).words("INFO backends").text();
     assert!(info.contains(&format!("standing=replica,of={primary},slots=0")), "{info}");
+    let info = keyway.client(0).words("INFO keyway").text();
+    assert!(info.contains("keyway_pool_kind:cluster\r\n"), "{info}");
     let table = http_get(keyway.admin(), "/backends?format=text").body;
     let head: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(head[..5], ["pool", "kind", "backend", "address", "state"]);

@@ -228,3 +228,71 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     assert_eq!(keyway.metrics().sum("keyway_cluster_given_up_requests_total", &[]), 0.0);
     assert_eq!(warnings(&keyway), Vec::<String>::new());
 }
+
+/// `NOSCRIPT` of a server that lacks a script, and of a script that returns such an error.
+#[test]
+fn a_script_that_says_that_it_is_missing_runs_once() {
+    let _watch = watchdog(WITHIN, "NOSCRIPT");
+    let cluster = RedisCluster::start(3, 0);
+    let servers = RedisServer::start_many(2);
+    let sharded = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    for keyway in [cluster_setup::serve(&cluster, &[], 1), sharded] {
+        let mut client = keyway.client(0);
+        for said in ["NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT mine"] {
+            let code = format!("redis.call('INCR', KEYS[1]) return redis.error_reply('{said}')");
+            let digest = client.command(&["SCRIPT", "LOAD", &code]).text();
+            assert_eq!(client.words("SET k 0"), Value::simple("OK"));
+            for times in 1..=3 {
+                let told = client.command(&["EVALSHA", &digest, "1", "k"]);
+                assert_eq!(told.error_text(), said);
+                assert_eq!(client.words("GET k"), Value::bulk(times.to_string()), "{said}");
+            }
+            // One that is really missing is loaded, and runs once too.
+            for node in 0..3 {
+                cluster.ask(node, "SCRIPT FLUSH");
+            }
+            servers.iter().for_each(|server| drop(server.client().words("SCRIPT FLUSH")));
+            assert_eq!(client.command(&["EVALSHA", &digest, "1", "k"]).error_text(), said);
+            assert_eq!(client.words("GET k"), Value::bulk("4"), "{said}");
+        }
+    }
+}
+
+/// Keys that a script names but does not use, uses but does not name, or counts wrongly.
+#[test]
+fn scripts_and_functions_that_name_wrong_keys_are_refused_and_led_nowhere() {
+    let _watch = watchdog(WITHIN, "wrong keys");
+    let cluster = RedisCluster::start(3, 0);
+    let keyway = cluster_setup::serve(&cluster, &[], 1);
+    let mut client = keyway.client(0);
+    let code = "#!lua name=wrong\nredis.register_function('put', function(keys, args) \
+                redis.call('INCR', keys[1]) return redis.call('SET', args[1], 'x') end)";
+    assert_eq!(client.command(&["FUNCTION", "LOAD", code]), Value::bulk("wrong"));
+    let (here, there) = (key_of(0, "k"), key_of(16_000, "k"));
+    // A key of another server that is not named.
+    let told = client.command(&["FCALL", "put", "1", &here, &there]).error_text();
+    assert!(told.contains("non local key"), "{told}");
+    assert_eq!(client.command(&["GET", &here]), Value::bulk("1"), "it ran once");
+    assert_eq!(client.command(&["EXISTS", &there]), Value::Integer(0));
+    let read = "return redis.call('GET', ARGV[1])";
+    let told = client.command(&["EVAL_RO", read, "1", &here, &there]).error_text();
+    assert!(told.contains("non local key"), "{told}");
+    // What only reads may not write.
+    let told = client.command(&["EVAL_RO", "return redis.call('SET', KEYS[1], 1)", "1", &here]);
+    assert!(told.error_text().contains("Write commands are not allowed"), "{told:?}");
+    // Keys of two slots, more keys than there are, none, and no number.
+    for call in [["FCALL", "put"], ["EVAL_RO", read]] {
+        let mut told = |rest: &[&str]| {
+            client.command(&call.iter().chain(rest).copied().collect::<Vec<_>>()).error_text()
+        };
+        assert!(told(&["2", &here, &there]).starts_with("CROSSSLOT"));
+        assert!(told(&["3", &here]).contains("Number of keys can't be greater"), "{call:?}");
+        assert!(told(&["-1", &here]).contains("Number of keys can't be negative"), "{call:?}");
+        assert!(!told(&["x", &here]).is_empty(), "{call:?}");
+    }
+    assert_eq!(client.command(&["GET", &here]), Value::bulk("1"));
+    let metrics = keyway.metrics();
+    assert_eq!(metrics.sum("keyway_cluster_moved_requests_total", &[]), 0.0);
+    assert_eq!(metrics.sum("keyway_cluster_retried_requests_total", &[]), 0.0);
+    assert_eq!(warnings(&keyway), Vec::<String>::new());
+}

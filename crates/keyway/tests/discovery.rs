@@ -12,7 +12,7 @@ use keyway_testkit::{
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(90);
@@ -247,4 +247,91 @@ fn slots_that_get_a_server_are_found_soon_although_the_refresh_is_far_off() {
     });
     let log = keyway.process().log();
     assert!(log.contains("slots have a server again"), "{log}");
+}
+
+/// Until it is told otherwise the server has the first third of the slots.
+#[test]
+fn a_request_for_a_slot_that_nobody_has_waits_and_no_longer_than_its_time() {
+    let _watch = watchdog(WITHIN, "a hole in the map");
+    let is_whole = Arc::new(AtomicBool::new(false));
+    let (address, whole) = (free_address(), Arc::clone(&is_whole));
+    let _server = ScriptedBackend::start_at(address, move |request| {
+        if request[0] == b"CLUSTER" {
+            let last = if whole.load(Ordering::Relaxed) { 16383 } else { 5460 };
+            return Action::Reply(slots_up_to(last, address));
+        }
+        Action::Reply(handshake_reply(request).unwrap_or_else(|| b"$1\r\nv\r\n".to_vec()))
+    });
+    let settings = [("refresh", "\"60s\""), ("timeout", "\"2s\"")];
+    let pool = settings
+        .iter()
+        .fold(cluster_pool(&[address]), |pool, (name, value)| pool.with(name, value));
+    let pools = vec![pool.clone(), pool.spoken_to_in("memcached")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("GET b"), Value::bulk("v"), "slot 3300");
+    let began = Instant::now();
+    let told = keyway.memcached_client(1).say("get a\r\n");
+    assert_eq!(told, "SERVER_ERROR Hash slot not served\r\n");
+    assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
+    let began = Instant::now();
+    // A pipeline waits once, and what is served is answered.
+    let told = client.pipeline(&["GET a", "GET b", "SET a 1", "EXISTS a b"]);
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(4), "{took:?}");
+    for nth in [0, 2, 3] {
+        assert!(told[nth].error_text().starts_with("CLUSTERDOWN"), "{told:?}");
+    }
+    assert_eq!(told[1], Value::bulk("v"));
+    // Not so soon behind an error that it counts as of the same pipeline.
+    std::thread::sleep(Duration::from_millis(300));
+    client.send(&encode(&["GET", "a"]));
+    std::thread::sleep(Duration::from_millis(700));
+    is_whole.store(true, Ordering::Relaxed);
+    assert_eq!(client.replies(1)[0], Value::bulk("v"));
+    assert!(keyway.metrics().sum("keyway_cluster_retried_requests_total", &[]) >= 2.0);
+}
+
+#[test]
+fn a_cluster_that_announces_what_nobody_reaches_is_told_of() {
+    let _watch = watchdog(WITHIN, "announced addresses");
+    let (address, nowhere) = (free_address(), free_address());
+    let _server = ScriptedBackend::start_at(address, move |request| {
+        if request[0] == b"CLUSTER" {
+            return Action::Reply(slots_up_to(16383, nowhere));
+        }
+        Action::Reply(handshake_reply(request).unwrap_or_else(|| b"+OK\r\n".to_vec()))
+    });
+    let keyway = start(cluster_pool(&[address]).with("refresh", "\"100ms\""));
+    let log = || keyway.process().log();
+    wait_until("it is told of", SOON, || {
+        log().contains("the cluster announces addresses of which none answers")
+    });
+    let line = log().lines().find(|line| line.contains("none answers")).map(str::to_owned);
+    let line = line.unwrap_or_default();
+    assert!(line.contains("WARN") && line.contains("see cluster-announce-ip"), "{line}");
+    let names = [format!("backend=\"{address}\""), format!("announced=\"{nowhere}\"")];
+    let plain = [format!("backend={address}"), format!("announced={nowhere}")];
+    let has = |nth: usize| line.contains(&names[nth]) || line.contains(&plain[nth]);
+    assert!(has(0) && has(1), "{line}");
+    assert_eq!(log().matches("none answers").count(), 1, "once a minute");
+}
+
+/// As a server that speaks TLS does, whoever speaks plainly is cut off unanswered.
+#[test]
+fn a_server_that_cuts_off_who_speaks_plainly_has_tls_named() {
+    let _watch = watchdog(WITHIN, "a port of TLS");
+    let tls = || ScriptedBackend::start(|_| Action::Close(Vec::new()));
+    let (server, sentinel) = (tls(), tls());
+    let cluster = start(cluster_pool(&[server.address()]));
+    let replicated = start(through(&[sentinel.address()], "[\"mymaster\"]"));
+    for (keyway, key) in
+        [(&cluster, "set tls in [pool.main]"), (&replicated, "set sentinel_tls in [pool.main]")]
+    {
+        let mut client = keyway.client(0);
+        wait_until("the hint is given", SOON, || {
+            let told = client.words("GET a").error_text();
+            told.contains("if it speaks TLS on this port") && told.contains(key)
+        });
+    }
 }

@@ -283,3 +283,91 @@ fn the_password_of_sentinels_may_be_in_a_file() {
     assert!(set(&mut keyway.client(0), "k"));
     assert!(!keyway.process().log().contains("sesame"));
 }
+
+/// Primaries tell of their replicas by the names that these announce.
+#[test]
+fn replicas_that_announce_host_names_are_found_in_what_their_primary_says() {
+    let _watch = watchdog(Duration::from_secs(60), "announced names");
+    let servers = Replicated::start_with(2, &["--replica-announce-ip", "localhost"], None);
+    let told = servers.ask(0, "INFO replication").text();
+    assert!(told.contains("ip=localhost"), "{told}");
+    let pool = listed(&servers).with("read_from", "\"replica\"").with("replica_lag_max", "\"10s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "k"));
+    let at = [1, 2].map(|server| servers.address(server));
+    wait_until("both replicas are read", SOON, || {
+        client.command(&["GET", "k"]) == Value::bulk("v")
+            && at.iter().all(|&address| asked(&keyway, address) > 5.0)
+    });
+    let log = keyway.process().log();
+    assert!(!log.contains("none by an address that is known here"), "{log}");
+    let info = client.words("INFO backends").text();
+    assert_eq!(info.matches("lag_ms=").count(), 2, "{info}");
+}
+
+#[test]
+fn two_primaries_in_one_list_are_warned_of_and_a_change_of_primaries_is_not() {
+    let _watch = watchdog(Duration::from_secs(60), "two primaries");
+    let (mut servers, other) = (Replicated::start(1), Replicated::start(0));
+    let config = KeywayConfig::new(vec![listed(&servers)]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "a"));
+    servers.promote(1);
+    wait_until("the other is the primary", SOON, || {
+        set(&mut client, "b") && asked(&keyway, servers.address(1)) > 20.0
+    });
+    let warning = "several servers of the list say that they are primaries";
+    assert!(!keyway.process().log().contains(warning));
+    let addresses = [servers.addresses(), other.addresses()].concat();
+    let pool = Pool::of_kind("main", "replicated")
+        .with("servers", &list(&addresses))
+        .with("refresh", "\"200ms\"");
+    let mixed = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    wait_until("it is warned of", SOON, || mixed.process().log().contains(warning));
+    let log = mixed.process().log();
+    let line = log.lines().find(|line| line.contains(warning)).unwrap_or_default();
+    let both = [servers.address(1), other.address(0)].map(|address| address.to_string());
+    assert!(line.contains("WARN") && both.iter().all(|name| line.contains(name)), "{line}");
+    assert_eq!(log.matches(warning).count(), 1, "once a minute");
+    servers.kill(0);
+}
+
+#[test]
+fn a_replica_that_is_known_dead_is_not_told_of_as_one_that_is_up() {
+    let _watch = watchdog(Duration::from_secs(60), "a dead replica");
+    let mut servers = Replicated::start(1);
+    let pool = listed(&servers).with("read_from", "\"prefer-replica\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert!(set(&mut client, "k"));
+    let (primary, replica) = (servers.address(0), servers.address(1));
+    let state = |address: SocketAddr| {
+        let of = format!("backend=\"{address}\"");
+        keyway.metrics().sum("keyway_backend_health_state", &[&of])
+    };
+    let listed = |client: &mut Client, words: &str, start: &str| {
+        let text = client.words(words).text();
+        let line = text.lines().find(|line| line.contains(start)).map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    let ours = format!("name={replica},");
+    wait_until("it is up", SOON, || {
+        listed(&mut client, "INFO backends", &ours).contains("health=up") && state(replica) == 0.0
+    });
+    servers.kill(1);
+    wait_until("it is told of as dead", SOON, || {
+        listed(&mut client, "INFO backends", &ours).contains("health=failed")
+    });
+    assert!(listed(&mut client, "INFO keyway", &ours).contains("state=failed"));
+    assert_eq!((state(replica), state(primary)), (4.0, 0.0));
+    let body = keyway_testkit::http_get(keyway.admin(), "/backends").body;
+    let line = body.lines().find(|line| line.contains(&replica.to_string())).unwrap_or_default();
+    assert!(line.contains("\"state\":\"failed\""), "{line}");
+    assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"), "the primary is read");
+    servers.restart(1);
+    wait_until("it is up again", SOON, || {
+        listed(&mut client, "INFO backends", &ours).contains("health=up") && state(replica) == 0.0
+    });
+}

@@ -208,7 +208,7 @@ catalogue! {
         measures "Times the backend was taken out of use, for all workers at once."
         leaves_out "Leaves out single failures that ejected nothing."
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
-        measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined. All workers share the finding."
+        measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined, 4 its cluster or the sentinels say that it is down. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
     BACKEND_ROLE: Gauge "keyway_backend_role_info" in "info" by [Pool Backend Role Of]
         measures "Always 1; the labels say what the server does in a cluster or beside Sentinel (primary, replica, or none while it has no keys) and which primary it copies, or what Sentinel calls its primary."

@@ -134,6 +134,8 @@ pub struct ClusterFigures {
     pub backends: Vec<Option<String>>,
     /// What each of them does.
     pub roles: Vec<Option<BackendRole>>,
+    /// What is said of those of them that are known to be down.
+    pub down: Vec<Option<&'static str>>,
     /// Requests sent on by `MOVED`.
     pub moved: u64,
     /// Requests sent on by `ASK`.
@@ -302,6 +304,8 @@ pub struct BackendTotals {
     pub has_open_circuit: bool,
     /// It is left out of the servers that reads may go to.
     pub is_outlier: bool,
+    /// What its cluster, or the sentinels, say of it, if that is that it is down.
+    pub told_down: Option<&'static str>,
 }
 
 impl BackendTotals {
@@ -310,7 +314,11 @@ impl BackendTotals {
     pub fn state(&self) -> &'static str {
         match self.health {
             HealthLevel::Healthy | HealthLevel::Failing if self.has_open_circuit => "circuit-open",
-            HealthLevel::Healthy | HealthLevel::Failing if self.is_outlier => "outlier",
+            HealthLevel::Healthy | HealthLevel::Failing => match self.told_down {
+                Some(told) => told,
+                None if self.is_outlier => "outlier",
+                None => self.health.label(),
+            },
             health => health.label(),
         }
     }
@@ -571,6 +579,8 @@ impl Registry {
     /// # Panics
     /// When there is no such pool.
     pub fn backend_totals(&self, pool: usize) -> Vec<BackendTotals> {
+        let cluster = self.clusters[pool].get().map(|read| read());
+        let told_down = |backend: usize| *cluster.as_ref()?.down.get(backend)?;
         let total = |backend: usize| {
             let cells = || self.cells().map(move |cells| cells.pools[pool].backend(backend));
             let sum = |read: fn(&BackendCells) -> u64| cells().map(read).sum();
@@ -587,9 +597,22 @@ impl Registry {
                 health: cells().map(BackendCells::health_level).max().unwrap_or_default(),
                 has_open_circuit: cells().any(|backend| backend.circuit.get() > 0),
                 is_outlier: cells().any(|backend| backend.outlier.get() > 0),
+                told_down: told_down(backend),
             }
         };
         (0..self.layout.pools[pool].backends.len()).map(total).collect()
+    }
+
+    /// What the backends of the pool at index `pool` are called, by place; `None` where there
+    /// is none now.
+    ///
+    /// # Panics
+    /// When there is no such pool.
+    pub fn backend_names(&self, pool: usize) -> Vec<Option<String>> {
+        match self.clusters[pool].get() {
+            Some(read) => read().backends,
+            None => self.layout.pools[pool].backends.iter().cloned().map(Some).collect(),
+        }
     }
 
     /// Clients of the pool at index `pool` connected now, over all workers.

@@ -2,8 +2,8 @@
 
 use crate::catalogue::{self as c, Metric};
 use crate::cells::{
-    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, PubSubCells, REFUSALS, REQUEST_FAULTS,
-    TurnCells, backend_fault,
+    BACKEND_FAULTS, BackendCells, ClientCells, CloseReason, HealthLevel, PubSubCells, REFUSALS,
+    REQUEST_FAULTS, TurnCells, backend_fault,
 };
 use crate::exposition::family;
 use crate::histogram::Snapshot;
@@ -136,6 +136,9 @@ const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
     (&c::STORE_QUOTA_EVICTIONS, |quota| quota.evictions),
     (&c::STORE_QUOTA_REFUSALS, |quota| quota.refusals),
 ];
+
+/// The state of a backend of which it is said that it is down.
+const TOLD_DOWN: u64 = 4;
 
 impl Registry {
     /// Appends every metric in the Prometheus text format, version 0.0.4.
@@ -308,7 +311,9 @@ impl Registry {
         let mut health = family(out, &c::BACKEND_HEALTH);
         self.each_backend(clusters, |at, (pool, backend)| {
             let worst = of(at).map(BackendCells::health).max().unwrap_or(0);
-            health.sample(&[pool, backend], worst);
+            let told = clusters[at.0].as_ref().and_then(|it| *it.down.get(at.1)?);
+            let is_told_down = told.is_some() && worst < HealthLevel::Ejected as u64;
+            health.sample(&[pool, backend], if is_told_down { TOLD_DOWN } else { worst });
         });
         // Of what all workers share each tells what it saw last.
         for (metric, read) in SHARED_OF_BACKENDS {

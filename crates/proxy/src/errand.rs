@@ -40,6 +40,8 @@ pub struct Errand {
     pub link: usize,
     /// What is sent, to be sent again.
     pub request: Vec<u8>,
+    /// The server's `NOSCRIPT`, while it is asked whether it means it.
+    pub said: Vec<u8>,
     /// What it is about.
     pub work: Work,
 }
@@ -60,12 +62,24 @@ pub enum Work {
     Script {
         /// Which.
         digest: Digest,
-        /// It was loaded and run again already.
-        is_again: bool,
+        /// What was asked last.
+        step: ScriptStep,
     },
     /// A transaction that calls scripts. It is never run again, but the server
     /// may lack what it was given.
     Transaction,
+}
+
+/// What was asked last for a script. One that has run must not run again, and may itself
+/// have returned an error like the one of a server that lacks it: the server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptStep {
+    /// To run it.
+    Run,
+    /// Whether the server has it, after `NOSCRIPT`.
+    Look,
+    /// To run it behind its load.
+    Again,
 }
 
 /// What follows from a reply.
@@ -82,8 +96,10 @@ pub enum Next {
     },
     /// The client gets this error instead: a text with its code.
     Error(&'static str),
-    /// Ask again: the next server, or this one after loading the script, if
-    /// that may be: else the reply is the client's.
+    /// The client gets what the server said before.
+    Said,
+    /// Ask again: the next server, or this one about the script or after loading it, if
+    /// that may be: else the reply is the client's, or what the server said before.
     Again,
 }
 
@@ -122,13 +138,19 @@ impl Errand {
                     false => Next::Pass,
                 }
             }
-            Work::Script { is_again, .. } => {
-                let is_missing = reply.starts_with(b"-NOSCRIPT");
-                match is_missing && !std::mem::replace(is_again, true) {
-                    true => Next::Again,
-                    false => Next::Pass,
+            Work::Script { step, .. } => match *step {
+                ScriptStep::Run if reply.starts_with(b"-NOSCRIPT") => {
+                    *step = ScriptStep::Look;
+                    self.said.extend_from_slice(reply);
+                    Next::Again
                 }
-            }
+                ScriptStep::Look if reply == b"*1\r\n:0\r\n" => {
+                    *step = ScriptStep::Again;
+                    Next::Again
+                }
+                ScriptStep::Look => Next::Said,
+                ScriptStep::Run | ScriptStep::Again => Next::Pass,
+            },
         }
     }
 
@@ -136,6 +158,7 @@ impl Errand {
     /// key too, and asking changes nothing. Counts the question as asked.
     pub fn on_fault(&mut self) -> Next {
         match &mut self.work {
+            Work::Script { step: ScriptStep::Look, .. } => Next::Said,
             Work::RandomKey { left: left @ 1.., .. } => {
                 *left -= 1;
                 Next::Again
@@ -181,6 +204,7 @@ mod tests {
             server: 0,
             link: 0,
             request: Vec::new(),
+            said: Vec::new(),
             work,
         }
     }
@@ -239,13 +263,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_run_again_once() {
+    fn what_the_server_says_it_lacks_is_run_again_once() {
         let digest = Digest::of(b"return 1");
         let missing = b"-NOSCRIPT No matching script.\r\n";
-        let mut errand = errand(Work::Script { digest, is_again: false });
+        let mut errand = errand(Work::Script { digest, step: ScriptStep::Run });
         assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
         assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
+        assert_eq!(errand.on_reply(Kind::Array, b"*1\r\n:0\r\n"), Next::Again);
         assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
+    }
+
+    #[test]
+    fn a_script_that_returns_such_an_error_itself_runs_once() {
+        let digest = Digest::of(b"return 1");
+        let own = b"-NOSCRIPT No matching script.\r\n";
+        for said in [&b"*1\r\n:1\r\n"[..], b"-NOPERM no\r\n"] {
+            let mut errand = errand(Work::Script { digest, step: ScriptStep::Run });
+            assert_eq!(errand.on_fault(), Next::Pass, "it may have run");
+            assert_eq!(errand.on_reply(Kind::Error, own), Next::Again);
+            assert_eq!(errand.on_fault(), Next::Said);
+            assert_eq!(errand.on_reply(Kind::Array, said), Next::Said);
+            assert_eq!(errand.said, own);
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod slow_log;
 pub mod tracking;
 
 pub use budget::Budget;
-pub use errand::{Errand, Next, Work};
+pub use errand::{Errand, Next, ScriptStep, Work};
 pub use fault_reply::{fault_words, write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};

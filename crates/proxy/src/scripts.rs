@@ -6,6 +6,7 @@
 //! when a connection first meets a script, or libraries have changed since it
 //! was given them, not with every call.
 
+use keyway_resp::reply;
 use parking_lot::Mutex;
 use sha1::{Digest as _, Sha1};
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +56,14 @@ impl Digest {
             *byte = (high << 4 | low) as u8;
         }
         Some(Self(bytes))
+    }
+
+    /// Asks a server whether it has this script.
+    pub fn ask_whether_known(&self, out: &mut Vec<u8>) {
+        reply::array(out, 3);
+        for word in [&b"SCRIPT"[..], b"EXISTS", self.hex().as_bytes()] {
+            reply::bulk(out, word);
+        }
     }
 
     /// As EVALSHA takes it.

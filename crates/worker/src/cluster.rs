@@ -34,6 +34,10 @@ const LAGS_EVERY: Duration = Duration::from_millis(500);
 /// So many questions how far replicas are behind may stay unanswered: then it is not known.
 const LAGS_MISSED_MAX: u64 = 6;
 
+/// In so many rounds in a row several servers of a list must say that they are primaries,
+/// before that is told: fewer tell of a change of primaries, more come late.
+const RIVAL_ROUNDS: u64 = 3;
+
 /// How long clients wait for the first map, from the first client on; all get
 /// errors then until there is one.
 const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
@@ -137,6 +141,10 @@ pub struct Cluster {
     pub(crate) notice: Notice,
     /// The same of addresses that cannot be reached.
     pub(crate) notice_unreached: Notice,
+    /// The same of several primaries in a list of servers.
+    pub(crate) notice_rivals: Notice,
+    /// In so many rounds in a row there were several.
+    rivals: AtomicU64,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -158,6 +166,8 @@ impl Cluster {
             next_unowned: AtomicU64::new(0),
             notice: Notice::default(),
             notice_unreached: Notice::default(),
+            notice_rivals: Notice::default(),
+            rivals: AtomicU64::new(0),
             next_ask: AtomicU64::new(0),
             asking_until: AtomicU64::new(0),
             reasons: AtomicU64::new(0),
@@ -275,6 +285,18 @@ impl Cluster {
     /// The same for one that its cluster has just named; `None` when there is no room.
     pub(crate) fn admit(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
         self.update(|map| map.with_member(endpoint, now)).place_of(endpoint)
+    }
+
+    /// Notes whether several servers of a list say that they are primaries. Returns whether
+    /// that is so for longer than it takes to make one of them another's replica.
+    pub(crate) fn note_rivals(&self, are_several: bool) -> bool {
+        match are_several {
+            true => self.rivals.fetch_add(1, Relaxed) + 1 >= RIVAL_ROUNDS,
+            false => {
+                self.rivals.store(0, Relaxed);
+                false
+            }
+        }
     }
 
     /// Notes why a question was not answered.

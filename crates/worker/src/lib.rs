@@ -37,5 +37,5 @@ pub use notices::{Notice, Notices};
 pub use pause::Pause;
 pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, share_scripts};
 pub use redirects::Redirects;
-pub use standing::Standing;
+pub use standing::{Standing, backend_state};
 pub use turn::Worker;

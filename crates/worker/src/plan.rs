@@ -301,6 +301,15 @@ fn leads_to(pool: &RoutedPool, pools: &[Pool], is_it: impl Fn(&TopologyKind) -> 
 }
 
 impl PoolKind {
+    /// What it is called in the file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            PoolKind::Store(_) => "store",
+            PoolKind::Sharded { pool, .. } => pool.kind(),
+            PoolKind::Routed(routes) => routes.pool.kind(),
+        }
+    }
+
     /// What logs, metrics and clients call a server: its name, or its address. Of a
     /// place in a cluster that nobody has, that.
     pub fn label(&self, server: usize) -> String {

@@ -1,8 +1,11 @@
 //! What the servers of a pool do that finds them out, for those who look at it.
 
-use crate::Cluster;
+use crate::{Cluster, Plan, PoolKind};
 use keyway_metrics::{BackendRole, ClusterFigures};
-use keyway_topology::{ClusterMap, Discovery, NodeHealth, PlaceRole, PlacedNode};
+use keyway_topology::{
+    BackendId, CircuitState, ClusterMap, Discovery, FailureReason, NodeHealth, PlaceRole,
+    PlacedNode,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What one server does.
@@ -36,6 +39,12 @@ impl Cluster {
             lag_millis: self.lag_millis(place).filter(|_| role == REPLICA),
             tenure: node.tenure,
         })
+    }
+
+    /// What is said of the server at a place that has failed, by its cluster or the sentinels;
+    /// or of a replica that they name no more.
+    pub fn told_down(&self, place: usize) -> Option<&'static str> {
+        told_down(self.map().node(place)?)
     }
 
     /// Why no request can be served in the pool of this name, whichever its key is; `None` where
@@ -78,6 +87,7 @@ impl Cluster {
         ClusterFigures {
             backends: (0..map.place_count()).map(name).collect(),
             roles: (0..map.place_count()).map(|place| self.role(&map, place)).collect(),
+            down: (0..map.place_count()).map(|at| map.node(at).and_then(told_down)).collect(),
             moved: totals.moved.load(Relaxed),
             asked: totals.asked.load(Relaxed),
             retried: totals.retried.load(Relaxed),
@@ -112,6 +122,46 @@ impl Cluster {
             }
             _ => None,
         }
+    }
+}
+
+/// How a backend is, and why: of several states the one that keeps most requests away.
+pub fn backend_state(plan: &Plan, id: BackendId) -> (&'static str, Option<&'static str>) {
+    let health = &plan.health;
+    let (circuits, reads) = (health.circuits(), health.reads());
+    let state = health.state(id);
+    if !state.is_usable() {
+        return (state.label(), health.reason(id).map(FailureReason::label));
+    }
+    if circuits.state(id) != CircuitState::Closed {
+        let label = match circuits.state(id) {
+            CircuitState::HalfOpen => "circuit-half-open",
+            _ => "circuit-open",
+        };
+        return (label, circuits.reason(id).map(FailureReason::label));
+    }
+    if let Some(told) = told_of(plan, id) {
+        return (told, health.reason(id).map(FailureReason::label));
+    }
+    match reads.reason(id) {
+        Some(reason) => ("outlier", Some(reason.label())),
+        None => (state.label(), health.reason(id).map(FailureReason::label)),
+    }
+}
+
+fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
+    let backend = plan.topology.backend(id)?;
+    match &plan.pools[backend.pool_index].kind {
+        PoolKind::Sharded { cluster: Some(cluster), .. } => cluster.told_down(backend.server_index),
+        _ => None,
+    }
+}
+
+fn told_down(node: &PlacedNode) -> Option<&'static str> {
+    let is_replica = matches!(node.role, PlaceRole::Replica { .. });
+    match node.health {
+        NodeHealth::Failed => Some("failed"),
+        _ => (is_replica && node.absent_since.is_some()).then_some("absent"),
     }
 }
 

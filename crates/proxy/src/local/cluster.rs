@@ -25,7 +25,7 @@ const NOT_BY_SLOT: &str = "ERR Keyway knows no keys by slot: the slots it tells 
 const SLOTS: u16 = SLOT_COUNT as u16;
 
 /// What CLUSTER HELP shows: what is answered here, in the form of Redis's own.
-const HELP: [&str; 31] = [
+const HELP: [&str; 33] = [
     "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "COUNTKEYSINSLOT <slot>",
     "    Refused: Keyway knows no keys by slot.",
@@ -39,6 +39,8 @@ const HELP: [&str; 31] = [
     "    Return an empty array: the nodes have no links among them.",
     "MYID",
     "    Return the node id.",
+    "MYSHARDID",
+    "    Return the id of the node's shard, in which it is alone.",
     "NODES",
     "    Return the Keyways that are its nodes. Output format:",
     "    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
@@ -213,6 +215,7 @@ pub fn is_about_cluster(verb: Verb) -> bool {
             | Verb::ClusterKeyslot
             | Verb::ClusterLinks
             | Verb::ClusterMyid
+            | Verb::ClusterMyshardid
             | Verb::ClusterNodes
             | Verb::ClusterReplicas
             | Verb::ClusterShards
@@ -239,6 +242,11 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
         }
         Verb::ClusterLinks => reply::array(out, 0),
         Verb::ClusterMyid => reply::bulk(out, view().own().id.as_bytes()),
+        Verb::ClusterMyshardid => {
+            let view = view();
+            let Node { host, port, .. } = view.own();
+            reply::bulk(out, id_of("shard ", host, *port).as_bytes());
+        }
         Verb::ClusterInfo => protocol.text(out, view().info().as_bytes()),
         Verb::ClusterNodes => {
             protocol.text(out, view().lines(context.clock.unix_micros).as_bytes());

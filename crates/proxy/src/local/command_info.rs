@@ -437,11 +437,12 @@ mod tests {
         ["7.2.", "7.4.", "8."].iter().any(|version| command.since.starts_with(version))
     }
 
-    /// Names of commands that the server knows too: CLIENT has subcommands of
-    /// later versions here, which its own container entry shows.
+    /// Names of commands that the server knows too: CLIENT and CLUSTER have subcommands of
+    /// later versions here, which their own container entries show.
     fn shared_names() -> impl Iterator<Item = &'static str> {
         let all = COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
-        all.filter(|it| it.name != "client" && !is_later(it)).map(|it| it.name)
+        let has_later = |it: &&Command| ["client", "cluster"].contains(&it.name);
+        all.filter(move |it| !has_later(it) && !is_later(it)).map(|it| it.name)
     }
 
     #[test]

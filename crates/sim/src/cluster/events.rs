@@ -1,7 +1,7 @@
 //! The events of a cluster, one after the other.
 
 use super::*;
-use crate::network::{MICRO, MILLI};
+use crate::network::MICRO;
 
 impl ClusterSim {
     pub(super) fn begin(&mut self, kind: EventKind, scene: &mut Scene) {
@@ -82,6 +82,12 @@ impl ClusterSim {
 
     fn begin_move(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
         scene.ledger.on_slot_changed(slot);
+        // A server that believes that it has a slot refuses to import it, and one that does not
+        // refuses to give it away, so both have heard whose it is.
+        let view = Rc::new(self.view.clone());
+        for node in [from, to] {
+            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
+        }
         let pause = self.random.scaled(5 * MICRO, 60 * MILLI);
         self.moving.insert(slot, Moving { from, to, pause });
         scene.servers[usize::from(from)].node().away.insert(slot, to);
@@ -122,7 +128,13 @@ impl ClusterSim {
         // Back again, before everybody has heard of it.
         let is_quiet = !self.busy.contains(&to) && !self.busy.contains(&from);
         let goes_on = !at_once && is_quiet && scene.network.now < self.plan.ends_at;
-        if goes_on && self.random.percent(40) {
+        // Not back and forth while somebody may still be on his way who was sent on by ASK: a
+        // server to which the slot comes for the second time takes his write although the other
+        // has the key again. Redis does so, whoever the client is.
+        let now = scene.network.now;
+        let is_settled = self.turned.get(&slot).is_none_or(|&at| at + TURNS_AGAIN <= now);
+        if goes_on && is_settled && self.random.percent(40) {
+            self.turned.insert(slot, now);
             scene.servers[usize::from(from)].adopt(Rc::new(self.view.clone()), scene.network);
             self.begin_move(slot, (to, from), scene);
         }
@@ -280,7 +292,8 @@ impl ClusterSim {
             self.publish(&[&[heir, leaver], &copies[..]].concat(), scene);
         }
         self.busy.insert(leaver);
-        let at = (scene.network.now + self.plan.leaves_after).min(self.plan.ends_at);
+        let now = scene.network.now;
+        let at = (now + self.plan.leaves_after).min(self.plan.ends_at).max(now);
         self.at(scene.network, at, Step::Forget(leaver));
         Some(())
     }

@@ -10,7 +10,7 @@ mod events;
 mod view;
 
 use crate::ledger::Ledger;
-use crate::network::{ConnectMode, Nanos, Network, Occurrence};
+use crate::network::{ConnectMode, MILLI, Nanos, Network, Occurrence};
 use crate::random::Random;
 use crate::server::Server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +74,10 @@ pub struct ClusterPlan {
     pub kills_clients: bool,
 }
 
+/// For so long a slot that has moved back does not turn again: longer than any request that
+/// was sent on takes to arrive.
+const TURNS_AGAIN: Nanos = 250 * MILLI;
+
 /// What is to be done at a moment.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -107,6 +111,8 @@ pub struct ClusterSim {
     /// Something is happening to these.
     busy: BTreeSet<u16>,
     moving: BTreeMap<u16, Moving>,
+    /// When a slot that had just moved began to move back.
+    turned: BTreeMap<u16, Nanos>,
     /// Servers that have left, and those that never come.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
@@ -114,6 +120,9 @@ pub struct ClusterSim {
     reigns: Vec<Vec<u16>>,
     /// How it was at first.
     first: Rc<View>,
+    /// Of each that is no cluster's, whether a sentinel has gone back in time while so few had
+    /// heard of the latest primary that most told of an earlier one. They are rightly believed.
+    forgotten: Vec<bool>,
     steps: Vec<Step>,
     random: Random,
 }
@@ -172,16 +181,19 @@ impl ClusterSim {
         let sentinels = std::iter::repeat_n(true, plan.sentinels);
         let is_alive = view.members.iter().map(|member| member.is_member).chain(sentinels);
         let is_alive = is_alive.collect();
+        let groups = plan.groups;
         let mut cluster = Self {
             plan,
             view,
             is_alive,
             busy: BTreeSet::new(),
             moving: BTreeMap::new(),
+            turned: BTreeMap::new(),
             gone: BTreeSet::new(),
             disputed: Vec::new(),
             reigns,
             first: shared,
+            forgotten: vec![false; groups],
             steps: Vec::new(),
             random,
         };
@@ -238,8 +250,28 @@ impl ClusterSim {
             Step::Forget(node) => self.forget(node, scene),
             Step::Reopen(node) => scene.network.modes[usize::from(node)] = ConnectMode::Accept,
             Step::Retire(node) => {
-                let _ = self.leave(Some(node), scene);
+                // While all others are dead or busy nobody can have its slots.
+                if self.leave(Some(node), scene).is_none() {
+                    self.at(scene.network, now + 20 * MILLI, Step::Retire(node));
+                }
             }
+        }
+        self.note_forgotten(scene);
+    }
+
+    /// Notes which primary most sentinels have forgotten, or not heard of, while one goes
+    /// back in time. Those that are only late go on, and are not believed.
+    fn note_forgotten(&mut self, scene: &mut Scene) {
+        if !self.sentinels().any(|sentinel| self.busy.contains(&sentinel)) {
+            return;
+        }
+        for group in 0..self.forgotten.len() {
+            let now = self.view.owners[group];
+            let is_behind = |&sentinel: &u16| {
+                scene.servers[usize::from(sentinel)].node().view.owners[group] != now
+            };
+            let behind = self.sentinels().filter(is_behind).count();
+            self.forgotten[group] |= behind * 2 > self.plan.sentinels;
         }
     }
 
@@ -328,9 +360,9 @@ impl ClusterSim {
     }
 
     /// Whether a sentinel that goes back in time is outvoted by the others. One alone, or one of
-    /// two, is believed once it has said so for a while.
-    pub fn outvotes_relapses(&self) -> bool {
-        self.plan.sentinels >= 3
+    /// two, is believed once it has said so for a while, and so are most of them.
+    pub fn outvotes_relapses(&self, group: usize) -> bool {
+        self.plan.sentinels >= 3 && !self.forgotten[group]
     }
 
     /// Where a server is.

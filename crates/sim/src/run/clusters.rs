@@ -87,7 +87,7 @@ impl Sim {
             let Some(known) = endpoint(number) else { continue };
             let is_it = |&primary: &u16| cluster.address(primary) == known;
             // Without sentinels nobody tells who came first, and few may be wrong together.
-            let first = if cluster.outvotes_relapses() { *at } else { 0 };
+            let first = if cluster.outvotes_relapses(number) { *at } else { 0 };
             let Some(later) = reigns[first..].iter().position(is_it) else {
                 return Err(format!("{known} is gone back to as primary {number}: {reigns:?}"));
             };
@@ -155,11 +155,12 @@ impl Sim {
         Ok(())
     }
 
-    /// Questions about the cluster that may be on their way at any time: of each worker.
+    /// Questions about the cluster that may be on their way at any time: of each worker. Their
+    /// answers come in many small pieces.
     pub(super) fn cluster_questions(&self) -> usize {
         let asks = self.world.borrow().cluster.is_some();
         let plan = self.scenario.cluster.as_ref();
         let of_sentinels = plan.map_or(0, |plan| 3 * plan.groups * plan.sentinels);
-        if asks { 2 * self.scenario.server_count() + 8 + of_sentinels } else { 0 }
+        if asks { 4 * self.scenario.server_count() + 24 + of_sentinels } else { 0 }
     }
 }

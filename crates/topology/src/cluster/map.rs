@@ -68,8 +68,8 @@ pub struct ClusterMap {
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
-    /// Slots whose server is known and has no place.
-    unplaced_slots: u16,
+    /// Slots whose server is known and has no place, by their first and last.
+    unplaced_slots: Arc<[(u16, u16)]>,
     /// Of each primary of a pool that is no cluster, whether it is known and has no place.
     unplaced_primaries: Vec<bool>,
 }
@@ -114,7 +114,7 @@ impl ClusterMap {
             primary_epochs: vec![None; primaries],
             epoch: None,
             is_known: false,
-            unplaced_slots: 0,
+            unplaced_slots: Arc::new([]),
             unplaced_primaries: vec![false; primaries],
         };
         map.add_seeds(seeds, Time(0));
@@ -151,7 +151,14 @@ impl ClusterMap {
     /// cluster, how many primaries.
     pub fn unplaced(&self) -> usize {
         let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
-        usize::from(self.unplaced_slots) + primaries
+        let slots = |&(first, last): &(u16, u16)| usize::from(last - first) + 1;
+        self.unplaced_slots.iter().map(slots).sum::<usize>() + primaries
+    }
+
+    /// Whether a slot has a server for which there is no place.
+    pub fn is_unplaced(&self, slot: u16) -> bool {
+        let of = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
+        self.owners.of(slot).is_none() && self.unplaced_slots.iter().any(of)
     }
 
     /// Whether keys go elsewhere than by another map.
@@ -265,15 +272,16 @@ impl ClusterMap {
             }
         }
         let mut owners = SlotOwners::new();
-        next.unplaced_slots = 0;
+        let mut unplaced = Vec::new();
         for (first, last, owner) in view.owners.ranges() {
             if place(owner).is_none() {
-                next.unplaced_slots += last - first + 1;
+                unplaced.push((first, last));
             }
             for slot in first..=last {
                 owners.set(slot, place(owner));
             }
         }
+        next.unplaced_slots = unplaced.into();
         next.own(owners);
         match next.differs_from(self) {
             true => Applied::Next(next, left_out),

@@ -17,7 +17,7 @@ use crate::PoolKind;
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
-use keyway_proxy::{Busy, Errand, Join, Next, Owner, Session, Work, write_fault};
+use keyway_proxy::{Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
 use keyway_topology::HealthState;
@@ -103,6 +103,7 @@ impl State {
             server: 0,
             link: 0,
             request: Vec::new(),
+            said: Vec::new(),
             work,
         })
     }
@@ -122,6 +123,7 @@ impl State {
 
     fn give(&mut self, mut errand: Box<Errand>) {
         errand.request.clear();
+        errand.said = Vec::new();
         let is_small = errand.request.capacity() <= REQUEST_KEPT_MAX;
         if is_small && self.errands_free.len() < ERRANDS_KEPT_MAX {
             errand.work = Work::RandomKey { left: 0, is_empty: false };
@@ -373,8 +375,13 @@ impl Plane {
     fn ask(&mut self, links: &mut [LinkSlot], index: LinkIndex, mut errand: Box<Errand>) {
         errand.link = index;
         let slot = &mut links[index];
-        slot.link.request_buf().extend_from_slice(&errand.request);
-        let (class, len) = (errand.class, errand.request.len());
+        let out = slot.link.request_buf();
+        let start = out.len();
+        match errand.work {
+            Work::Script { digest, step: ScriptStep::Look } => digest.ask_whether_known(out),
+            _ => out.extend_from_slice(&errand.request),
+        }
+        let (class, len) = (errand.class, out.len() - start);
         let owner = Owner::Errand(self.across.errands.insert(errand));
         slot.link.enqueue(owner, class, len, self.clock.now);
         self.note_unsent(index, slot);
@@ -405,7 +412,7 @@ impl Plane {
             return self.on_errand_fault(sessions, (pool, backend), key, fault);
         }
         self.prepare_link(index, slot, errand.database);
-        if let Work::Script { digest, .. } = errand.work
+        if let Work::Script { digest, step: ScriptStep::Again } = errand.work
             && let Some(body) = self.scripts(errand.pool).script(&digest)
         {
             give_script(slot, digest, &body, self.clock.now);
@@ -431,9 +438,20 @@ impl Plane {
             self.across.due.push(Due::Ask(key));
             return;
         }
+        self.end_errand(sessions, key, (kind, bytes), next);
+    }
+
+    /// Answers who asked.
+    fn end_errand(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Box<Errand>>,
+        (kind, bytes): (Kind, &[u8]),
+        next: Next,
+    ) {
         let Some(errand) = self.across.errands.remove(key) else { return };
         let class = self.cells.pool(errand.pool as usize).class(errand.class as usize);
-        if kind == Kind::Error || matches!(next, Next::Error(_)) {
+        if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
             class.error_replies.add(1);
         }
         class.latency.record(errand.started, self.clock.now);
@@ -441,7 +459,10 @@ impl Plane {
             self.end_unheard(sessions, errand.session);
         } else if let Some(session) = sessions.get_mut(errand.session) {
             self.complete(errand.session, session, errand.sequence, |out| match next {
-                Next::Pass | Next::Again => out.extend_from_slice(bytes),
+                Next::Said | Next::Again if !errand.said.is_empty() => {
+                    out.extend_from_slice(&errand.said);
+                }
+                Next::Pass | Next::Said | Next::Again => out.extend_from_slice(bytes),
                 Next::Error(text) => reply::error(out, text),
                 Next::Cursor { cursor, rest } => {
                     reply::array(out, 2);
@@ -488,8 +509,10 @@ impl Plane {
         fault: Fault,
     ) {
         let Some(errand) = self.across.errands.get_mut(key) else { return };
-        if errand.on_fault() == Next::Again {
-            return self.across.due.push(Due::Ask(key));
+        match errand.on_fault() {
+            Next::Again => return self.across.due.push(Due::Ask(key)),
+            Next::Said => return self.end_errand(sessions, key, (Kind::Error, &[]), Next::Said),
+            _ => {}
         }
         let Some(errand) = self.across.errands.remove(key) else { return };
         self.fail_errand(sessions, place, errand, fault);

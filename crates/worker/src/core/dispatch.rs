@@ -289,6 +289,7 @@ impl Plane {
                 self.answer_without_server(session, busy, pool, request);
                 Step::Started
             }
+            Route::Unrouted if self.awaits_owner((key, session), request) => Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 Step::Started
@@ -647,7 +648,7 @@ impl Plane {
         self.note_served(session.pool, request.command.class as u8);
         self.doubt_unowned(session.pool);
         let mut told = Vec::new();
-        self.write_unrouted(session.pool, &mut told);
+        self.write_unrouted(session.pool, Some(request), &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 

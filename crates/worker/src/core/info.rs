@@ -4,6 +4,7 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
+use crate::standing::backend_state;
 use crate::{Cluster, Plan, PoolKind};
 use keyway_command::{Args, Join as Rule};
 use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
@@ -103,15 +104,16 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     let mut of_place = vec![None; sharded.servers.len()];
     for (index, place) in of_place.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
-        let health = plan.health.state(plan.topology.backend_id(pool, index));
+        let (health, reason) = backend_state(plan, plan.topology.backend_id(pool, index));
+        let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
         *place = Some(servers.len());
         servers.push(BackendInfo {
             name: kind.label(index),
             address: address.to_string(),
-            health: health.label(),
+            health,
             standing: cluster.as_ref().map_or_else(String::new, |it| standing(it, index)),
             latency_micros: plan.facts.backend_latency_micros(join.pool, index),
-            info: Err(format!("it is {} and was not asked", health.label())),
+            info: Err(format!("it is {health}{why} and was not asked")),
         });
     }
     for (backend, answer) in join.answers() {

@@ -16,8 +16,8 @@ use crate::PoolKind;
 use keyway_base::{Key, Time};
 use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
-    Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, Session, Work,
-    dumped_libraries, library_name,
+    Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Session,
+    Work, dumped_libraries, library_name,
 };
 use keyway_resp::reply;
 use keyway_route::{Route, route_script};
@@ -180,6 +180,7 @@ impl Plane {
         };
         let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
             Route::One(server) => server,
+            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 return Step::Started;
@@ -211,7 +212,7 @@ impl Plane {
             };
             preload = Some((digest, body));
         }
-        let work = Work::Script { digest, is_again: false };
+        let work = Work::Script { digest, step: ScriptStep::Run };
         let mut errand = self.across.take(work);
         errand.server = server;
         errand.request.extend_from_slice(request.args.buf());
@@ -409,7 +410,7 @@ mod tests {
         let link = &mut core.links[0].link;
         let text = link.unsent().escape_ascii().to_string();
         link.advance(link.unsent().len());
-        let names = ["LOAD", "EVALSHA", "FCALL", "GET", "MULTI", "DELETE", "LIST"];
+        let names = ["LOAD", "EXISTS", "EVALSHA", "FCALL", "GET", "MULTI", "DELETE", "LIST"];
         let mut found: Vec<_> = names
             .into_iter()
             .flat_map(|name| {
@@ -466,10 +467,32 @@ mod tests {
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
         core.continue_errands();
+        assert_eq!(sent(&mut core), ["EXISTS"]);
+        core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
+        core.continue_errands();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
         assert_eq!(sent(&mut core), ["GET"]);
+    }
+
+    #[test]
+    fn a_script_that_returns_such_an_error_itself_runs_once() {
+        for is_lost in [false, true] {
+            let (mut core, client) = core_and_client();
+            core.on_client_bytes(client, EVALSHA);
+            assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+            core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+            core.continue_errands();
+            assert_eq!(sent(&mut core), ["EXISTS"]);
+            match is_lost {
+                false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
+                true => drop(core.on_link_lost(0, BackendFault::Closed)),
+            }
+            core.continue_errands();
+            assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
+            assert!(!sent(&mut core).contains(&"EVALSHA"));
+        }
     }
 
     #[test]

@@ -282,6 +282,11 @@ impl Plane {
         }
         let server = match self.server_of_keys(asked) {
             Ok(server) => server,
+            Err(Route::Unrouted)
+                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+            {
+                return Step::Wait;
+            }
             Err(route) => {
                 self.refuse_route_of(asked, route);
                 return Step::Started;
@@ -392,6 +397,10 @@ impl Plane {
             return self.exec_elsewhere(links, asked, watch);
         }
         let Some(index) = self.link_for_exec(asked, watch) else {
+            let home = self.home_of_transaction(asked);
+            if home.is_some_and(|home| self.awaits_owner_of((asked.key, asked.session), home)) {
+                return Step::Wait;
+            }
             self.end_transaction(links, asked.key, asked.session);
             self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
@@ -452,6 +461,10 @@ impl Plane {
                     since MULTI; nothing of it was executed, run it again";
         self.answer_locally(asked, |out| reply::error(out, text));
         Step::Started
+    }
+
+    fn home_of_transaction(&self, asked: &Asked) -> Option<u16> {
+        asked.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
     fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<LinkIndex> {

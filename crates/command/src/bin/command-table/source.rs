@@ -15,24 +15,43 @@ use crate::{Argument, BeginSearch, Categories, Command, Docs, FindKeys, Flags, K
 
 ";
 
-/// Subcommands newer than the server described, that clients send as soon as
-/// they connect: name, arity, summary, and the words of the one argument that
-/// is a choice. All else is as for CLIENT SETNAME.
-const LATER: [(&str, i64, &str, &str, &[&str]); 2] = [
-    (
-        "client|no-touch",
-        3,
-        "Choose whether the connection's commands count as uses of the keys",
-        "enabled",
-        &["on", "off"],
-    ),
-    (
-        "client|setinfo",
-        4,
-        "Tell which client library the connection uses",
-        "attr",
-        &["lib-name", "lib-ver"],
-    ),
+/// A subcommand newer than the server described, that clients send as soon as they connect.
+struct Later {
+    name: &'static str,
+    arity: i64,
+    summary: &'static str,
+    group: &'static str,
+    /// The subcommand that it is like in all else.
+    model: &'static str,
+    /// Its one argument, and the words of which that is one.
+    argument: Option<(&'static str, &'static [&'static str])>,
+}
+
+const LATER: [Later; 3] = [
+    Later {
+        name: "client|no-touch",
+        arity: 3,
+        summary: "Choose whether the connection's commands count as uses of the keys",
+        group: "connection",
+        model: "client|setname",
+        argument: Some(("enabled", &["on", "off"])),
+    },
+    Later {
+        name: "client|setinfo",
+        arity: 4,
+        summary: "Tell which client library the connection uses",
+        group: "connection",
+        model: "client|setname",
+        argument: Some(("attr", &["lib-name", "lib-ver"])),
+    },
+    Later {
+        name: "cluster|myshardid",
+        arity: 2,
+        summary: "Return the node's shard id",
+        group: "cluster",
+        model: "cluster|myid",
+        argument: None,
+    },
 ];
 const LATER_SINCE: &str = "7.2.0";
 
@@ -80,7 +99,7 @@ impl Described {
             subcommands.push(Described::of(sub, sub_docs, client)?);
         }
         for later in
-            LATER.iter().filter(|later| later.0.split_once('|').is_some_and(|it| it.0 == name))
+            LATER.iter().filter(|later| later.name.split_once('|').is_some_and(|it| it.0 == name))
         {
             subcommands.extend(later_subcommand(&subcommands, later));
         }
@@ -107,19 +126,36 @@ impl Described {
     }
 }
 
-fn later_subcommand(
-    known: &[Described],
-    later: &(&str, i64, &str, &str, &[&str]),
-) -> Option<Described> {
-    let (name, arity, summary, argument, choices) = later;
-    let model = known.iter().find(|sub| sub.name() == "client|setname")?;
-    if known.iter().any(|sub| sub.name() == *name) {
+fn later_subcommand(known: &[Described], later: &Later) -> Option<Described> {
+    let model = known.iter().find(|sub| sub.name() == later.model)?;
+    if known.iter().any(|sub| sub.name() == later.name) {
         return None;
     }
     let text = |value: &str| Reply::Text(value.to_owned());
     let mut info = model.info.items().to_vec();
-    info[0] = text(name);
-    info[1] = Reply::Integer(*arity);
+    info[0] = text(later.name);
+    info[1] = Reply::Integer(later.arity);
+    let mut docs = [
+        [text("summary"), text(later.summary)],
+        [text("since"), text(LATER_SINCE)],
+        [text("group"), text(later.group)],
+        [text("complexity"), text("O(1)")],
+    ]
+    .concat();
+    if let Some((name, choices)) = later.argument {
+        docs.extend([text("arguments"), Reply::Array(vec![later_argument(name, choices)])]);
+    }
+    Some(Described {
+        info: Reply::Array(info),
+        docs: Reply::Array(docs),
+        help: Vec::new(),
+        subcommands: Vec::new(),
+    })
+}
+
+/// An argument that is one of some words.
+fn later_argument(name: &str, choices: &[&str]) -> Reply {
+    let text = |value: &str| Reply::Text(value.to_owned());
     let choice = |word: &&str| {
         let token = word.to_ascii_uppercase();
         Reply::Array(
@@ -135,21 +171,8 @@ fn later_subcommand(
         )
     };
     let choices = Reply::Array(choices.iter().map(choice).collect());
-    let argument =
-        [text("name"), text(argument), text("type"), text("oneof"), text("arguments"), choices];
-    let docs = [
-        [text("summary"), text(summary)],
-        [text("since"), text(LATER_SINCE)],
-        [text("group"), text("connection")],
-        [text("complexity"), text("O(1)")],
-        [text("arguments"), Reply::Array(vec![Reply::Array(argument.into())])],
-    ];
-    Some(Described {
-        info: Reply::Array(info),
-        docs: Reply::Array(docs.concat()),
-        help: Vec::new(),
-        subcommands: Vec::new(),
-    })
+    let argument = [text("name"), text(name), text("type"), text("oneof"), text("arguments")];
+    Reply::Array(argument.into_iter().chain([choices]).collect())
 }
 
 fn write_verbs(commands: &[Described], out: &mut String) -> std::fmt::Result {

@@ -8,6 +8,7 @@ use super::rounds::About;
 use crate::PoolKind;
 use crate::cluster::{Learned, Lesson, Speaker};
 use keyway_base::{Fault, Time};
+use keyway_command::Request;
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
@@ -335,26 +336,6 @@ impl Core {
         let len = out.len() - start;
         slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
     }
-
-    /// Clients that wait for a map get their errors once it is not to be expected.
-    fn end_waits_for_maps(&mut self) {
-        if self.plane.cluster.waiting.is_empty() {
-            return;
-        }
-        let now = self.plane.clock.now;
-        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
-        let Core { sessions, plane, .. } = self;
-        for key in waiting {
-            let Some(session) = sessions.get_mut(key) else { continue };
-            let may_wait = |state: &ClusterState| state.shared.may_be_known_soon(now);
-            if plane.cluster_state(session.pool).is_some_and(may_wait) {
-                plane.cluster.waiting.push(key);
-            } else {
-                session.waits_for_link = false;
-                plane.mark_session_resuming(key, session);
-            }
-        }
-    }
 }
 
 impl Plane {
@@ -389,8 +370,19 @@ impl Plane {
 
     /// Appends the error for a request that no server of a pool is known for.
     #[cold]
-    pub(in super::super) fn write_unrouted(&self, pool: u16, out: &mut Vec<u8>) {
-        match self.unknown_server(pool) {
+    pub(in super::super) fn write_unrouted(
+        &mut self,
+        pool: u16,
+        request: Option<&Request>,
+        out: &mut Vec<u8>,
+    ) {
+        // Of a request for keys it matters where these are.
+        let is_keyed = request.is_some_and(|request| self.has_slotted_keys(pool, request));
+        let is_left_out = match request.filter(|_| is_keyed) {
+            Some(request) => self.is_left_out(pool, request),
+            None => self.leaves_out(pool),
+        };
+        match self.unknown_server(pool, is_left_out) {
             Some(text) => reply::error(out, &text),
             None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
         }

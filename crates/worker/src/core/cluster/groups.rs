@@ -153,6 +153,7 @@ impl Core {
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
         if shared.settings().discovery == Discovery::Roles {
+            self.tell_rivals(pool, &told.roles);
             match self.elect(pool, &told.roles) {
                 Some(view) => self.learn_group(pool, 0, &view),
                 None => {
@@ -296,6 +297,29 @@ impl Core {
             let count = told.roles.len();
             state.shared.note_trouble(format!("none of the {count} that answered is a primary"));
         }
+    }
+
+    /// Tells of servers of one list that are primaries of their own: the keys of all but one
+    /// are out of reach.
+    fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let primaries: Vec<u16> =
+            roles.iter().filter(|(_, role)| !role.is_replica()).map(|(&place, _)| place).collect();
+        let lasts = state.shared.note_rivals(primaries.len() > 1);
+        if !lasts || !state.shared.notice_rivals.is_due(self.plane.clock.now) {
+            return;
+        }
+        let taken = self.elect(pool, roles).map(|view| view.primary.to_string());
+        let names: Vec<String> =
+            primaries.iter().map(|&place| self.plane.describe_backend(pool, place)).collect();
+        tracing::warn!(
+            pool = self.plane.plan.pools[usize::from(pool)].name,
+            primaries = names.join(", "),
+            taken,
+            "several servers of the list say that they are primaries: one is taken for it, and keys \
+             of the others are not found; list one primary and its replicas, or make the others its \
+             replicas; told at most once a minute"
+        );
     }
 
     /// Which of the servers that have told what they are is the primary: of several that

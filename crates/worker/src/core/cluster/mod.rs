@@ -15,6 +15,7 @@
 //! | `displaced` | commands that wait go on waiting where their keys are now |
 //! | `named` | whether a server is one of the cluster that another one names |
 //! | `split` | one request becomes one fragment per slot |
+//! | `unowned` | requests wait for their slot to have a server |
 
 mod discover;
 mod displaced;
@@ -27,6 +28,7 @@ mod redirect;
 mod repeat;
 mod rounds;
 mod split;
+mod unowned;
 
 pub(super) use hedge::Hedging;
 pub(super) use readers::{Reader, Readers};
@@ -83,8 +85,11 @@ pub(super) struct State {
     retries_due: Time,
     /// Requests for servers that are not known yet.
     named: named::State,
-    /// Sessions that wait for the first map of their pool.
+    /// Sessions that wait for the first map of their pool, or for one in which their slot
+    /// has a server.
     waiting: Vec<Key<Session>>,
+    /// Until when sessions wait for a slot to have a server, or have waited.
+    unowned: BTreeMap<u64, Time>,
     /// Pools that sentinels have told something about.
     told_about: Vec<u16>,
     /// When they are to be told to tell, at the latest.
@@ -403,7 +408,7 @@ impl Plane {
     /// Why a request to a pool whose servers are found out has none; `None` for a pool
     /// whose servers are listed.
     #[cold]
-    fn unknown_server(&self, pool: u16) -> Option<String> {
+    pub(super) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
         let state = self.cluster_state(pool)?;
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);
@@ -413,7 +418,7 @@ impl Plane {
             }
             _ => false,
         };
-        if self.leaves_out(pool) {
+        if is_left_out {
             let (left_out, what) =
                 (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
             return Some(format!(

@@ -190,7 +190,8 @@ impl Core {
             return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
         }
         let Some(index) = plane.lease(links, owner, (pool, place), protocol) else {
-            return self.give_up(from, one);
+            links[from].awaits_retry = true;
+            return self.give_up_private(from, one);
         };
         links[index].link.is_blocking = true;
         links[index].link.blocks_until = plane.answered_again_by(pool, &one.request);
@@ -241,8 +242,11 @@ impl Core {
         }
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
         let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
-        // All the pauses so far and this one are less than twice this one.
-        let is_in_time = pause * 2 <= timeout;
+        let at = plane.clock.now + pause;
+        // All the pauses so far and this one are less than twice this one. What waits on a link
+        // of its own is given its time anew.
+        let is_late = !links[from].is_private && at.since(one.exchange.started) >= timeout;
+        let is_in_time = pause * 2 <= timeout && !is_late;
         let owner = plane.session_of(one.exchange.owner);
         // The server has forgotten what was watched for it.
         let is_guarded = links[from].is_private && one.exchange.is_transaction();
@@ -252,7 +256,6 @@ impl Core {
             return self.give_up(from, &one);
         }
         shared.totals.retried.fetch_add(1, Relaxed);
-        let at = plane.clock.now + pause;
         plane.note_cluster_deadline(at);
         let slot = &mut links[from];
         slot.awaits_retry = slot.is_private;
@@ -300,8 +303,34 @@ impl Core {
                     self.retry_private(place, from, &redirected, waits);
                 }
                 Some(place) => self.send_to(place, from, &redirected, false),
-                None => self.give_up(from, &redirected),
+                None => self.retry_without_owner(from, redirected),
             }
+        }
+    }
+
+    /// It is time to send a request again whose slot nobody has now.
+    fn retry_without_owner(&mut self, from: LinkIndex, mut one: Redirected) {
+        let pool = self.links[from].pool;
+        let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
+            state.shared.ask_about_unowned(self.plane.clock.now);
+            state.shared.settings().redirections_max
+        });
+        one.exchange.redirections = one.exchange.redirections.saturating_add(1);
+        match self.links[from].is_private || one.exchange.redirections >= redirections_max {
+            true => self.give_up_private(from, &one),
+            false => self.retry_later(from, one),
+        }
+    }
+
+    /// Tells whoever waits what the server has said, and takes the link back that was kept
+    /// for the next try.
+    fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
+        self.give_up(from, one);
+        let Core { sessions, links, plane } = self;
+        let (owner, slot) = (plane.session_of(one.exchange.owner), &mut links[from]);
+        let is_its = owner.is_some() && slot.lease == owner;
+        if is_its && std::mem::take(&mut slot.awaits_retry) {
+            plane.after_private_reply(sessions, links, from);
         }
     }
 
@@ -370,6 +399,11 @@ impl Core {
     pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
+        if one.reply.is_empty() {
+            // It was taken back before it was sent: nobody has said anything.
+            let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+            return plane.fail(sessions, place, (&one.exchange, false), fault);
+        }
         let is_there =
             plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());
         if let (true, Some(state)) = (is_there, plane.cluster_state(place.0)) {

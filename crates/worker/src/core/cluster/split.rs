@@ -92,6 +92,7 @@ impl Plane {
         }
         let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
+            false if self.awaits_owner((asked.key, asked.session), asked.request) => Step::Wait,
             false => {
                 self.answer_unrouted(asked.session, asked.busy, asked.request);
                 Step::Started

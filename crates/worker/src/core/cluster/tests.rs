@@ -444,3 +444,103 @@ fn what_is_due_again_goes_in_its_order_and_the_rest_stays() {
     core.send_retries();
     assert!(send(&mut core, 1).contains(r"$1\r\n3"));
 }
+
+#[test]
+fn a_command_that_waits_and_is_given_up_keeps_no_link() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "BLPOP a 0\r\n");
+    let index = connect_private(&mut core);
+    core.on_backend_bytes(index, b"-CLUSTERDOWN The cluster is down\r\n").unwrap();
+    assert_eq!(core.leases(), 1);
+    learn(&mut core, &[(0, 8191, 1)]);
+    pass_to(&mut core, 200);
+    core.send_retries();
+    assert_eq!(output(&core, client), r"-CLUSTERDOWN The cluster is down\r\n");
+    assert_eq!(core.leases(), 0);
+}
+
+#[test]
+fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
+    let mut core = core();
+    let client = client(&mut core);
+    core.on_link_lost(link(&core, 2), BackendFault::Closed);
+    ask(&mut core, client, "MGET a b\r\n");
+    core.remove_session(client, None);
+    learn(&mut core, &[(0, 16383, 1)]);
+    send(&mut core, 1);
+    hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
+    assert_eq!(core.plane.joins.len(), 0);
+}
+
+/// Nobody has the slots of the second server.
+const HOLE: &[(u16, u16, u16)] = &[(0, 8191, 1)];
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    // What comes behind it waits as well, so that the order stays.
+    ask(&mut core, client, "GET a\r\nGET b\r\n");
+    pass_to(&mut core, 500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    let sent = send(&mut core, 1);
+    assert!(sent.contains("CLUSTER") && !sent.contains("GET"), "the cluster is asked: {sent}");
+    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
+    core.resume_sessions(&mut Vec::new());
+    assert!(send(&mut core, 2).contains(r"\na\r"));
+    assert!(send(&mut core, 1).contains(r"\nb\r"));
+    assert_eq!(output(&core, client), "");
+    assert_eq!(totals(&core), (0, 0, 0));
+}
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.tend_clusters();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    // A pipeline waits once.
+    ask(&mut core, client, "MGET a b\r\nGET a\r\n");
+    assert_eq!(told_at(&mut core, 900), 0);
+    assert_eq!(told_at(&mut core, 1001), 2);
+    assert_eq!(told_at(&mut core, 1500), 2);
+    ask(&mut core, client, "GET a\r\n");
+    assert_eq!(told_at(&mut core, 2400), 2);
+    assert_eq!(told_at(&mut core, 2501), 3);
+}
+
+#[test]
+fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
+    let mut core = core();
+    let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));
+    core.tend_clusters();
+    let first = asked(&mut core);
+    assert!(first[0] != first[1], "{first:?}");
+    pass_to(&mut core, 299);
+    core.tend_clusters();
+    assert_eq!(asked(&mut core), [false, false]);
+    pass_to(&mut core, 301);
+    core.tend_clusters();
+    let second = asked(&mut core);
+    assert_eq!(second, [!first[0], !first[1]]);
+    // What it says counts, and what the first says later does not.
+    let slots = |last: u16| format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
+    let ports = if second[0] { [1, 2] } else { [2, 1] };
+    hear(&mut core, ports[0], &slots(16383));
+    core.follow_clusters();
+    let owned = |core: &Core| {
+        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(place(core, 1).unwrap()))
+    };
+    assert_eq!(owned(&core), 16384);
+    hear(&mut core, ports[1], &slots(5460));
+    core.follow_clusters();
+    assert_eq!(owned(&core), 16384);
+}

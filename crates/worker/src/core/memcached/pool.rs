@@ -7,7 +7,9 @@ use crate::PoolPlan;
 use crate::core::pools::PoolState;
 use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
-use keyway_memcache::{Dialect, Expect, Request, Untranslatable, Verb, compose_request};
+use keyway_memcache::{
+    Dialect, ErrorKind, Expect, Outcome, Request, Untranslatable, Verb, compose_request,
+};
 use keyway_metrics::Latency;
 use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
 use keyway_proxy::{Owner, Session};
@@ -451,11 +453,31 @@ impl Plane {
 
     #[cold]
     fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
+        for at in 0..call.request.keys.len() {
+            let slot = self.slot_of(call.session.pool, call.request.key(call.bytes, at));
+            if slot.is_some_and(|slot| self.awaits_owner_of((call.key, call.session), slot)) {
+                return Step::Wait;
+            }
+        }
         self.count_memcached(call);
         self.count_fault(call.session.pool, call.class(), Fault::Unrouted);
         self.note_served(call.session.pool, call.class());
-        self.tell_failure(call, Fault::Unrouted, &pool.name);
+        self.doubt_unowned(call.session.pool);
+        let is_left_out = self.leaves_out(call.session.pool);
+        match self.unknown_server(call.session.pool, is_left_out) {
+            Some(text) => self.tell_unknown(call, &text),
+            None => self.tell_failure(call, Fault::Unrouted, &pool.name),
+        }
         Step::Started
+    }
+
+    /// Says why nobody has a key, in words that begin with the code of Redis.
+    #[cold]
+    fn tell_unknown(&mut self, call: &mut Call<'_>, text: &str) {
+        call.session.note_fault(Fault::Unrouted);
+        let words = text.split_once(' ').map_or(text, |(_, words)| words);
+        let error = Outcome::Error { kind: ErrorKind::Server, text: words.as_bytes() };
+        self.tell_memcached(call, &error);
     }
 
     #[cold]

@@ -101,6 +101,9 @@ impl Plane {
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
+                    if self.awaits_owner((key, session), request) {
+                        return Step::Wait;
+                    }
                     self.answer_unrouted(session, busy, request);
                     return Step::Started;
                 };

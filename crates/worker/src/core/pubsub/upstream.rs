@@ -314,7 +314,7 @@ impl Plane {
         let slots = self.slots_of(pool, kind, name);
         if slots.is_empty() {
             let mut error = Vec::new();
-            self.write_unrouted(pool, &mut error);
+            self.write_unrouted(pool, None, &mut error);
             return Outcome::Failed(error);
         }
         let now = self.clock.now;

@@ -1,0 +1,153 @@
+//! Requests for slots that no server has, as far as is known: the cluster is asked, and
+//! they wait for what it says, no longer than any request may take.
+//!
+//! ```text
+//!   dispatched ──no server──► waits ──next map, or its time is up──► dispatched again
+//! ```
+//! Nothing of the client is started meanwhile, so that its order stays.
+
+use super::super::{Core, Plane};
+use keyway_base::{Key, Time};
+use keyway_command::Request;
+use keyway_proxy::Session;
+use keyway_topology::ClusterMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How long a request waits of a pool whose requests have no timeout.
+const UNTIMED_MAX: Duration = Duration::from_secs(5);
+
+/// For so long after one request was refused the next ones of its client are refused at
+/// once: a pipeline waits once, and not once for each of its requests.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+
+impl Plane {
+    /// Whether a request waits for its slot to have a server. It is started anew then.
+    #[cold]
+    pub(in super::super) fn awaits_owner(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        self.is_unowned(session.pool, request) && self.wait_for_owner((key, session))
+    }
+
+    /// The same for what concerns this slot.
+    #[cold]
+    pub(in super::super) fn awaits_owner_of(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        home: u16,
+    ) -> bool {
+        let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
+        let is_hole =
+            state.is_some_and(|it| it.map.owners().of(home).is_none() && !it.map.is_unplaced(home));
+        is_hole && self.wait_for_owner((key, session))
+    }
+
+    fn wait_for_owner(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let now = self.clock.now;
+        let until = match self.cluster.unowned.get(&key.to_bits()).copied() {
+            Some(until) => until,
+            None if !self.may_retry(session.pool) => return false,
+            None => self.begin_wait((key, session.pool)),
+        };
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if until <= now {
+            state.shared.totals.given_up.fetch_add(1, Relaxed);
+            return false;
+        }
+        state.shared.ask_about_unowned(now);
+        session.waits_for_link = true;
+        self.cluster.waiting.push(key);
+        self.note_cluster_deadline(until);
+        true
+    }
+
+    fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+        let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
+        let until = self.clock.now + timeout;
+        self.cluster.unowned.insert(key.to_bits(), until);
+        if let Some(state) = self.cluster_state(pool) {
+            state.shared.totals.retried.fetch_add(1, Relaxed);
+        }
+        until
+    }
+
+    /// Whether a request is for a slot that nobody has. One that is at a server for which
+    /// there is no place will not have another by waiting.
+    fn is_unowned(&mut self, pool: u16, request: &Request) -> bool {
+        let is_hole = |map: &ClusterMap, slot| map.owners().of(slot).is_none();
+        self.any_slot(pool, request, is_hole) && !self.is_left_out(pool, request)
+    }
+
+    /// Whether a key of a request is at a server for which there is no place.
+    pub(super) fn is_left_out(&mut self, pool: u16, request: &Request) -> bool {
+        self.any_slot(pool, request, ClusterMap::is_unplaced)
+    }
+
+    /// Whether a request has keys, which have slots.
+    pub(super) fn has_slotted_keys(&mut self, pool: u16, request: &Request) -> bool {
+        self.any_slot(pool, request, |_, _| true)
+    }
+
+    fn any_slot(
+        &mut self,
+        pool: u16,
+        request: &Request,
+        is_it: impl Fn(&ClusterMap, u16) -> bool,
+    ) -> bool {
+        if !self.has_slots(pool) {
+            return false;
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        let is_known = request.keys(&mut keys).is_ok();
+        let found = is_known
+            && keys.iter().filter_map(|&at| request.args.get(at as usize)).any(|key| {
+                let slot = self.slot_of(pool, key);
+                let map = self.cluster_state(pool).map(|state| &state.map);
+                map.zip(slot).is_some_and(|(map, slot)| map.is_known() && is_it(map, slot))
+            });
+        self.keys = keys;
+        found
+    }
+}
+
+impl Core {
+    /// Clients that wait for a map, or for a slot to have a server, get their errors once
+    /// that is not to be expected.
+    pub(super) fn end_waits_for_maps(&mut self) {
+        let now = self.plane.clock.now;
+        self.plane.cluster.unowned.retain(|_, until| now < *until + REFUSED_FOR);
+        if self.plane.cluster.waiting.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, plane, .. } = self;
+        for key in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            if plane.may_wait_on(key, session.pool) {
+                plane.cluster.waiting.push(key);
+            } else {
+                session.waits_for_link = false;
+                plane.mark_session_resuming(key, session);
+            }
+        }
+    }
+}
+
+impl Plane {
+    fn may_wait_on(&self, key: Key<Session>, pool: u16) -> bool {
+        let now = self.clock.now;
+        let Some(state) = self.cluster_state(pool) else { return false };
+        if !state.map.is_known() {
+            return state.shared.may_be_known_soon(now);
+        }
+        let may = self.cluster.unowned.get(&key.to_bits()).is_some_and(|&until| now < until);
+        if may {
+            state.shared.ask_about_unowned(now);
+        }
+        may
+    }
+}
