@@ -71,6 +71,63 @@ impl Pipe {
         self.producer.finish(&self.other_bell);
     }
 
+    /// Writes what fits of `out`, tells the other side, and reads what there is into `into`; waits
+    /// until one of both can be done. How much was written, and read: `(0, 0)` when the other side
+    /// has ended or is gone and everything was read. Who writes much and is answered much does
+    /// both at once by this; two sides that both only write would wait for each other.
+    ///
+    /// # Errors
+    /// As of reads and writes; but that nobody reads any more is no error while there is something
+    /// to read.
+    pub fn exchange(&mut self, out: &[u8], into: &mut [u8]) -> io::Result<(usize, usize)> {
+        loop {
+            let is_gone = self.is_gone;
+            let written = match self.producer.write(out) {
+                Ok(len) => len,
+                Err(Ended::Closed) => 0,
+                Err(Ended::Broken) => return Err(broken()),
+            };
+            self.producer.flush(&self.other_bell);
+            match self.try_read(into, out.is_empty())? {
+                Some(read) => return Ok((written, read)),
+                None if written > 0 => return Ok((written, 0)),
+                None if is_gone => return Ok((0, 0)),
+                None => self.wait_for_either(!out.is_empty())?,
+            }
+        }
+    }
+
+    /// Reads what there is: `None` when that is nothing yet, 0 when nothing will come. It looks
+    /// for a while first where that `may_spin`.
+    fn try_read(&mut self, into: &mut [u8], may_spin: bool) -> io::Result<Option<usize>> {
+        let spun = match may_spin {
+            true => self.spin.look(|| Ok(self.consumer.available(1)? > 0)),
+            false => Ok(false),
+        };
+        match spun.and_then(|_| self.consumer.read(into)) {
+            Ok(0) => Ok(None),
+            Ok(len) => {
+                self.consumer.give_back(&self.other_bell);
+                Ok(Some(len))
+            }
+            Err(Ended::Closed) => Ok(Some(0)),
+            Err(Ended::Broken) => Err(broken()),
+        }
+    }
+
+    /// Sleeps until there is something to read, or room to write if that is wanted.
+    fn wait_for_either(&mut self, wants_room: bool) -> io::Result<()> {
+        let nothing = matches!(self.consumer.park(Wait::Descriptor), Ok(Some(_)));
+        let is_full = match wants_room && nothing {
+            true => !matches!(self.producer.park(Wait::Descriptor, 1), Ok(None)),
+            false => true,
+        };
+        let slept = if nothing && is_full { self.sleep() } else { Ok(()) };
+        self.consumer.unpark();
+        self.producer.unpark();
+        slept
+    }
+
     /// Sleeps until the other side has rung or is gone.
     fn sleep(&mut self) -> io::Result<()> {
         let timeout = self.timeout.map(|timeout| Timespec {
@@ -107,25 +164,10 @@ impl Read for Pipe {
         }
         loop {
             let is_gone = self.is_gone;
-            let spun = self.spin.look(|| Ok(self.consumer.available(1)? > 0));
-            match spun.and_then(|_| self.consumer.read(into)) {
-                Ok(0) if is_gone => return Ok(0),
-                Ok(0) => {}
-                Ok(len) => {
-                    self.consumer.give_back(&self.other_bell);
-                    return Ok(len);
-                }
-                Err(Ended::Closed) => return Ok(0),
-                Err(Ended::Broken) => return Err(broken()),
-            }
-            match self.consumer.park(Wait::Descriptor) {
-                Ok(Some(_)) => {
-                    let slept = self.sleep();
-                    self.consumer.unpark();
-                    slept?;
-                }
-                Ok(None) | Err(Ended::Closed) => {}
-                Err(Ended::Broken) => return Err(broken()),
+            match self.try_read(into, true)? {
+                Some(len) => return Ok(len),
+                None if is_gone => return Ok(0),
+                None => self.wait_for_either(false)?,
             }
         }
     }

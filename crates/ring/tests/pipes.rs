@@ -64,6 +64,35 @@ fn bytes_go_both_ways_and_more_of_them_than_fit() {
 }
 
 #[test]
+fn who_writes_and_reads_at_once_is_not_stopped_by_one_who_does_the_same() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    // The server answers as it reads, and reads no more while nobody takes its answers.
+    let serving = thread::spawn(move || {
+        let mut some = vec![0; 40_000];
+        loop {
+            match server.read(&mut some).unwrap() {
+                0 => return,
+                len => server.write_all(&some[..len]).unwrap(),
+            }
+            server.flush().unwrap();
+        }
+    });
+    let asked = bytes(3_000_000, 7);
+    let (mut written, mut got, mut some) = (0, Vec::new(), vec![0; 50_000]);
+    client.set_timeout(Some(Duration::from_secs(20)));
+    while got.len() < asked.len() {
+        let (more, read) = client.exchange(&asked[written..], &mut some).unwrap();
+        assert!(more + read > 0, "it has ended");
+        written += more;
+        got.extend_from_slice(&some[..read]);
+    }
+    assert!(got == asked);
+    client.finish();
+    serving.join().unwrap();
+    assert_eq!(client.exchange(&[], &mut some).unwrap(), (0, 0));
+}
+
+#[test]
 fn many_small_questions_are_answered_one_by_one() {
     let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
     let serving = thread::spawn(move || {
