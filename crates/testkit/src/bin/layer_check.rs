@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("route", 2),
     ("store", 2),
     ("bus", 2),
+    ("client", 2),
     ("proxy", 3),
     ("script", 3),
     ("config", 3),
