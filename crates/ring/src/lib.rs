@@ -15,6 +15,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(not(loom))]
+mod doorbell;
 mod ends;
 #[cfg(not(loom))]
 mod handover;
@@ -31,6 +33,8 @@ mod segment;
 mod sleep;
 mod sync;
 
+#[cfg(not(loom))]
+pub use doorbell::SharedDoorbell;
 pub use ends::{Consumer, Ended, Producer};
 #[cfg(not(loom))]
 pub use handover::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, peer_uid, refuse};

@@ -33,11 +33,7 @@ impl Segment {
     /// # Errors
     /// Of the system; `InvalidInput` for a capacity that is none.
     pub fn create(capacities: &[usize]) -> io::Result<Segment> {
-        let len = len_of(capacities)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
-        rustix::fs::ftruncate(&descriptor, len)?;
-        rustix::fs::fcntl_add_seals(&descriptor, SEALS)?;
+        let descriptor = sealed(len_of(capacities)?)?;
         let segment = Segment { descriptor, capacities: capacities.to_vec() };
         for index in 0..capacities.len() {
             segment.ring(index)?.header().magic.0.store(MAGIC, Ordering::Release);
@@ -51,17 +47,7 @@ impl Segment {
     /// `InvalidData` when it is not sealed or has another size: whoever handed it over could take
     /// pages away that are in use.
     pub fn open(descriptor: OwnedFd, capacities: &[usize]) -> io::Result<Segment> {
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-        let len = len_of(capacities)?;
-        // Of anything but such memory seals cannot be asked.
-        let seals = rustix::fs::fcntl_get_seals(&descriptor)
-            .map_err(|_| wrong("what was handed over is no shared memory"))?;
-        if !seals.contains(SEALS) {
-            return Err(wrong("the shared memory is not sealed"));
-        }
-        if rustix::fs::fstat(&descriptor)?.st_size as u64 != len {
-            return Err(wrong("the shared memory has another size than its rings"));
-        }
+        check_sealed(descriptor.as_fd(), len_of(capacities)?)?;
         Ok(Segment { descriptor, capacities: capacities.to_vec() })
     }
 
@@ -79,6 +65,30 @@ impl Segment {
         let offset = self.capacities[..index].iter().map(|before| HEADER_LEN + before).sum();
         Mapping::new(self.descriptor.as_fd(), offset, capacity)
     }
+}
+
+/// New memory of `len` bytes, which can be neither shortened nor lengthened.
+pub(crate) fn sealed(len: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
+    rustix::fs::ftruncate(&descriptor, len)?;
+    rustix::fs::fcntl_add_seals(&descriptor, SEALS)?;
+    Ok(descriptor)
+}
+
+/// Whether a descriptor is what [`sealed`] makes.
+pub(crate) fn check_sealed(descriptor: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    // Of anything but such memory seals cannot be asked.
+    let seals = rustix::fs::fcntl_get_seals(descriptor)
+        .map_err(|_| wrong("what was handed over is no shared memory"))?;
+    if !seals.contains(SEALS) {
+        return Err(wrong("the shared memory is not sealed"));
+    }
+    if rustix::fs::fstat(descriptor)?.st_size as u64 != len {
+        return Err(wrong("the shared memory has another size than its rings"));
+    }
+    Ok(())
 }
 
 fn len_of(capacities: &[usize]) -> io::Result<u64> {

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("sim", 4),
     ("control", 5),
     ("client-c", 5),
+    ("bus-bench", 5),
     ("bench", 5),
     ("testkit", 5),
     ("keyway", 6),
