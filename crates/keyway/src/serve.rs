@@ -146,7 +146,8 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
 /// Removes the files of the unix sockets listened on.
 fn remove_unix_sockets(config: &Config) {
     for listener in &config.listeners {
-        if let keyway_config::ListenAddr::Unix(path) = &listener.bind {
+        use keyway_config::ListenAddr::{Shm, Unix};
+        if let Unix(path) | Shm(path) = &listener.bind {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
         }
