@@ -95,8 +95,7 @@ impl Key {
 
 use Absent::{Is, Refused, Unset};
 use Kind::{
-    Bool, Choice, Count, HashTag, List, Path, Pools, Prefix, Rejoin,
-    Secret, Servers, Size, Workers,
+    Bool, Choice, Count, HashTag, List, Path, Pools, Prefix, Rejoin, Secret, Servers, Size, Workers,
 };
 
 /// The file itself.

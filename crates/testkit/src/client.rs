@@ -122,13 +122,7 @@ impl Client {
     }
 
     fn over(stream: Stream) -> Client {
-        Client {
-            stream,
-            received: Vec::new(),
-            taken: 0,
-            look_at: 1,
-            reply_within: REPLY_WITHIN,
-        }
+        Client { stream, received: Vec::new(), taken: 0, look_at: 1, reply_within: REPLY_WITHIN }
     }
 
     /// Connects to a unix socket.

@@ -60,7 +60,13 @@ pub struct Target {
 impl Target {
     /// A system at `address` that serves the common ground and `serves`.
     pub fn new(name: &str, address: SocketAddr, serves: &[&'static str]) -> Target {
-        Target { name: name.to_owned(), address, serves: serves.to_vec(), shm: None, is_resp3: false }
+        Target {
+            name: name.to_owned(),
+            address,
+            serves: serves.to_vec(),
+            shm: None,
+            is_resp3: false,
+        }
     }
 
     /// The same system, asked through memory that it shares at `path`.
