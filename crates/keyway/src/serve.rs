@@ -250,7 +250,8 @@ fn next_command(protocol: Protocol, listener: &str) -> Option<String> {
     if protocol != Protocol::Redis {
         return memcached_command(listener);
     }
-    if let Some(path) = listener.strip_prefix("unix://") {
+    // Who says no hello is served over the socket of `shm://` as well.
+    if let Some(path) = listener.strip_prefix("unix://").or(listener.strip_prefix("shm://")) {
         return Some(format!("redis-cli -s {path} ping"));
     }
     let (host, port) = listener.rsplit_once(':')?;
