@@ -248,6 +248,7 @@ fn memory_comment(config: &Config) -> String {
             of_all_workers(config, bytes),
         );
     }
+    crate::shm::describe_memory(config, &mut text);
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \

@@ -2,8 +2,11 @@
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report};
-use crate::model::ShmConfig;
+use crate::model::{Config, PoolKindConfig, ShmConfig};
 use crate::reader::{Section, Value};
+use crate::value::format_size;
+use keyway_topology::Endpoint;
+use std::fmt::Write;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -50,6 +53,30 @@ pub(crate) fn of_listener(section: &Section, bind: &ListenAddr) -> Option<ShmCon
 pub(crate) fn by_default(bind: &ListenAddr) -> Option<ShmConfig> {
     let ListenAddr::Shm(_) = bind else { return None };
     Some(ShmConfig { allow_uids: Vec::new(), ring_max: RING_MAX })
+}
+
+/// Both rings of a connection to a server: what is asked for at most, in bytes.
+const LINK_RINGS: u64 = 2 << 20;
+
+/// Tells how much memory connections through shared memory may come to.
+pub(crate) fn describe_memory(config: &Config, text: &mut String) {
+    let rings = config.listeners.iter().filter_map(|listener| listener.shm.as_ref());
+    if let Some(ring_max) = rings.map(|shm| shm.ring_max).max() {
+        let both = format_size(ring_max.saturating_mul(2));
+        let _ =
+            writeln!(text, "  clients of shm://: rings of {both} each, while something is in them");
+    }
+    let has_shm = config.pools.iter().any(|pool| match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => {
+            let servers = &sharded.pool.servers;
+            servers.iter().any(|server| matches!(server.endpoint, Endpoint::Shm { .. }))
+        }
+        _ => false,
+    });
+    if has_shm {
+        let both = format_size(LINK_RINGS);
+        let _ = writeln!(text, "  servers of shm://: rings of {both} for each connection");
+    }
 }
 
 /// Refuses what is for listeners of other kinds than one bound to what begins with `scheme`.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use keyway_ring::{CAPACITY_MIN, HELLO_LEN, HELLO_MAGIC, Hello, Pipe, Refusal, Side, Spin, ask};
@@ -37,6 +38,10 @@ struct Served {
 }
 
 fn start(settings: &str, tables: &str) -> Served {
+    start_with("1", settings, tables)
+}
+
+fn start_with(workers: &str, settings: &str, tables: &str) -> Served {
     let directory = TempDir::new();
     let path = directory.path().join("keyway.shm");
     let listener = format!(
@@ -44,7 +49,7 @@ fn start(settings: &str, tables: &str) -> Served {
         path.display()
     );
     let config = KeywayConfig::new(vec![Pool::store("local")])
-        .with_server("workers", "1")
+        .with_server("workers", workers)
         .with_tables(&listener);
     Served { keyway: Keyway::start(KEYWAY, config), path, _directory: directory }
 }
@@ -534,6 +539,56 @@ fn clients_at_rest_cost_little() {
     assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
     served.keyway.process().terminate();
     waiting.into_iter().for_each(|client| client.join().unwrap());
+}
+
+/// Keeps the worker it is on busy until told to stop.
+fn burn(mut client: Client, stop: &AtomicBool) {
+    client.set_reply_within(Duration::from_secs(60));
+    let requests = encode(&["BITCOUNT", "long"]).repeat(8);
+    while !stop.load(Ordering::SeqCst) {
+        client.send(&requests);
+        client.replies(8);
+    }
+}
+
+#[test]
+fn clients_are_handed_over_to_a_worker_that_is_added() {
+    const CLIENTS: usize = 12;
+    let _watch = watchdog(Duration::from_secs(180), "a worker is added");
+    let served = start_with("{ min = 1, max = 2 }", "", "");
+    let mut operator = served.keyway.client(0);
+    assert_eq!(operator.command(&[&b"SET"[..], b"long", &vec![0xA5; 4 << 20]]), ok());
+    let mut resting: Vec<Client> = (0..CLIENTS).map(|_| served.client()).collect();
+    // One that has not said yet what it is.
+    let mut silent = Client::try_connect_unix(&served.path).unwrap();
+    for client in &mut resting {
+        assert_eq!(client.words("SELECT 3"), ok());
+        assert_eq!(client.words("SET where three"), ok());
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let client = served.keyway.client(0);
+            scope.spawn(|| burn(client, &stop));
+        }
+        wait_until("a worker is added", Duration::from_secs(90), || {
+            served.keyway.process().log().contains("added one")
+        });
+        let has_moved =
+            |client: &mut Client| client.words("CLIENT INFO").text().contains("worker=1");
+        wait_until("some have moved", SOON, || resting.iter_mut().any(has_moved));
+        stop.store(true, Ordering::SeqCst);
+    });
+    let value = "v".repeat(1 << 20);
+    for client in &mut resting {
+        assert_eq!(client.words("GET where"), Value::bulk("three"), "its database");
+        assert_eq!(client.command(&["SET", "large", &value]), ok());
+        assert_eq!(client.words("GET large"), Value::bulk(&value));
+    }
+    assert_eq!(silent.words("PING"), Value::simple("PONG"));
+    drop((resting, silent));
+    wait_until("they are gone", SOON, || served.connected() == 1.0);
+    wait_until("their memory is", SOON, || served.maps() == 0);
 }
 
 #[test]
