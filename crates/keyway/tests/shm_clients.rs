@@ -535,8 +535,13 @@ fn clients_at_rest_cost_little() {
     wait_until("it is given back", SOON, || {
         resident_bytes(served.pid()).saturating_sub(before) < CLIENTS * (64 << 10)
     });
+    let wakeups = || served.keyway.metrics().sum("keyway_worker_wakeups_total", &[]);
+    let wakeups_before = wakeups();
     let share = cpu_seconds_over(served.pid(), Duration::from_secs(1));
     assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
+    // Ten times a second it looks after itself, clients or none.
+    let woken = wakeups() - wakeups_before;
+    assert!(woken < 30.0, "woken {woken} times in a second, with nothing to do");
     served.keyway.process().terminate();
     waiting.into_iter().for_each(|client| client.join().unwrap());
 }

@@ -258,11 +258,17 @@ impl Ringed {
         self.looked += now.since(start).as_nanos() as u64;
     }
 
-    fn look_at_sockets(&mut self, now: Time, events: &mut Vec<Event>) {
+    #[inline(never)]
+    fn poll_sockets(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         let first = events.len();
-        self.sockets_at = now;
-        self.io.poll(Some(Duration::ZERO), events);
+        let slept = self.io.poll(wait, events);
         self.translate(events, first);
+        slept
+    }
+
+    fn look_at_sockets(&mut self, now: Time, events: &mut Vec<Event>) {
+        self.sockets_at = now;
+        self.poll_sockets(Some(Duration::ZERO), events);
     }
 
     // Apart, so that who has no such connections does not pay for what it keeps on the stack.
@@ -283,11 +289,8 @@ impl Ringed {
             self.park_all(events);
         }
         let wait = if events.len() == before { wait } else { Some(Duration::ZERO) };
-        let first = events.len();
         self.sockets_at = self.now;
-        let slept = self.io.poll(wait, events);
-        self.translate(events, first);
-        slept
+        self.poll_sockets(wait, events)
     }
 
     /// Gives back the memory of connections that rest.
