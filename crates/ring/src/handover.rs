@@ -5,6 +5,7 @@ use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Segment};
 use rustix::cmsg_space;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -18,6 +19,9 @@ pub const HELLO_LEN: usize = 32;
 
 /// What a hello begins with: nothing that a client of any other protocol says first.
 pub const HELLO_MAGIC: [u8; 8] = *b"\0KWSHM1\n";
+
+/// What every version's hello begins with.
+const HELLO_START: &[u8] = b"\0KWSHM";
 
 const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
 
@@ -44,6 +48,8 @@ pub enum Refusal {
     System,
     /// Shared memory is not spoken here; the socket is all there is.
     Unwanted,
+    /// The hello is of a version that is not spoken there, or is none.
+    Version,
     /// Something this version has no word for.
     Other(u16),
 }
@@ -55,6 +61,7 @@ impl Refusal {
             Refusal::Capacity => 2,
             Refusal::System => 3,
             Refusal::Unwanted => 4,
+            Refusal::Version => 5,
             Refusal::Other(code) => code,
         }
     }
@@ -65,6 +72,7 @@ impl Refusal {
             2 => Refusal::Capacity,
             3 => Refusal::System,
             4 => Refusal::Unwanted,
+            5 => Refusal::Version,
             other => Refusal::Other(other),
         }
     }
@@ -77,6 +85,7 @@ impl fmt::Display for Refusal {
             Refusal::Capacity => f.write_str("rings of these capacities are not given"),
             Refusal::System => f.write_str("there was no memory for rings"),
             Refusal::Unwanted => f.write_str("no memory is shared there"),
+            Refusal::Version => f.write_str("this version of rings is not spoken there"),
             Refusal::Other(code) => write!(f, "memory was refused for reason {code}"),
         }
     }
@@ -92,6 +101,13 @@ impl Hello {
     /// As bytes.
     pub fn encode(&self) -> [u8; HELLO_LEN] {
         encode(HELLO_MAGIC, 0, self)
+    }
+
+    /// Whether a connection's first bytes, as many as there are, may become a hello, of this version
+    /// or of another: nothing else begins like that.
+    pub fn may_begin(bytes: &[u8]) -> bool {
+        let len = bytes.len().min(HELLO_START.len());
+        bytes[..len] == HELLO_START[..len]
     }
 
     /// From the first bytes of a connection; `None` when they are none, so that it speaks something
@@ -189,8 +205,25 @@ fn make(hello: &Hello) -> Result<Shared, Refusal> {
 /// is what it was.
 pub fn ask(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
     let socket = socket.as_fd();
-    send(socket, &hello.encode(), &[])?;
-    let (bytes, handed) = receive(socket)?;
+    say(socket, hello)?;
+    hear(socket, hello)
+}
+
+/// The first half of [`ask`]: says the hello, and does not wait.
+///
+/// # Errors
+/// Of the system.
+pub fn say(socket: impl AsFd, hello: &Hello) -> io::Result<()> {
+    send(socket.as_fd(), &hello.encode(), &[])
+}
+
+/// The second half of [`ask`]: the answer to `hello`. On a socket that does not wait it may be called
+/// again after `WouldBlock`: an answer is sent, and comes, in one piece.
+///
+/// # Errors
+/// As [`ask`].
+pub fn hear(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
+    let (bytes, handed) = receive(socket.as_fd())?;
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (code, given) =
         decode(&bytes, ANSWER_MAGIC).ok_or_else(|| wrong("no answer to a hello"))?;
@@ -231,7 +264,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<([u8; HELLO_LEN], Vec<OwnedFd>)
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(HANDED))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut rest = [IoSliceMut::new(&mut bytes[len..])];
-        let got = recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        let got = match recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            // The rest of it does not come: whoever answers sends it at once.
+            Err(Errno::AGAIN) if len > 0 => return Err(io::ErrorKind::InvalidData.into()),
+            Err(Errno::INTR) => continue,
+            outcome => outcome?.bytes,
+        };
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

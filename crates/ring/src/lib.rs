@@ -37,7 +37,9 @@ mod sync;
 pub use doorbell::SharedDoorbell;
 pub use ends::{Consumer, Ended, Producer};
 #[cfg(not(loom))]
-pub use handover::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, peer_uid, refuse};
+pub use handover::{
+    HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, hear, peer_uid, refuse, say,
+};
 pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
 pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;

@@ -21,6 +21,9 @@ pub enum Side {
     Server,
 }
 
+/// How long nothing happens before the memory that this side writes is given back.
+const REST: Duration = Duration::from_secs(1);
+
 /// A connection through shared memory, whose reads and writes wait.
 #[derive(Debug)]
 pub struct Pipe {
@@ -33,6 +36,8 @@ pub struct Pipe {
     /// How long a read or a write waits; for ever when `None`.
     timeout: Option<Duration>,
     is_gone: bool,
+    /// Whether anything was written since the memory was given back.
+    is_warm: bool,
 }
 
 impl Pipe {
@@ -58,6 +63,7 @@ impl Pipe {
             spin,
             timeout: None,
             is_gone: false,
+            is_warm: false,
         })
     }
 
@@ -130,7 +136,20 @@ impl Pipe {
 
     /// Sleeps until the other side has rung or is gone.
     fn sleep(&mut self) -> io::Result<()> {
-        let timeout = self.timeout.map(|timeout| Timespec {
+        if !self.is_warm || self.timeout.is_some_and(|timeout| timeout <= REST) {
+            return self.sleep_for(self.timeout);
+        }
+        match self.sleep_for(Some(REST)) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.is_warm = !self.producer.discard();
+                self.sleep_for(self.timeout.map(|timeout| timeout - REST))
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn sleep_for(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: timeout.subsec_nanos().into(),
         });
@@ -183,7 +202,10 @@ impl Write for Pipe {
             }
             match self.producer.write(bytes) {
                 Ok(0) if !bytes.is_empty() => {}
-                Ok(len) => return Ok(len),
+                Ok(len) => {
+                    self.is_warm = true;
+                    return Ok(len);
+                }
                 Err(Ended::Closed) => return Err(io::ErrorKind::BrokenPipe.into()),
                 Err(Ended::Broken) => return Err(broken()),
             }

@@ -1,11 +1,12 @@
 //! Shared memory that has no name: sealed, so that nobody can take it away under the other side's
 //! feet, and gone with the last process that has it.
 
+use crate::ends::Producer;
 use crate::layout::{HEADER_LEN, Header, MAGIC};
 use crate::memory::Memory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
@@ -153,10 +154,36 @@ impl Mapping {
         self.header().magic.0.load(Ordering::Acquire) == MAGIC
     }
 
+    /// Gives the pages of the ring's bytes back to the system; they are zeros when they are looked at
+    /// again.
+    fn discard(&self) {
+        // SAFETY: the pages are mapped here, and what is in them is nobody's: whoever calls has
+        // written all of it, and the other side has read it.
+        let outcome = unsafe {
+            let bytes = self.base.as_ptr().add(HEADER_LEN).cast::<c_void>();
+            rustix::mm::madvise(bytes, self.capacity, Advice::LinuxRemove)
+        };
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
     fn byte(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at < self.capacity && len <= self.capacity, "{len} bytes at {at} of a ring");
         // SAFETY: with the second mapping there are `capacity` bytes from every place on.
         unsafe { self.base.as_ptr().add(HEADER_LEN + at) }
+    }
+}
+
+impl Producer<Mapping> {
+    /// Gives memory that holds nothing back to the system, for a while in which nothing is to be
+    /// written; whether it did: not while something is still to be read. Only who writes a ring may
+    /// do that, as nobody else knows what is being written.
+    pub fn discard(&mut self) -> bool {
+        let capacity = self.memory().capacity();
+        let is_empty = self.unpublished() == 0 && self.free(capacity) == Ok(capacity);
+        if is_empty {
+            self.memory().discard();
+        }
+        is_empty
     }
 }
 
