@@ -1,7 +1,7 @@
 //! Bytes to a server and back, whatever carries them.
 
 use crate::endpoint::Endpoint;
-use keyway_ring::{Hello, Pipe, Refusal, Side, Spin, ask};
+use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Refusal, Shared, Side, Spin, ask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -228,7 +228,7 @@ fn connect_shared(
 ) -> io::Result<Result<Pipe, (Refusal, UnixStream)>> {
     let socket = connect_unix(path, timeout)?;
     socket.set_read_timeout(timeout)?;
-    let shared = match ask(&socket, &Hello::new(ring_len, ring_len)) {
+    let shared = match ask_for_less_and_less(&socket, ring_len) {
         Ok(Ok(shared)) => shared,
         Ok(Err(why)) => {
             socket.set_read_timeout(None)?;
@@ -245,6 +245,23 @@ fn connect_shared(
     socket.set_read_timeout(None)?;
     let spin = if spin.is_zero() { Spin::never() } else { Spin::adaptive(spin) };
     Pipe::new(shared, Side::Client, socket, spin).map(Ok)
+}
+
+/// Asks for rings of `ring_len` bytes each, and for half of that while they are too large for the
+/// server.
+fn ask_for_less_and_less(
+    socket: &UnixStream,
+    ring_len: usize,
+) -> io::Result<Result<Shared, Refusal>> {
+    let mut hello = Hello::new(ring_len, ring_len);
+    loop {
+        match ask(socket, &hello)? {
+            Err(Refusal::Capacity) if hello.up > CAPACITY_MIN => {
+                hello = Hello::new(hello.up / 2, hello.up / 2);
+            }
+            outcome => return Ok(outcome),
+        }
+    }
 }
 
 fn late(error: rustix::io::Errno) -> io::Error {

@@ -93,6 +93,7 @@ impl Pipe {
                 Err(Ended::Closed) => 0,
                 Err(Ended::Broken) => return Err(broken()),
             };
+            self.is_warm |= written > 0;
             self.producer.flush(&self.other_bell);
             match self.try_read(into, out.is_empty())? {
                 Some(read) => return Ok((written, read)),
