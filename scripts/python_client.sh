@@ -35,4 +35,19 @@ check() {
   KEYWAY_URL="$url" KEYWAY_TRANSPORT="$transport" timeout 120 "$python" -m unittest -q clients/python/tests/test_client.py
 }
 
+keyway="${KEYWAY:-$target/debug/keyway}"
+[ -x "$keyway" ] || cargo build --quiet --locked --package keyway
+cat >"$directory/keyway.toml" <<END
+[[listener]]
+bind = "shm://$directory/keyway.shm"
+pool = "local"
+
+[pool.local]
+kind = "store"
+END
+"$keyway" serve "$directory/keyway.toml" 2>"$directory/keyway.log" &
+servers+=($!)
+
 check unix "unix://$directory/redis.sock" "$directory/redis.sock"
+check shm "shm://$directory/keyway.shm" "$directory/keyway.shm"
+check unix "unix://$directory/keyway.shm" "$directory/keyway.shm"
