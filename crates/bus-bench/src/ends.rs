@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Channel};
 use crate::message::{Sink, Source};
+use crate::round::{RoundOrder, take_part};
 use crate::run::Fault;
 use crate::{shared, stream};
 use serde::{Deserialize, Serialize};
@@ -48,22 +49,40 @@ pub struct Account {
     pub resident_kib: u64,
 }
 
-/// Does what `order` (JSON) says, and prints the account.
+/// What a process is started for.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task<F, R> {
+    Flow(F),
+    Round(R),
+}
+
+/// Does what `task` (JSON) says, and prints what came of it.
 ///
 /// # Errors
-/// When the order is none, or the system refuses.
-pub fn end(order: &str) -> Result<(), Fault> {
-    let order: Order = serde_json::from_str(order)?;
-    if let Some(core) = order.core {
+/// When it is no task, or the system refuses.
+pub fn end(task: &str) -> Result<(), Fault> {
+    let task: Task<Order, RoundOrder> = serde_json::from_str(task)?;
+    let core = match &task {
+        Task::Flow(order) => order.core,
+        Task::Round(order) => order.core(),
+    };
+    if let Some(core) = core {
         let mut cores = rustix::thread::CpuSet::new();
         cores.set(core);
         rustix::thread::sched_setaffinity(None, &cores)?;
     }
+    match task {
+        Task::Flow(order) => flow(&order),
+        Task::Round(order) => take_part(&order),
+    }
+}
+
+fn flow(order: &Order) -> Result<(), Fault> {
     let account = match (order.case.channel, order.sender) {
-        (Channel::Shm, Some(sender)) => shared::send(&order, sender)?,
-        (Channel::Shm, None) => shared::receive(&order)?,
-        (_, Some(sender)) => stream::send(&order, sender)?,
-        (_, None) => stream::receive(&order)?,
+        (Channel::Shm, Some(sender)) => shared::send(order, sender)?,
+        (Channel::Shm, None) => shared::receive(order)?,
+        (_, Some(sender)) => stream::send(order, sender)?,
+        (_, None) => stream::receive(order)?,
     };
     say(&account)
 }

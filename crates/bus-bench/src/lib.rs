@@ -10,6 +10,7 @@
 mod case;
 mod ends;
 mod message;
+mod round;
 mod run;
 mod shared;
 mod stream;
@@ -17,5 +18,6 @@ mod table;
 
 pub use case::{Case, Channel, Sizes};
 pub use ends::end;
+pub use round::{Trips, Way, round_trips};
 pub use run::{Fault, Options, Outcome, SENDERS_MAX, run};
-pub use table::{json, table};
+pub use table::{json, table, trips_table};

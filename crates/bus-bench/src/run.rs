@@ -1,7 +1,8 @@
 //! Starts the processes of a case, and makes a row of what they tell.
 
 use crate::case::{Case, Channel, Sizes};
-use crate::ends::{Account, Order};
+use crate::ends::{Account, Order, Task};
+use crate::round::RoundOrder;
 use keyway_ring::{Ended, Segment, SharedDoorbell};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use serde::Serialize;
@@ -27,6 +28,16 @@ pub struct Options {
     pub ring_len: usize,
     /// This program and its first arguments, behind which the order of a process comes.
     pub again: Vec<String>,
+}
+
+impl Options {
+    /// Where a socket may be made: nothing is there.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let name = format!("keyway-bus-bench-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        path
+    }
 }
 
 /// Most senders: lanes of an inbox.
@@ -125,8 +136,7 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
         Channel::Shm => Some(Memory::new(options.ring_len, case.senders)?),
         _ => None,
     };
-    let socket = std::env::temp_dir().join(format!("keyway-bus-bench-{}.sock", std::process::id()));
-    let _ = std::fs::remove_file(&socket);
+    let socket = options.socket();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut order = Order {
         case,
@@ -137,7 +147,7 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
         port: 0,
         core: (cores > 1).then_some(0),
     };
-    let mut receiver = Process::start("the receiver", options, &order)?;
+    let mut receiver = Process::start("the receiver", options, &flow(&order))?;
     if case.channel != Channel::Shm {
         order.port = receiver.hear()?;
     }
@@ -145,13 +155,17 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
     let mut senders = Vec::new();
     for sender in 0..case.senders {
         order.sender = Some(sender);
-        senders.push(Process::start("a sender", options, &order)?);
+        senders.push(Process::start("a sender", options, &flow(&order))?);
     }
     let sent = senders.iter_mut().map(Process::hear).collect::<Result<Vec<Account>, _>>();
     let received = sent.and_then(|sent| Ok((sent, receiver.hear::<Account>()?)));
     let _ = std::fs::remove_file(&socket);
     let (sent, received) = received?;
     Ok(outcome(case, &sent, &received))
+}
+
+fn flow(order: &Order) -> Task<&Order, &RoundOrder> {
+    Task::Flow(order)
 }
 
 fn outcome(case: Case, sent: &[Account], received: &Account) -> Outcome {
@@ -201,19 +215,23 @@ impl Memory {
 }
 
 /// A process of a case. It does not outlive this.
-struct Process {
+pub(crate) struct Process {
     what: &'static str,
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Process {
-    fn start(what: &'static str, options: &Options, order: &Order) -> Result<Process, Fault> {
+    pub(crate) fn start(
+        what: &'static str,
+        options: &Options,
+        task: &impl Serialize,
+    ) -> Result<Process, Fault> {
         let (program, arguments) =
             options.again.split_first().ok_or(Fault::Wrong("nothing to start"))?;
         let mut child = Command::new(program)
             .args(arguments)
-            .arg(serde_json::to_string(order)?)
+            .arg(serde_json::to_string(task)?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -222,7 +240,7 @@ impl Process {
     }
 
     /// The next line it tells.
-    fn hear<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Fault> {
+    pub(crate) fn hear<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Fault> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() {

@@ -1,6 +1,8 @@
 //! The table of the published report, and the figures for programs.
 
+use crate::round::{Trips, Way};
 use crate::run::{Fault, Outcome};
+use serde::Serialize;
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -51,10 +53,38 @@ fn rate(bytes: f64) -> String {
     }
 }
 
+/// Markdown: round trips, and how many times faster than the unix socket's they are.
+pub fn trips_table(trips: &[Trips]) -> String {
+    let mut out = "\
+| round trips of 128 B | half within | 99 % within | a second | to unix |
+| --- | ---: | ---: | ---: | ---: |
+"
+    .to_owned();
+    let unix = trips.iter().find(|one| one.way == Way::Unix).map(|one| one.median_ns);
+    for one in trips {
+        let us = |ns: u64| format!("{:.2} us", ns as f64 / 1e3);
+        let ratio = unix.map_or(0.0, |unix| unix as f64 / one.median_ns.max(1) as f64);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {:.0}K | {ratio:.2} |",
+            one.way,
+            us(one.median_ns),
+            us(one.p99_ns),
+            one.per_second / 1e3,
+        );
+    }
+    out
+}
+
 /// JSON, everything that was measured.
 ///
 /// # Errors
 /// None that a caller could do anything about.
-pub fn json(outcomes: &[Outcome]) -> Result<String, Fault> {
-    Ok(serde_json::to_string_pretty(outcomes)?)
+pub fn json(outcomes: &[Outcome], trips: &[Trips]) -> Result<String, Fault> {
+    #[derive(Serialize)]
+    struct All<'a> {
+        flows: &'a [Outcome],
+        round_trips: &'a [Trips],
+    }
+    Ok(serde_json::to_string_pretty(&All { flows: outcomes, round_trips: trips })?)
 }

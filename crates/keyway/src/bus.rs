@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use keyway_bus_bench::{Case, Channel, Options, SENDERS_MAX, Sizes, json, run, table};
+use keyway_bus_bench::{
+    Case, Channel, Options, SENDERS_MAX, Sizes, json, round_trips, run, table, trips_table,
+};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ pub enum Bus {
     /// A receiver and each sender are processes; with two cores or more the receiver has one, and
     /// the senders share another. Every message is filled, copied in and out and looked at byte by
     /// byte; messages lost, doubled, out of order or changed are counted, and end the command with
-    /// status 1.
+    /// status 1. Round trips are measured behind that.
     Bench(Bench),
     /// A process of the benchmark.
     #[command(hide = true)]
@@ -98,10 +100,11 @@ fn bench(arguments: Bench) -> Result<ExitCode> {
     if is_shown {
         eprint!("\r\x1b[K");
     }
-    let outcomes = outcomes?;
-    let _ = std::io::stdout().write_all(table(&outcomes).as_bytes());
+    let (outcomes, trips) = (outcomes?, round_trips(&options)?);
+    let tables = [table(&outcomes), trips_table(&trips)].join("\n");
+    let _ = std::io::stdout().write_all(tables.as_bytes());
     if let Some(file) = arguments.json {
-        std::fs::write(&file, json(&outcomes)?)
+        std::fs::write(&file, json(&outcomes, &trips)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let is_whole = outcomes.iter().all(|one| one.lost == 0 && one.wrong == 0);
