@@ -11,9 +11,9 @@
 //! ```
 //! A plain socket pays for one test of a bit. One of ours is its descriptor with that bit set.
 //!
-//! Rings tell nothing by themselves. While bytes come soon after one another a ring is *hot*: it is
-//! looked at in every poll, and for a while before the worker sleeps. Else it is *parked*: the
-//! other side rings an eventfd. Nobody sleeps with a hot ring.
+//! Rings tell nothing by themselves. Where looking was worth it lately a ring is *hot*: it is looked
+//! at in every poll, and for a while before the worker sleeps. Else it is *parked*: the other side
+//! rings an eventfd. Nobody sleeps with a hot ring.
 
 mod line;
 mod looking;
@@ -202,15 +202,14 @@ impl Ringed {
             let Some(Line { stage: Stage::Open(rings), token, .. }) = line else {
                 unreachable!("who is hot is open, and forgotten when it ends");
             };
-            let waited = now.since(rings.since);
             if rings.has_news() {
-                rings.gap.note(waited, budget);
+                rings.luck.found();
                 rings.reading = Reading::Told;
-            } else if waited <= budget {
+            } else if now.since(rings.since) <= budget {
                 at += 1;
                 continue;
             } else {
-                rings.gap.note(budget * 4, budget);
+                rings.luck.in_vain();
                 rings.park();
             }
             if rings.reading == Reading::Told {
@@ -438,7 +437,6 @@ impl Ringed {
 
     fn on_ready(&mut self, number: i32, kind: u64, event: Event, events: &mut Vec<Event>) {
         let Event::Ready { readable, writable, hangup, .. } = event else { return };
-        let budget = self.looking.budget;
         let Some(line) = self.line(number) else { return };
         let token = line.token;
         match &mut line.stage {
@@ -451,16 +449,9 @@ impl Ringed {
             }
             Stage::Asking(_) => {}
             Stage::Open(rings) if kind == BELL => {
-                let was_parked = rings.reading == Reading::Parked;
                 let (readable, writable) = rings.on_bell();
                 if !readable && !writable {
                     return;
-                }
-                if readable && was_parked {
-                    let waited = self.io.clock().now.since(since_of(&self.lines, number));
-                    if let Some(Line { stage: Stage::Open(rings), .. }) = self.line(number) {
-                        rings.gap.note(waited, budget);
-                    }
                 }
                 events.push(Event::Ready { token, readable, writable, hangup: false });
             }
@@ -589,16 +580,6 @@ impl Ringed {
     }
 }
 
-fn since_of(lines: &[Option<Box<Line>>], number: i32) -> Time {
-    match lines.get(number as usize) {
-        Some(Some(line)) => match &line.stage {
-            Stage::Open(rings) => rings.since,
-            _ => Time(0),
-        },
-        _ => Time(0),
-    }
-}
-
 /// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
 fn wait_for_bytes(
     rings: &mut Rings,
@@ -608,7 +589,7 @@ fn wait_for_bytes(
     hot: &mut Vec<i32>,
 ) -> bool {
     rings.since = now;
-    if looking.is_off() || hot.len() >= HOT_MAX || !rings.gap.is_short(looking.budget) {
+    if looking.is_off() || hot.len() >= HOT_MAX || !rings.luck.is_good() {
         return rings.park();
     }
     rings.reading = Reading::Hot;

@@ -1,6 +1,6 @@
 //! A connection that is, was to be or may yet become one through shared memory.
 
-use super::looking::Gap;
+use super::looking::Luck;
 use super::terms::Door;
 use crate::Token;
 use keyway_base::Time;
@@ -92,7 +92,7 @@ pub(super) struct Rings {
     pub(super) reading: Reading,
     /// Since when it waits for bytes.
     pub(super) since: Time,
-    pub(super) gap: Gap,
+    pub(super) luck: Luck,
     /// Whether the worker waits for room, and the other side is to ring.
     is_full: bool,
     /// The other process is gone, and so many bytes of what it had said are still to be read.
@@ -122,7 +122,7 @@ impl Rings {
             other_bell: Bell::new(shared.other_bell),
             reading: Reading::Told,
             since: now,
-            gap: Gap::default(),
+            luck: Luck::default(),
             is_full: false,
             left: None,
             used: now,
