@@ -412,7 +412,6 @@ impl Ringed {
             }
             Ok(Err(why)) => Err(RingFault::of(why)),
             Ok(Ok(shared)) => Rings::new(shared, Side::Client, now).map_err(|_| RingFault::Memory),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(RingFault::NoAnswer),
             Err(_) => Err(RingFault::NoAnswer),
         };
         match opened {
@@ -717,7 +716,11 @@ impl Io for Ringed {
 
     fn close(&mut self, socket: Socket) {
         match is_ringed(socket) {
-            true => drop(self.take_line(socket.0 & !RINGED_SOCKET)),
+            true => {
+                let number = socket.0 & !RINGED_SOCKET;
+                // One that was handed over and is not wanted here was never watched.
+                drop(self.take_line(number).or_else(|| MOVING.lock().remove(&number)));
+            }
             false => self.io.close(socket),
         }
     }

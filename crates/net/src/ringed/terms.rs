@@ -49,7 +49,7 @@ pub enum RingFault {
     User,
     /// It gives none, of any size, or has none.
     Refused,
-    /// What listens there does not know `shm://`.
+    /// What listens there does not know `shm://`, or has an error to tell.
     NoAnswer,
     /// What was handed over is no memory that can be trusted or mapped.
     Memory,
@@ -70,7 +70,9 @@ impl RingFault {
                 "the server does not share memory with this process's user; see allow_uids there"
             }
             RingFault::Refused => "the server refuses to share memory",
-            RingFault::NoAnswer => "what listens there does not speak shm://; write unix://",
+            RingFault::NoAnswer => {
+                "no answer to a hello: too many clients there, or it speaks unix:// only"
+            }
             RingFault::Memory => "the shared memory that was handed over cannot be used",
         }
     }
