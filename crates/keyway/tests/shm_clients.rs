@@ -535,6 +535,8 @@ fn clients_at_rest_cost_little() {
     wait_until("it is given back", SOON, || {
         resident_bytes(served.pid()).saturating_sub(before) < CLIENTS * (64 << 10)
     });
+    let each = resident_bytes(served.pid()).saturating_sub(before) / CLIENTS;
+    println!("{each} bytes for each client at rest");
     let wakeups = || served.keyway.metrics().sum("keyway_worker_wakeups_total", &[]);
     let wakeups_before = wakeups();
     let share = cpu_seconds_over(served.pid(), Duration::from_secs(1));

@@ -215,6 +215,11 @@ impl<M: Memory> Consumer<M> {
         bell.ring(&self.memory().header().writer.0, how);
     }
 
+    /// Sleeps until it is woken, behind an announcement to sleep on the futex, or for so long.
+    pub(crate) fn nap(&self, sequence: u32, most: Duration) {
+        sleep(&self.memory().header().reader.0, sequence, Some(Instant::now() + most));
+    }
+
     /// Says that nothing more will be read, and wakes the producer if it sleeps.
     pub fn finish(&mut self, bell: &Bell) {
         let how = self.close();
