@@ -535,12 +535,12 @@ fn clients_at_rest_cost_little() {
     wait_until("it is given back", SOON, || {
         resident_bytes(served.pid()).saturating_sub(before) < CLIENTS * (64 << 10)
     });
-    let each = resident_bytes(served.pid()).saturating_sub(before) / CLIENTS;
-    println!("{each} bytes for each client at rest");
     let wakeups = || served.keyway.metrics().sum("keyway_worker_wakeups_total", &[]);
     let wakeups_before = wakeups();
     let share = cpu_seconds_over(served.pid(), Duration::from_secs(1));
     assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
+    let each = resident_bytes(served.pid()).saturating_sub(before) / CLIENTS;
+    println!("{each} bytes for each client at rest");
     // Ten times a second it looks after itself, clients or none.
     let woken = wakeups() - wakeups_before;
     assert!(woken < 30.0, "woken {woken} times in a second, with nothing to do");
