@@ -2,7 +2,7 @@
 
 use crate::ends::{Order, Task, say};
 use crate::run::{Fault, Options, Process};
-use keyway_ring::{HELLO_LEN, Hello, Pipe, Side, Spin, answer, ask};
+use keyway_ring::{HELLO_LEN, Hello, Pipe, Spin, answer, ask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{Read, Write};
@@ -98,7 +98,7 @@ fn echo(order: &RoundOrder) -> Result<(), Fault> {
     let hello = Hello::decode(&hello).ok_or(Fault::Wrong("no hello"))?;
     let shared =
         answer(&socket, &hello, 1 << 20)?.map_err(|_| Fault::Wrong("no memory for rings"))?;
-    echo_over(Pipe::new(shared, Side::Server, socket, spin(order.way))?)
+    echo_over(Pipe::new(shared, socket, spin(order.way)))
 }
 
 fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
@@ -121,7 +121,7 @@ fn measure(order: &RoundOrder) -> Result<Trips, Fault> {
     }
     let shared = ask(&socket, &Hello::new(RING_LEN, RING_LEN))?
         .map_err(|_| Fault::Wrong("no memory for rings"))?;
-    measure_over(Pipe::new(shared, Side::Client, socket, spin(order.way))?, order)
+    measure_over(Pipe::new(shared, socket, spin(order.way)), order)
 }
 
 fn measure_over(mut other: impl Read + Write, order: &RoundOrder) -> Result<Trips, Fault> {

@@ -1,7 +1,7 @@
 //! Bytes to a server and back, whatever carries them.
 
 use crate::endpoint::Endpoint;
-use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Refusal, Shared, Side, Spin, ask};
+use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Refusal, Shared, Spin, ask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -244,7 +244,7 @@ fn connect_shared(
     };
     socket.set_read_timeout(None)?;
     let spin = if spin.is_zero() { Spin::never() } else { Spin::adaptive(spin) };
-    Pipe::new(shared, Side::Client, socket, spin).map(Ok)
+    Ok(Ok(Pipe::new(shared, socket, spin)))
 }
 
 /// Asks for rings of `ring_len` bytes each, and for half of that while they are too large for the

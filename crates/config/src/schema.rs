@@ -142,7 +142,7 @@ pub(crate) static SERVER: Table = Table {
             "spin",
             Kind::Duration { min: us(1), max: ms(1) },
             Is("\"20us\""),
-            "How long a worker looks at shared memory before it sleeps, where bytes came about as soon lately; waking it takes some 50us. Only clients and servers of `shm://` are looked for, by no more workers than half of the cores, and where there is one core by none.",
+            "How long a worker looks at shared memory before it sleeps, where that has brought bytes lately; waking it takes some 50us. Only clients and servers of `shm://` are looked for, by no more workers than half of the cores, and where there is one core by none.",
         )
         .or_word("off"),
     ],

@@ -539,6 +539,8 @@ fn clients_at_rest_cost_little() {
     let wakeups_before = wakeups();
     let share = cpu_seconds_over(served.pid(), Duration::from_secs(1));
     assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
+    let each = resident_bytes(served.pid()).saturating_sub(before) / CLIENTS;
+    println!("{each} bytes for each client at rest");
     // Ten times a second it looks after itself, clients or none.
     let woken = wakeups() - wakeups_before;
     assert!(woken < 30.0, "woken {woken} times in a second, with nothing to do");

@@ -66,12 +66,15 @@ impl FromStr for Address {
     /// `unix:///path` or `shm:///path`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let error = || AddressError(text.to_owned());
-        let schemes: [(_, fn(PathBuf) -> Address); 2] =
-            [("unix://", Address::Unix), ("shm://", Address::Shm)];
-        for (scheme, of) in schemes {
-            if let Some(path) = text.strip_prefix(scheme) {
-                return if path.starts_with('/') { Ok(of(path.into())) } else { Err(error()) };
-            }
+        let absolute = |path: &str| {
+            let path = path.starts_with('/').then(|| PathBuf::from(path));
+            path.ok_or_else(error)
+        };
+        if let Some(path) = text.strip_prefix("unix://") {
+            return absolute(path).map(Address::Unix);
+        }
+        if let Some(path) = text.strip_prefix("shm://") {
+            return absolute(path).map(Address::Shm);
         }
         let (host, port) =
             text.strip_prefix("tcp://").unwrap_or(text).rsplit_once(':').ok_or_else(error)?;

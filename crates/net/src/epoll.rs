@@ -100,17 +100,6 @@ impl EpollIo {
         epoll::modify(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
     }
 
-    /// Tells of each ringing of an eventfd, which is never read: it is told of at its edges.
-    pub(crate) fn watch_bell(&self, bell: &OwnedFd, token: Token) -> bool {
-        let data = EventData::new_u64(token.0);
-        epoll::add(&self.epoll, bell, data, EventFlags::IN | EventFlags::ET).is_ok()
-    }
-
-    /// Tells no more of an eventfd.
-    pub(crate) fn unwatch(&self, bell: &OwnedFd) {
-        let _ = epoll::delete(&self.epoll, bell);
-    }
-
     fn start_resolving(&mut self, host: &str, port: u16, token: Token) -> bool {
         if self.resolver.is_none() {
             let Ok(resolver) = Resolver::start() else { return false };

@@ -11,9 +11,9 @@
 //! ```
 //! A plain socket pays for one test of a bit. One of ours is its descriptor with that bit set.
 //!
-//! Rings tell nothing by themselves. While bytes come soon after one another a ring is *hot*: it is
-//! looked at in every poll, and for a while before the worker sleeps. Else it is *parked*: the
-//! other side rings an eventfd. Nobody sleeps with a hot ring.
+//! Rings tell nothing by themselves. Where looking was worth it lately a ring is *hot*: it is looked
+//! at in every poll, and for a while before the worker sleeps. Else it is *parked*: the other side
+//! rings at the socket. Nobody sleeps with a hot ring.
 
 mod line;
 mod looking;
@@ -24,13 +24,11 @@ pub use terms::{Door, RingFault};
 use crate::{Accept, Address, ConnectFault, EpollIo, Event, Io, ListenerIndex, Peer, Recv};
 use crate::{Send, Socket, Token};
 use keyway_base::{Clock, Time};
-use keyway_ring::{Ended, HELLO_LEN, Hello, Refusal, Side};
+use keyway_ring::{Ended, HELLO_LEN, Hello, Refusal};
 use line::{Greeted, Line, Reading, Rings, Stage};
 use looking::Looking;
 use parking_lot::Mutex;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -47,8 +45,7 @@ const TOKEN_MASK: u64 = 7 << 61;
 /// What a token of ours is about.
 const KIND_SHIFT: u32 = 59;
 const SOCKET: u64 = 0;
-const BELL: u64 = 1;
-const CONNECT: u64 = 2;
+const CONNECT: u64 = 1;
 
 /// Generations fit into a token between its kind and the number.
 const GENERATION_MAX: u32 = (1 << 27) - 1;
@@ -67,6 +64,9 @@ const SOCKETS_WAIT_MAX: Duration = Duration::from_micros(20);
 
 /// How long a connection is not used before the memory that it does not need is given back.
 const REST: Duration = Duration::from_secs(1);
+
+/// Connections whose memory is given back in one poll.
+const COOLED_AT_ONCE: usize = 32;
 
 /// Capacity asked for in each direction when connecting, in bytes; less if that is refused.
 const CAPACITY: usize = 1 << 20;
@@ -163,12 +163,8 @@ impl Ringed {
     fn take_line(&mut self, number: i32) -> Option<Box<Line>> {
         let line = self.lines.get_mut(number as usize)?.take()?;
         self.count -= 1;
-        if let Stage::Open(rings) = &line.stage {
-            if rings.reading == Reading::Hot {
-                self.hot.retain(|&hot| hot != number);
-            }
-            // The other side has it, too: closing it here alone would leave it registered.
-            self.io.unwatch(rings.bell());
+        if matches!(&line.stage, Stage::Open(rings) if rings.reading == Reading::Hot) {
+            self.hot.retain(|&hot| hot != number);
         }
         Some(line)
     }
@@ -176,6 +172,7 @@ impl Ringed {
     #[cold]
     fn add_line(&mut self, socket: OwnedFd, token: Token, stage: Stage, door: Option<Arc<Door>>) {
         let generation = self.next_generation();
+        let socket = Arc::new(socket);
         let line = Line { token, generation, socket, stage, door, is_broken: false };
         self.put_line(Box::new(line));
     }
@@ -202,15 +199,14 @@ impl Ringed {
             let Some(Line { stage: Stage::Open(rings), token, .. }) = line else {
                 unreachable!("who is hot is open, and forgotten when it ends");
             };
-            let waited = now.since(rings.since);
             if rings.has_news() {
-                rings.gap.note(waited, budget);
+                rings.luck.found();
                 rings.reading = Reading::Told;
-            } else if waited <= budget {
+            } else if now.since(rings.since) <= budget {
                 at += 1;
                 continue;
             } else {
-                rings.gap.note(budget * 4, budget);
+                rings.luck.in_vain();
                 rings.park();
             }
             if rings.reading == Reading::Told {
@@ -295,7 +291,8 @@ impl Ringed {
 
     /// Gives back the memory of connections that rest.
     fn cool(&mut self) {
-        while let Some(&(number, generation, due)) = self.cooling.front() {
+        for _ in 0..COOLED_AT_ONCE {
+            let Some(&(number, generation, due)) = self.cooling.front() else { return };
             if due > self.now {
                 return;
             }
@@ -349,7 +346,7 @@ impl Ringed {
             let number = token.0 as u32 as i32;
             let is_it = |line: &&mut Line| own_token(kind, line.generation, number as u32) == token;
             if self.line(number).as_ref().is_some_and(is_it) {
-                self.on_ready(number, kind, event, events);
+                self.on_ready(number, event, events);
             }
         }
         self.scratch = told;
@@ -412,8 +409,8 @@ impl Ringed {
                 };
             }
             Ok(Err(why)) => Err(RingFault::of(why)),
-            Ok(Ok(shared)) => Rings::new(shared, Side::Client, now).map_err(|_| RingFault::Memory),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(RingFault::NoAnswer),
+            Ok(Ok(shared)) => Ok(Rings::new(shared, &line.socket, now)),
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(RingFault::Memory),
             Err(_) => Err(RingFault::NoAnswer),
         };
         match opened {
@@ -421,24 +418,16 @@ impl Ringed {
             Ok(rings) => {
                 line.stage = Stage::Open(rings);
                 let token = line.token;
-                if !self.watch_bell(number) {
-                    return self.give_up(number, ConnectFault::Exhausted, events);
-                }
                 events.push(Event::Connected { token, socket: Socket(RINGED_SOCKET | number) });
                 self.begin_reading(number);
+                // What came right behind the answer was told of with it.
+                self.on_socket(number, false, events);
             }
         }
     }
 
-    fn watch_bell(&mut self, number: i32) -> bool {
-        let Some(line) = self.lines[number as usize].as_deref() else { return false };
-        let Stage::Open(rings) = &line.stage else { return false };
-        self.io.watch_bell(rings.bell(), own_token(BELL, line.generation, number as u32))
-    }
-
-    fn on_ready(&mut self, number: i32, kind: u64, event: Event, events: &mut Vec<Event>) {
+    fn on_ready(&mut self, number: i32, event: Event, events: &mut Vec<Event>) {
         let Event::Ready { readable, writable, hangup, .. } = event else { return };
-        let budget = self.looking.budget;
         let Some(line) = self.line(number) else { return };
         let token = line.token;
         match &mut line.stage {
@@ -450,35 +439,30 @@ impl Ringed {
                 self.on_answer(number, hello, events);
             }
             Stage::Asking(_) => {}
-            Stage::Open(rings) if kind == BELL => {
-                let was_parked = rings.reading == Reading::Parked;
-                let (readable, writable) = rings.on_bell();
-                if !readable && !writable {
-                    return;
-                }
-                if readable && was_parked {
-                    let waited = self.io.clock().now.since(since_of(&self.lines, number));
-                    if let Some(Line { stage: Stage::Open(rings), .. }) = self.line(number) {
-                        rings.gap.note(waited, budget);
-                    }
-                }
-                events.push(Event::Ready { token, readable, writable, hangup: false });
-            }
-            Stage::Open(_) if readable || hangup => self.on_end(number, events),
+            Stage::Open(_) if readable || hangup => self.on_socket(number, hangup, events),
             Stage::Open(_) => {}
         }
     }
 
-    /// Something has come through the socket of a connection that speaks through rings: it is over.
+    /// The other side of a connection that speaks through rings has rung, or is gone.
+    fn on_socket(&mut self, number: i32, hangup: bool, events: &mut Vec<Event>) {
+        let Some(line) = self.line(number) else { return };
+        let token = line.token;
+        let Stage::Open(rings) = &mut line.stage else { return };
+        // Rings that are not taken now are taken with the next.
+        if hangup || !rings.hear() {
+            return self.on_end(number, events);
+        }
+        let (readable, writable) = rings.on_bell();
+        if readable || writable {
+            events.push(Event::Ready { token, readable, writable, hangup: false });
+        }
+    }
+
+    /// The other process of a connection that speaks through rings is gone.
     #[cold]
     fn on_end(&mut self, number: i32, events: &mut Vec<Event>) {
         let Some(line) = self.line(number) else { return };
-        match rustix::net::recv(&line.socket, &mut [0; 1], RecvFlags::empty()) {
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            // Nothing is said there.
-            Ok((1.., _)) => line.is_broken = true,
-            Ok((0, _)) | Err(_) => {}
-        }
         let token = line.token;
         let Stage::Open(rings) = &mut line.stage else { return };
         let was_hot = rings.reading == Reading::Hot;
@@ -557,8 +541,14 @@ impl Ringed {
                 Err(greeted) => return greeted,
             };
             match open(line, Hello::decode(&said), now) {
-                Ok(true) if self.watch_bell(number) => return Greeted::Open,
-                Ok(true) | Err(_) => return Greeted::Failed,
+                Ok(true) => {
+                    // What came right behind the hello was told of with it.
+                    let mut events = std::mem::take(&mut self.early);
+                    self.on_socket(number, false, &mut events);
+                    self.early = events;
+                    return Greeted::Open;
+                }
+                Err(_) => return Greeted::Failed,
                 // It goes on over the socket, or asks again.
                 Ok(false) => {}
             }
@@ -589,16 +579,6 @@ impl Ringed {
     }
 }
 
-fn since_of(lines: &[Option<Box<Line>>], number: i32) -> Time {
-    match lines.get(number as usize) {
-        Some(Some(line)) => match &line.stage {
-            Stage::Open(rings) => rings.since,
-            _ => Time(0),
-        },
-        _ => Time(0),
-    }
-}
-
 /// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
 fn wait_for_bytes(
     rings: &mut Rings,
@@ -608,7 +588,7 @@ fn wait_for_bytes(
     hot: &mut Vec<i32>,
 ) -> bool {
     rings.since = now;
-    if looking.is_off() || hot.len() >= HOT_MAX || !rings.gap.is_short(looking.budget) {
+    if looking.is_off() || hot.len() >= HOT_MAX || !rings.luck.is_good() {
         return rings.park();
     }
     rings.reading = Reading::Hot;
@@ -663,15 +643,18 @@ impl Io for Ringed {
             return self.io.watch(socket, token);
         }
         let number = socket.0 & !RINGED_SOCKET;
+        let now = self.now;
         if let Some(mut line) = MOVING.lock().remove(&number) {
             line.generation = self.next_generation();
+            if let Stage::Open(rings) = &mut line.stage {
+                Self::note_use(rings, now, (number, line.generation), &mut self.cooling);
+            }
             self.put_line(line);
         }
         let Some(line) = self.line(number) else { return false };
         line.token = token;
         let own = own_token(SOCKET, line.generation, number as u32);
-        let is_open = matches!(line.stage, Stage::Open(_));
-        self.io.watch(Socket(number), own) && (!is_open || self.watch_bell(number))
+        self.io.watch(Socket(number), own)
     }
 
     fn connect(&mut self, address: &Address, token: Token) {
@@ -736,7 +719,11 @@ impl Io for Ringed {
 
     fn close(&mut self, socket: Socket) {
         match is_ringed(socket) {
-            true => drop(self.take_line(socket.0 & !RINGED_SOCKET)),
+            true => {
+                let number = socket.0 & !RINGED_SOCKET;
+                // One that was handed over and is not wanted here was never watched.
+                drop(self.take_line(number).or_else(|| MOVING.lock().remove(&number)));
+            }
             false => self.io.close(socket),
         }
     }

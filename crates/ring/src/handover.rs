@@ -1,9 +1,8 @@
 //! How two processes come to share a pair of rings: through a unix socket, which then stays open
 //! and tells each that the other is there. The one that was connected to makes the memory.
 
-use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Segment};
+use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
 use rustix::cmsg_space;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -25,8 +24,8 @@ const HELLO_START: &[u8] = b"\0KWSHM";
 
 const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
 
-/// Descriptors that come with an answer: the memory, and the eventfds of both sides.
-const HANDED: usize = 3;
+/// Descriptors that come with an answer: the memory.
+const HANDED: usize = 1;
 
 /// What who connects asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,15 +134,13 @@ fn decode(bytes: &[u8; HELLO_LEN], magic: [u8; 8]) -> Option<(u16, Hello)> {
     (bytes[..8] == magic).then_some((code, Hello { up: capacity(16)?, down: capacity(24)? }))
 }
 
-/// What a process has of rings that it shares.
+/// The rings that a process shares.
 #[derive(Debug)]
 pub struct Shared {
-    /// The memory: the ring to the one that was connected to, and the ring back.
-    pub segment: Segment,
-    /// Its own eventfd, which the other side writes to.
-    pub own_bell: OwnedFd,
-    /// The other side's.
-    pub other_bell: OwnedFd,
+    /// That which it writes.
+    pub out: Mapping,
+    /// That which it reads.
+    pub back: Mapping,
 }
 
 /// Who is at the other end of a unix socket, as the system knows it.
@@ -171,10 +168,9 @@ pub fn answer(
     };
     match made {
         Err(why) => refuse(socket, why).map(|()| Err(why)),
-        Ok(shared) => {
-            let handed =
-                [shared.segment.descriptor(), shared.other_bell.as_fd(), shared.own_bell.as_fd()];
-            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &handed)?;
+        // They are mapped by now: who is told that he has rings has them.
+        Ok((segment, shared)) => {
+            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &[segment.descriptor()])?;
             Ok(Ok(shared))
         }
     }
@@ -188,14 +184,14 @@ pub fn refuse(socket: impl AsFd, why: Refusal) -> io::Result<()> {
     send(socket.as_fd(), &encode(ANSWER_MAGIC, why.code(), &Hello { up: 0, down: 0 }), &[])
 }
 
-fn make(hello: &Hello) -> Result<Shared, Refusal> {
-    let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-    let segment = Segment::create(&[hello.up, hello.down]).map_err(|error| match error.kind() {
+fn make(hello: &Hello) -> Result<(Segment, Shared), Refusal> {
+    let why = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput => Refusal::Capacity,
         _ => Refusal::System,
-    })?;
-    let (Ok(own_bell), Ok(other_bell)) = (bell(), bell()) else { return Err(Refusal::System) };
-    Ok(Shared { segment, own_bell, other_bell })
+    };
+    let segment = Segment::create(&[hello.up, hello.down]).map_err(why)?;
+    let shared = Shared { out: segment.ring(1).map_err(why)?, back: segment.ring(0).map_err(why)? };
+    Ok((segment, shared))
 }
 
 /// Asks whoever listens at the other end of a socket for rings, and waits for the answer.
@@ -233,10 +229,14 @@ pub fn hear(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refus
     if given != *hello {
         return Err(wrong("rings of other capacities than were asked for"));
     }
-    let [memory, own_bell, other_bell]: [OwnedFd; HANDED] =
-        handed.try_into().map_err(|_| wrong("an answer without its descriptors"))?;
+    let [memory]: [OwnedFd; HANDED] =
+        handed.try_into().map_err(|_| wrong("an answer without its descriptor"))?;
     let segment = Segment::open(memory, &[given.up, given.down])?;
-    Ok(Ok(Shared { segment, own_bell, other_bell }))
+    let shared = Shared { out: segment.ring(0)?, back: segment.ring(1)? };
+    if !(shared.out.is_ring() && shared.back.is_ring()) {
+        return Err(wrong("memory without rings"));
+    }
+    Ok(Ok(shared))
 }
 
 fn send(

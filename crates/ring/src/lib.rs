@@ -45,7 +45,7 @@ pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;
 pub use park::Wait;
 #[cfg(not(loom))]
-pub use pipe::{Pipe, Side};
+pub use pipe::Pipe;
 pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
 #[cfg(not(loom))]
 pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};

@@ -10,7 +10,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Smallest capacity of a ring, in bytes.
 pub const CAPACITY_MIN: usize = 64 << 10;
@@ -116,20 +117,52 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// Rings that this process has mapped.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Ranges of addresses that a ring takes: its header with its bytes, and its bytes again.
+const RANGES_EACH: usize = 2;
+
+/// Ranges that a process may have on systems that do not tell, as Linux has it.
+const RANGES_MAX: usize = 65_530;
+
+/// How many rings a process may map: the system bounds ranges of addresses (`vm.max_map_count`), and a
+/// process that reaches that gets no memory for anything. A quarter is left for all else.
+fn mapped_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        let ranges = told.and_then(|text| text.trim().parse().ok()).unwrap_or(RANGES_MAX);
+        (ranges - ranges / 4) / RANGES_EACH
+    })
+}
+
 impl Mapping {
     fn new(descriptor: BorrowedFd<'_>, offset: usize, capacity: usize) -> io::Result<Mapping> {
-        let len = HEADER_LEN + 2 * capacity;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: new addresses, where nothing is yet.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
-        }?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if MAPPED.fetch_add(1, Ordering::Relaxed) >= mapped_max() {
+            MAPPED.fetch_sub(1, Ordering::Relaxed);
+            let what = "as many rings are mapped as vm.max_map_count leaves room for";
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+        }
+        let reserved = Self::reserve(HEADER_LEN + 2 * capacity);
+        let base = reserved.inspect_err(|_| {
+            MAPPED.fetch_sub(1, Ordering::Relaxed);
+        })?;
         // From here on it is unmapped whatever happens.
         let mapping = Mapping { base, capacity };
         mapping.place(descriptor, (0, HEADER_LEN + capacity), offset)?;
         mapping.place(descriptor, (HEADER_LEN + capacity, capacity), offset + HEADER_LEN)?;
         Ok(mapping)
+    }
+
+    /// Addresses for `len` bytes.
+    fn reserve(len: usize) -> io::Result<NonNull<u8>> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: new addresses, where nothing is yet.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+        }?;
+        Ok(NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
     }
 
     /// Maps `len` bytes of the segment at `offset` at `at` of the mapping.
@@ -194,6 +227,7 @@ impl Drop for Mapping {
             rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN + 2 * self.capacity)
         };
         debug_assert!(unmapped.is_ok());
+        MAPPED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

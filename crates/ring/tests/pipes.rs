@@ -3,10 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "children that are killed after a while")]
 
 use keyway_ring::{
-    CAPACITY_MAX, CAPACITY_MIN, HELLO_LEN, Hello, Pipe, Refusal, Side, Spin, answer, ask, peer_uid,
-    refuse,
+    Bell, CAPACITY_MAX, CAPACITY_MIN, Consumer, HELLO_LEN, Hello, Pipe, Producer, Refusal, Segment,
+    Side, Spin, answer, ask, hear, peer_uid, refuse, say,
 };
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -221,4 +221,65 @@ fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
     }
     // Other tests of this process open and close some of theirs meanwhile.
     assert!(open() < before + 40, "{before} descriptors have become {}", open());
+}
+
+#[test]
+fn a_hello_of_any_version_is_told_from_what_other_clients_say() {
+    let mut hello = Hello::new(0, 0).encode();
+    for len in 0..=HELLO_LEN {
+        assert!(Hello::may_begin(&hello[..len]), "{len} bytes of it");
+    }
+    hello[6] = b'9';
+    assert!(Hello::may_begin(&hello) && Hello::decode(&hello).is_none());
+    let others: [&[u8]; 6] =
+        [b"*", b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\x80", b"\0KWS*", b"\0\0"];
+    for said in others {
+        assert!(!Hello::may_begin(said), "{said:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_heard_without_waiting_for_it() {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    client.set_nonblocking(true).unwrap();
+    let hello = Hello::new(0, 0);
+    say(&client, &hello).unwrap();
+    assert_eq!(hear(&client, &hello).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(read_hello(&mut server), hello);
+    refuse(&server, Refusal::Version).unwrap();
+    assert_eq!(hear(&client, &hello).unwrap().err(), Some(Refusal::Version));
+    say(&client, &hello).unwrap();
+    assert_eq!(read_hello(&mut server), hello);
+    let _shared = answer(&server, &hello, BYTES_MAX).unwrap().unwrap();
+    assert!(hear(&client, &hello).unwrap().is_ok());
+}
+
+/// Pages of the memory that the system has given.
+fn blocks(segment: &Segment) -> u64 {
+    let file = std::fs::File::from(segment.descriptor().try_clone_to_owned().unwrap());
+    std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap())
+}
+
+#[test]
+fn memory_without_content_is_given_back_by_who_writes_it() {
+    let segment = Segment::create(&[CAPACITY_MIN]).unwrap();
+    let mut producer = Producer::new(segment.ring(0).unwrap());
+    let mut consumer = Consumer::new(segment.ring(0).unwrap());
+    let bell = Bell::default();
+    let empty = blocks(&segment);
+    let mut got = vec![0; CAPACITY_MIN];
+    for round in 0..5 {
+        let said = bytes(CAPACITY_MIN - round * 1_000, round);
+        assert_eq!(producer.write(&said), Ok(said.len()));
+        assert!(!producer.discard(), "it is not published");
+        producer.flush(&bell);
+        assert!(!producer.discard(), "it is not read");
+        assert_eq!(consumer.read(&mut got), Ok(said.len()));
+        assert!(got[..said.len()] == said);
+        assert!(!producer.discard(), "its room is not given back");
+        consumer.give_back(&bell);
+        assert!(blocks(&segment) > empty);
+        assert!(producer.discard());
+        assert_eq!(blocks(&segment), empty);
+    }
 }

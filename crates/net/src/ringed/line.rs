@@ -1,14 +1,13 @@
 //! A connection that is, was to be or may yet become one through shared memory.
 
-use super::looking::Gap;
+use super::looking::Luck;
 use super::terms::Door;
 use crate::Token;
 use keyway_base::Time;
-use keyway_ring::{Bell, Consumer, Ended, HELLO_LEN, Hello, Mapping, Producer, Shared, Side, Wait};
+use keyway_ring::{Bell, Consumer, Ended, HELLO_LEN, Hello, Mapping, Producer, Shared, Wait};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use std::io;
 use std::sync::Arc;
 
 /// One connection.
@@ -17,8 +16,8 @@ pub(super) struct Line {
     pub(super) token: Token,
     /// Tells it from those that had its number before.
     pub(super) generation: u32,
-    /// What both sides hear of each other's end by.
-    pub(super) socket: OwnedFd,
+    /// What the two ring at, and hear of each other's end by.
+    pub(super) socket: Arc<OwnedFd>,
     pub(super) stage: Stage,
     /// What it came in by; `None` for one that was asked for here.
     pub(super) door: Option<Arc<Door>>,
@@ -87,12 +86,11 @@ pub(super) enum Reading {
 pub(super) struct Rings {
     producer: Producer<Mapping>,
     consumer: Consumer<Mapping>,
-    own_bell: OwnedFd,
-    other_bell: Bell,
+    bell: Bell,
     pub(super) reading: Reading,
     /// Since when it waits for bytes.
     pub(super) since: Time,
-    pub(super) gap: Gap,
+    pub(super) luck: Luck,
     /// Whether the worker waits for room, and the other side is to ring.
     is_full: bool,
     /// The other process is gone, and so many bytes of what it had said are still to be read.
@@ -104,35 +102,25 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// # Errors
-    /// Of the system, when the memory cannot be mapped; `InvalidData` when it holds no rings.
-    pub(super) fn new(shared: Shared, side: Side, now: Time) -> io::Result<Rings> {
-        let (out, back) = match side {
-            Side::Client => (0, 1),
-            Side::Server => (1, 0),
-        };
-        let (out, back) = (shared.segment.ring(out)?, shared.segment.ring(back)?);
-        if !(out.is_ring() && back.is_ring()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "memory without rings"));
-        }
-        Ok(Rings {
-            producer: Producer::new(out),
-            consumer: Consumer::new(back),
-            own_bell: shared.own_bell,
-            other_bell: Bell::new(shared.other_bell),
+    /// Of a connection over `socket`.
+    pub(super) fn new(shared: Shared, socket: &Arc<OwnedFd>, now: Time) -> Rings {
+        Rings {
+            producer: Producer::new(shared.out),
+            consumer: Consumer::new(shared.back),
+            bell: Bell::new(Arc::clone(socket)),
             reading: Reading::Told,
             since: now,
-            gap: Gap::default(),
+            luck: Luck::default(),
             is_full: false,
             left: None,
             used: now,
             is_cooling: false,
-        })
+        }
     }
 
-    /// What the other side rings.
-    pub(super) fn bell(&self) -> &OwnedFd {
-        &self.own_bell
+    /// Takes what the other side has rung; whether it is still there.
+    pub(super) fn hear(&self) -> bool {
+        self.bell.hear()
     }
 
     /// Whether the other process is gone.
@@ -152,7 +140,7 @@ impl Rings {
             }
         };
         if len > 0 {
-            self.consumer.give_back(&self.other_bell);
+            self.consumer.give_back(&self.bell);
         }
         if let Some(left) = &mut self.left {
             // What is not there in spite of the other's word never comes.
@@ -205,7 +193,7 @@ impl Rings {
         let mut taken = 0;
         loop {
             taken += self.producer.write(&bytes[taken..])?;
-            self.producer.flush(&self.other_bell);
+            self.producer.flush(&self.bell);
             if taken == bytes.len() {
                 return Ok(taken);
             }
@@ -252,7 +240,7 @@ impl Rings {
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        self.producer.finish(&self.other_bell);
-        self.consumer.finish(&self.other_bell);
+        self.producer.finish(&self.bell);
+        self.consumer.finish(&self.bell);
     }
 }

@@ -5,31 +5,40 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// One wait of so many is spent looking although it was not worth it lately, to see whether that
-/// has changed.
-const PROBE_EVERY: u32 = 32;
+/// How many waits go by at most before looking is tried again where it was in vain.
+const SKIPPED_MAX: u32 = 255;
 
 /// Workers that look now, of the whole process.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// How long it takes lately until bytes come.
+/// Whether looking for a connection's bytes is worth it, by what came of it lately. How long it
+/// takes until the other side rings says nothing about that: with few processors it may be just the
+/// one who looks that the other side waits for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Gap {
-    nanos: u64,
-    waits: u32,
+pub(super) struct Luck {
+    /// Waits that go by before the next try, after one in vain.
+    skip: u32,
+    /// How many of them are left.
+    left: u32,
 }
 
-impl Gap {
-    /// Notes how long it took. Longer than four times the budget is all the same.
-    pub(super) fn note(&mut self, took: Duration, budget: Duration) {
-        let took = took.min(budget * 4).as_nanos() as u64;
-        self.nanos = self.nanos - self.nanos / 4 + took / 4;
+impl Luck {
+    /// Bytes came while it looked.
+    pub(super) fn found(&mut self) {
+        self.skip /= 2;
     }
 
-    /// Whether it is worth looking, for as long as the budget, until the next bytes come.
-    pub(super) fn is_short(&mut self, budget: Duration) -> bool {
-        self.waits = self.waits.wrapping_add(1);
-        self.nanos <= budget.as_nanos() as u64 || self.waits.is_multiple_of(PROBE_EVERY)
+    /// They did not.
+    pub(super) fn in_vain(&mut self) {
+        self.skip = (self.skip * 2 + 1).min(SKIPPED_MAX);
+        self.left = self.skip;
+    }
+
+    /// Whether to look this time.
+    pub(super) fn is_good(&mut self) -> bool {
+        let is_good = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        is_good
     }
 }
 
@@ -78,18 +87,24 @@ mod tests {
     const BUDGET: Duration = Duration::from_micros(20);
 
     #[test]
-    fn who_hears_soon_looks_and_who_does_not_tries_now_and_then() {
-        let mut gap = Gap::default();
-        assert!(gap.is_short(BUDGET), "at first it looks");
-        for _ in 0..8 {
-            gap.note(Duration::from_secs(1), BUDGET);
+    fn who_looks_in_vain_tries_less_and_less_and_never_gives_up() {
+        let mut luck = Luck::default();
+        let mut tries = Vec::new();
+        for wait in 0..1_000 {
+            if luck.is_good() {
+                tries.push(wait);
+                luck.in_vain();
+            }
         }
-        let looked = (0..PROBE_EVERY * 4).filter(|_| gap.is_short(BUDGET)).count();
-        assert_eq!(looked, 4);
-        for _ in 0..16 {
-            gap.note(Duration::from_micros(1), BUDGET);
+        assert_eq!(tries, [0, 2, 6, 14, 30, 62, 126, 254, 510, 766]);
+        let mut waits = 0;
+        while luck.skip > 0 {
+            waits += 1;
+            if luck.is_good() {
+                luck.found();
+            }
         }
-        assert!((0..PROBE_EVERY).all(|_| gap.is_short(BUDGET)));
+        assert!(waits < 300, "{waits} waits until it looks each time");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::line::{Line, Rings, Stage};
 use keyway_base::Time;
-use keyway_ring::{Hello, Refusal, Side};
+use keyway_ring::{Hello, Refusal};
 use std::io;
 
 /// Who gets shared memory at a listener, and how much.
@@ -36,7 +36,7 @@ pub(super) fn open(line: &mut Line, hello: Option<Hello>, now: Time) -> io::Resu
     match keyway_ring::answer(&line.socket, &hello, usize::MAX)? {
         Err(_) => Ok(false),
         Ok(shared) => {
-            line.stage = Stage::Open(Rings::new(shared, Side::Server, now)?);
+            line.stage = Stage::Open(Rings::new(shared, &line.socket, now));
             Ok(true)
         }
     }
@@ -49,7 +49,7 @@ pub enum RingFault {
     User,
     /// It gives none, of any size, or has none.
     Refused,
-    /// What listens there does not know `shm://`.
+    /// What listens there does not know `shm://`, or has an error to tell.
     NoAnswer,
     /// What was handed over is no memory that can be trusted or mapped.
     Memory,
@@ -70,7 +70,9 @@ impl RingFault {
                 "the server does not share memory with this process's user; see allow_uids there"
             }
             RingFault::Refused => "the server refuses to share memory",
-            RingFault::NoAnswer => "what listens there does not speak shm://; write unix://",
+            RingFault::NoAnswer => {
+                "no answer to a hello: too many clients there, or it speaks unix:// only"
+            }
             RingFault::Memory => "the shared memory that was handed over cannot be used",
         }
     }

@@ -6,6 +6,7 @@
 //! round plays every depth on every system in turn; what is printed are medians over the rounds.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it measures")]
 
 use keyway_ring::{Hello, Pipe, Side, Spin, ask};
 use std::io::{Read, Write};
