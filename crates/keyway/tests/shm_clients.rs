@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keyway_ring::{CAPACITY_MIN, HELLO_LEN, HELLO_MAGIC, Hello, Pipe, Refusal, Side, Spin, ask};
+use keyway_ring::{CAPACITY_MIN, HELLO_LEN, HELLO_MAGIC, Hello, Pipe, Refusal, Spin, ask};
 use keyway_testkit::conformance::{Family, Target, differential, run};
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, Random, RedisServer, TempDir, Value, cpu_seconds_over,
@@ -27,6 +27,9 @@ const CHILD: &str = "KEYWAY_TEST_SHM_CHILD";
 /// Where the header of a ring has its words.
 const TAIL: u64 = 128;
 const HEAD: u64 = 256;
+
+/// Where it has how its reader sleeps.
+const READER: u64 = 384;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -86,7 +89,7 @@ fn ok() -> Value {
 
 fn pipe_of(socket: UnixStream, capacity: usize) -> Pipe {
     let shared = ask(&socket, &Hello::new(capacity, capacity)).unwrap().unwrap();
-    Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap()
+    Pipe::new(shared, socket, Spin::never())
 }
 
 #[test]
@@ -252,8 +255,6 @@ fn a_hello_that_is_refused_leaves_the_socket_as_it_was() {
 struct Memory {
     socket: UnixStream,
     memory: File,
-    /// Wakes the server.
-    bell: File,
     pipe: Pipe,
 }
 
@@ -262,10 +263,10 @@ impl Memory {
         let socket = UnixStream::connect(path).unwrap();
         let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
         let memory = File::from(shared.segment.descriptor().try_clone_to_owned().unwrap());
-        let bell = File::from(shared.other_bell.try_clone().unwrap());
+        socket.set_nonblocking(true).unwrap();
         let second = socket.try_clone().unwrap();
-        let pipe = Pipe::new(shared, Side::Client, second, Spin::never()).unwrap();
-        Memory { socket, memory, bell, pipe }
+        let pipe = Pipe::new(shared, second, Spin::never());
+        Memory { socket, memory, pipe }
     }
 
     /// Is served, and leaves the server waiting.
@@ -273,6 +274,11 @@ impl Memory {
         self.pipe.write_all(b"PING\r\n").unwrap();
         self.pipe.flush().unwrap();
         self.pipe.read_exact(&mut [0; 7]).unwrap();
+    }
+
+    /// Wakes the server, which may have closed, or hear no more.
+    fn ring(&mut self) {
+        let _ = self.socket.write(b"!");
     }
 
     fn write(&self, value: u64, at: u64) {
@@ -297,7 +303,7 @@ fn a_client_that_lies_is_closed_and_harms_nobody_else() {
         let mut liar = Memory::at(&served.path);
         liar.ping();
         liar.write(tail, TAIL);
-        (&liar.bell).write_all(&1_u64.to_ne_bytes()).unwrap();
+        liar.ring();
         expect_closed("a lie about what was written");
     }
     // More was read than was written: seen when the ring is full.
@@ -307,14 +313,42 @@ fn a_client_that_lies_is_closed_and_harms_nobody_else() {
     let _ = liar.pipe.write_all(&encode_words("GET a").repeat(20_000));
     let _ = liar.pipe.flush();
     expect_closed("a lie about what was read");
-    let mut liar = Memory::at(&served.path);
-    liar.ping();
-    liar.socket.write_all(b"PING\r\n").unwrap();
-    expect_closed("bytes on a socket that is not for them");
     let log = served.keyway.process().log();
     assert!(log.contains("broken the rules of shared memory"), "{log}");
     assert!(log.contains("protocol"), "{log}");
     wait_until("all are gone", SOON, || served.connected() == 1.0);
+}
+
+/// The server never waits for a client to take its rings.
+#[test]
+fn a_client_that_never_hears_its_bell_stops_nobody() {
+    let _watch = watchdog(Duration::from_secs(60), "a client that does not hear");
+    let served = start("", "");
+    let mut other = served.client();
+    let mut deaf = Memory::at(&served.path);
+    deaf.pipe.set_timeout(Some(Duration::ZERO));
+    // More rings than any socket holds: it says that it sleeps whenever it asks for something.
+    let sleeping = 4096 + CAPACITY_MIN as u64 + READER;
+    let (mut got, mut answered) = (vec![0; 4096], 0);
+    for _ in 0..3000 {
+        deaf.memory.write_all_at(&2_u32.to_le_bytes(), sleeping).unwrap();
+        let _ = deaf.pipe.write(b"PING\r\n");
+        let _ = deaf.pipe.flush();
+        deaf.ring();
+        assert_eq!(other.words("PING"), Value::simple("PONG"));
+        answered += deaf.pipe.read(&mut got).unwrap_or(0);
+    }
+    wait_until("it is answered all the same", SOON, || {
+        answered += deaf.pipe.read(&mut got).unwrap_or(0);
+        answered == 3000 * 7
+    });
+    // Rings without end are not heard for ever, either.
+    for _ in 0..20_000 {
+        deaf.ring();
+    }
+    assert_eq!(other.words("PING"), Value::simple("PONG"));
+    drop(deaf);
+    wait_until("it is gone", SOON, || served.connected() == 1.0);
 }
 
 #[test]
@@ -326,7 +360,7 @@ fn whatever_is_scribbled_over_the_memory_others_are_served() {
     let mut random = Random::new(7);
     let len = 2 * (4096 + CAPACITY_MIN);
     for _ in 0..200 {
-        let Memory { socket, memory, mut pipe, bell } = Memory::at(&served.path);
+        let Memory { mut socket, memory, mut pipe } = Memory::at(&served.path);
         pipe.set_timeout(Some(Duration::from_millis(1)));
         for _ in 0..8 {
             let _ = pipe.write(&encode_words("GET a").repeat(20));
@@ -339,7 +373,7 @@ fn whatever_is_scribbled_over_the_memory_others_are_served() {
             };
             let len = random.below(64);
             memory.write_all_at(&random.bytes(len), at as u64).unwrap();
-            (&bell).write_all(&1_u64.to_ne_bytes()).unwrap();
+            let _ = socket.write(b"!");
             let _ = pipe.read(&mut [0; 4096]);
         }
         assert_eq!(other.words("GET a"), Value::bulk("1"));
@@ -370,7 +404,7 @@ fn ten_thousand_connections_leave_nothing() {
         let socket = UnixStream::connect(&served.path).unwrap();
         let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
         if nth % 100 == 0 {
-            let mut pipe = Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap();
+            let mut pipe = Pipe::new(shared, socket, Spin::never());
             pipe.write_all(b"PING\r\n").unwrap();
             pipe.flush().unwrap();
             pipe.read_exact(&mut [0; 7]).unwrap();
@@ -604,9 +638,9 @@ fn a_duplicate_of_the_memory_does_not_keep_a_connection() {
     let served = start("", "");
     let mut client = Memory::at(&served.path);
     client.ping();
-    let Memory { socket, memory, bell, pipe } = client;
+    let Memory { socket, memory, pipe } = client;
     drop((socket, pipe));
     wait_until("it is gone", SOON, || served.connected() == 0.0);
     wait_until("its memory is unmapped", SOON, || served.maps() == 0);
-    drop((memory, bell));
+    drop(memory);
 }

@@ -8,7 +8,7 @@ use keyway_net::{
     Peer, Recv, RingFault, Ringed, Send, Socket, Token,
 };
 use keyway_net::{ConnectFault, ListenerTemplate};
-use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Side, Spin, ask};
+use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Spin, ask};
 use keyway_testkit::TempDir;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -79,7 +79,7 @@ impl Driver {
 fn pipe(path: &Path) -> Pipe {
     let socket = UnixStream::connect(path).unwrap();
     let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
-    Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap()
+    Pipe::new(shared, socket, Spin::never())
 }
 
 fn wait(io: &mut impl Io, is_it: impl Fn(&Event) -> bool) -> Event {

@@ -137,6 +137,8 @@ fn decode(bytes: &[u8; HELLO_LEN], magic: [u8; 8]) -> Option<(u16, Hello)> {
 /// The rings that a process shares.
 #[derive(Debug)]
 pub struct Shared {
+    /// The memory of both.
+    pub segment: Segment,
     /// That which it writes.
     pub out: Mapping,
     /// That which it reads.
@@ -169,8 +171,9 @@ pub fn answer(
     match made {
         Err(why) => refuse(socket, why).map(|()| Err(why)),
         // They are mapped by now: who is told that he has rings has them.
-        Ok((segment, shared)) => {
-            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &[segment.descriptor()])?;
+        Ok(shared) => {
+            let memory = shared.segment.descriptor();
+            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &[memory])?;
             Ok(Ok(shared))
         }
     }
@@ -184,14 +187,14 @@ pub fn refuse(socket: impl AsFd, why: Refusal) -> io::Result<()> {
     send(socket.as_fd(), &encode(ANSWER_MAGIC, why.code(), &Hello { up: 0, down: 0 }), &[])
 }
 
-fn make(hello: &Hello) -> Result<(Segment, Shared), Refusal> {
+fn make(hello: &Hello) -> Result<Shared, Refusal> {
     let why = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput => Refusal::Capacity,
         _ => Refusal::System,
     };
     let segment = Segment::create(&[hello.up, hello.down]).map_err(why)?;
-    let shared = Shared { out: segment.ring(1).map_err(why)?, back: segment.ring(0).map_err(why)? };
-    Ok((segment, shared))
+    let (out, back) = (segment.ring(1).map_err(why)?, segment.ring(0).map_err(why)?);
+    Ok(Shared { segment, out, back })
 }
 
 /// Asks whoever listens at the other end of a socket for rings, and waits for the answer.
@@ -232,11 +235,11 @@ pub fn hear(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refus
     let [memory]: [OwnedFd; HANDED] =
         handed.try_into().map_err(|_| wrong("an answer without its descriptor"))?;
     let segment = Segment::open(memory, &[given.up, given.down])?;
-    let shared = Shared { out: segment.ring(0)?, back: segment.ring(1)? };
-    if !(shared.out.is_ring() && shared.back.is_ring()) {
+    let (out, back) = (segment.ring(0)?, segment.ring(1)?);
+    if !(out.is_ring() && back.is_ring()) {
         return Err(wrong("memory without rings"));
     }
-    Ok(Ok(shared))
+    Ok(Ok(Shared { segment, out, back }))
 }
 
 fn send(

@@ -78,6 +78,11 @@ impl Pipe {
         }
     }
 
+    /// The socket, at which each rings for the other.
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
+    }
+
     /// Whether this is the process that has made it.
     fn is_own(&self) -> bool {
         self.owner == getpid()

@@ -4,7 +4,7 @@
 
 use keyway_ring::{
     Bell, CAPACITY_MAX, CAPACITY_MIN, Consumer, HELLO_LEN, Hello, Pipe, Producer, Refusal, Segment,
-    Side, Spin, answer, ask, hear, peer_uid, refuse, say,
+    Spin, answer, ask, hear, peer_uid, refuse, say,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,10 +27,10 @@ fn pipes(up: usize, down: usize) -> (Pipe, Pipe) {
     let serving = thread::spawn(move || {
         let hello = read_hello(&mut server);
         let shared = answer(&server, &hello, BYTES_MAX).unwrap().unwrap();
-        Pipe::new(shared, Side::Server, server, Spin::never()).unwrap()
+        Pipe::new(shared, server, Spin::never())
     });
     let shared = ask(&client, &Hello::new(up, down)).unwrap().unwrap();
-    let client = Pipe::new(shared, Side::Client, client, Spin::never()).unwrap();
+    let client = Pipe::new(shared, client, Spin::never());
     (client, serving.join().unwrap())
 }
 
@@ -90,6 +90,44 @@ fn who_writes_and_reads_at_once_is_not_stopped_by_one_who_does_the_same() {
     client.finish();
     serving.join().unwrap();
     assert_eq!(client.exchange(&[], &mut some).unwrap(), (0, 0));
+}
+
+#[test]
+fn without_any_time_nothing_is_waited_for() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    client.set_timeout(Some(Duration::ZERO));
+    let start = std::time::Instant::now();
+    for _ in 0..1000 {
+        assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(client.exchange(&[], &mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert_eq!(client.write(&bytes(CAPACITY_MIN + 1, 0)).unwrap(), CAPACITY_MIN);
+    assert_eq!(client.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
+    server.write_all(b"there").unwrap();
+    server.flush().unwrap();
+    assert_eq!(client.read(&mut [0; 8]).unwrap(), 5);
+}
+
+/// Who rings for nothing makes no wait longer.
+#[test]
+fn a_wait_ends_in_its_time_whoever_rings() {
+    let (mut client, server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    client.set_timeout(Some(Duration::from_millis(200)));
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let socket = server.socket();
+    let ringing = thread::spawn(move || {
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let _ = rustix::io::write(&socket, b"!");
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let start = std::time::Instant::now();
+    assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(190) && took < Duration::from_secs(5), "{took:?}");
+    drop(stop);
+    ringing.join().unwrap();
 }
 
 #[test]
@@ -167,7 +205,7 @@ fn what_is_no_answer_is_refused() {
         bytes[7] = b'!';
         server.write_all(&bytes).unwrap();
     });
-    assert!(ask(&client, &Hello::new(0, 0)).unwrap_err().to_string().contains("descriptors"));
+    assert!(ask(&client, &Hello::new(0, 0)).unwrap_err().to_string().contains("without its descriptor"));
     serving.join().unwrap();
 }
 
@@ -182,7 +220,7 @@ fn client() {
     let socket = unsafe { OwnedFd::from_raw_fd(told.parse().unwrap()) };
     let socket = UnixStream::from(socket);
     let shared = ask(&socket, &Hello::new(CAPACITY_MIN, CAPACITY_MIN)).unwrap().unwrap();
-    let mut pipe = Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap();
+    let mut pipe = Pipe::new(shared, socket, Spin::never());
     pipe.write_all(b"here").unwrap();
     pipe.flush().unwrap();
     thread::sleep(Duration::from_secs(60));
@@ -205,7 +243,7 @@ fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
         drop(theirs);
         let hello = read_hello(&mut own);
         let shared = answer(&own, &hello, BYTES_MAX).unwrap().unwrap();
-        let mut pipe = Pipe::new(shared, Side::Server, own, Spin::never()).unwrap();
+        let mut pipe = Pipe::new(shared, own, Spin::never());
         let mut got = [0; 4];
         pipe.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"here");

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use keyway_ring::{Hello, Pipe, Side, Spin, ask};
+use keyway_ring::{Hello, Pipe, Spin, ask};
 
 use crate::value::{Value, parse};
 
@@ -142,7 +142,7 @@ impl Client {
         let shared = ask(&socket, hello)?
             .map_err(|why| std::io::Error::new(ErrorKind::PermissionDenied, why.to_string()))?;
         let spin = Spin::adaptive(Duration::from_micros(20));
-        let pipe = Pipe::new(shared, Side::Client, socket, spin)?;
+        let pipe = Pipe::new(shared, socket, spin);
         Ok(Client::over(Stream::Rings(Box::new(pipe))))
     }
 

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 
-use keyway_ring::{Hello, Pipe, Side, Spin, ask};
+use keyway_ring::{Hello, Pipe, Spin, ask};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl System {
             _ => Spin::never(),
         };
         let shared = ask(&socket, &Hello::new(0, 0)).expect("it answers").expect("it shares");
-        Box::new(Pipe::new(shared, Side::Client, socket, spin).expect("memory"))
+        Box::new(Pipe::new(shared, socket, spin))
     }
 
     /// Time on processors of all its threads, in nanoseconds.
