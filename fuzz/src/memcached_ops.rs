@@ -548,6 +548,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
+        spin: std::time::Duration::ZERO,
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: Arc::default(),

@@ -14,6 +14,8 @@ pub enum ListenAddr {
     Tcp(SocketAddr),
     /// `unix:///run/keyway.sock`: an absolute path.
     Unix(PathBuf),
+    /// `shm:///run/keyway.shm`: a unix socket through which memory is shared.
+    Shm(PathBuf),
 }
 
 impl fmt::Display for ListenAddr {
@@ -21,16 +23,29 @@ impl fmt::Display for ListenAddr {
         match self {
             ListenAddr::Tcp(addr) => write!(f, "tcp://{addr}"),
             ListenAddr::Unix(path) => write!(f, "unix://{}", path.display()),
+            ListenAddr::Shm(path) => write!(f, "shm://{}", path.display()),
         }
     }
 }
 
 impl ListenAddr {
+    /// What it begins with, before `://`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self {
+            ListenAddr::Tcp(_) => "tcp",
+            ListenAddr::Unix(_) => "unix",
+            ListenAddr::Shm(_) => "shm",
+        }
+    }
+
     /// Whether both cannot be listened on at once: the same socket, or one is
     /// all addresses of the other's port.
     pub(crate) fn clashes_with(&self, other: &ListenAddr) -> bool {
         match (self, other) {
-            (ListenAddr::Unix(a), ListenAddr::Unix(b)) => a == b,
+            (
+                ListenAddr::Unix(a) | ListenAddr::Shm(a),
+                ListenAddr::Unix(b) | ListenAddr::Shm(b),
+            ) => a == b,
             (ListenAddr::Tcp(a), ListenAddr::Tcp(b)) => {
                 let same_family = a.is_ipv4() == b.is_ipv4();
                 let any = a.ip().is_unspecified() || b.ip().is_unspecified();
@@ -44,7 +59,10 @@ impl ListenAddr {
     /// text tells: nothing is looked up.
     pub(crate) fn is_reached_by(&self, server: &Endpoint) -> bool {
         match (self, server) {
-            (ListenAddr::Unix(own), Endpoint::Unix { path }) => own == path,
+            (
+                ListenAddr::Unix(own) | ListenAddr::Shm(own),
+                Endpoint::Unix { path } | Endpoint::Shm { path },
+            ) => own == path,
             (ListenAddr::Tcp(own), Endpoint::Tcp { host, port }) => {
                 let localhost = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 let ips = match host.parse::<IpAddr>() {
@@ -66,7 +84,7 @@ impl ListenAddr {
 }
 
 pub(crate) const LISTEN_HINT: &str =
-    "write \"tcp://127.0.0.1:6380\", \"tcp://[::1]:6380\" or \"unix:///run/keyway.sock\"";
+    "write \"tcp://127.0.0.1:6380\", \"unix:///run/keyway.sock\" or \"shm:///run/keyway.shm\"";
 
 pub(crate) const ADMIN_HINT: &str = "write \"tcp://127.0.0.1:9380\"";
 
@@ -74,10 +92,11 @@ pub(crate) const ADMIN_HINT: &str = "write \"tcp://127.0.0.1:9380\"";
 pub(crate) fn parse_admin(text: &str) -> Result<ListenAddr, Problem> {
     let tcp_only = "a unix socket cannot be scraped over HTTP";
     match parse_listen(text) {
-        Ok(ListenAddr::Unix(_)) => Err(Problem::new(tcp_only, ADMIN_HINT)),
-        Err(problem) if text.is_empty() || problem.hint.contains("unix:") => {
-            Err(Problem::new(problem.what.replace("tcp:// or unix://", "tcp://"), ADMIN_HINT))
-        }
+        Ok(ListenAddr::Unix(_) | ListenAddr::Shm(_)) => Err(Problem::new(tcp_only, ADMIN_HINT)),
+        Err(problem) if text.is_empty() || problem.hint.contains("unix:") => Err(Problem::new(
+            problem.what.replace("tcp://, unix:// or shm://", "tcp://"),
+            ADMIN_HINT,
+        )),
         read => read,
     }
 }
@@ -86,16 +105,17 @@ pub(crate) fn parse_admin(text: &str) -> Result<ListenAddr, Problem> {
 /// closing zero byte.
 const UNIX_PATH_LEN_MAX: usize = 107;
 
-/// Reads `tcp://HOST:PORT` or `unix:///PATH`.
+/// Reads `tcp://HOST:PORT`, `unix:///PATH` or `shm:///PATH`.
 pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
     if let Some(path) = text.strip_prefix("unix://") {
         return parse_unix_path(path).map(ListenAddr::Unix);
     }
-    if text.starts_with("shm://") {
-        return Err(Problem::new(
-            "shared memory (shm://) is not in this version",
-            "use \"unix:///run/keyway.sock\"",
-        ));
+    if let Some(path) = text.strip_prefix("shm://") {
+        let three = "write three slashes: \"shm:///run/keyway.shm\"";
+        return parse_unix_path(path).map(ListenAddr::Shm).map_err(|problem| match problem {
+            slashes if slashes.hint == SLASHES_HINT => Problem::new(slashes.what, three),
+            other => other,
+        });
     }
     if text.starts_with("udp://") {
         return Err(Problem::new(
@@ -119,7 +139,7 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
         } else {
             LISTEN_HINT.to_owned()
         };
-        let what = format!("{} does not start with tcp:// or unix://", quoted(text));
+        let what = format!("{} does not start with tcp://, unix:// or shm://", quoted(text));
         return Err(Problem::new(what, hint));
     };
     parse_tcp_listen(rest).map(ListenAddr::Tcp)
@@ -184,11 +204,13 @@ fn parse_port(port: &str, whole: &str) -> Result<u16, Problem> {
     })
 }
 
+const SLASHES_HINT: &str = "write three slashes: \"unix:///run/keyway.sock\"";
+
 fn parse_unix_path(path: &str) -> Result<PathBuf, Problem> {
     if !path.starts_with('/') {
         return Err(Problem::new(
             format!("{} is not an absolute path", quoted(path)),
-            "write three slashes: \"unix:///run/keyway.sock\"",
+            SLASHES_HINT,
         ));
     }
     if path.len() > UNIX_PATH_LEN_MAX || path.ends_with('/') || path.contains('\0') {
@@ -224,12 +246,14 @@ pub(crate) fn parse_server(text: &str) -> Result<Server, Problem> {
             return Err(problem("is not how a server is written", &hint));
         }
     }
-    if text.starts_with("unix:") && !text.starts_with("unix:///") {
-        let rest = text["unix:".len()..].trim_start_matches('/');
-        let meant = format!("unix:///{rest}");
+    for scheme in ["unix:", "shm:"] {
+        let Some(rest) = text.strip_prefix(scheme).filter(|rest| !rest.starts_with("///")) else {
+            continue;
+        };
+        let meant = format!("{scheme}///{}", rest.trim_start_matches('/'));
         let hint = match Server::parse(&meant) {
             Ok(_) if !text.contains('@') => format!("write three slashes: \"{meant}\""),
-            _ => "write three slashes: \"unix:///PATH:WEIGHT NAME\"".to_owned(),
+            _ => format!("write three slashes: \"{scheme}///PATH:WEIGHT NAME\""),
         };
         return Err(problem("is not an absolute path", &hint));
     }
@@ -260,7 +284,7 @@ pub(crate) fn parse_server(text: &str) -> Result<Server, Problem> {
         }
         ServerError::Endpoint(EndpointError::Host) => problem("has no valid host", SERVER_HINT),
     })?;
-    if let Endpoint::Unix { path } = &server.endpoint {
+    if let Endpoint::Unix { path } | Endpoint::Shm { path } = &server.endpoint {
         parse_unix_path(&path.to_string_lossy())?;
     }
     if server.name.as_ref().is_some_and(|name| name.len() > SERVER_NAME_LEN_MAX) {
@@ -281,6 +305,7 @@ mod tests {
             "tcp://0.0.0.0:0",
             "tcp://[::1]:6380",
             "unix:///run/keyway.sock",
+            "shm:///run/keyway.shm",
         ] {
             assert_eq!(parse_listen(text).unwrap().to_string(), text);
         }
@@ -299,7 +324,7 @@ mod tests {
             ("tcp://*:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
             ("tcp://::1:6380", "write \"tcp://[::1]:6380\""),
             ("unix://run/k.sock", "write three slashes: \"unix:///run/keyway.sock\""),
-            ("shm:///run/k", "use \"unix:///run/keyway.sock\""),
+            ("shm://run/k.shm", "write three slashes: \"shm:///run/keyway.shm\""),
             ("tcp://example.com:1", "write the IP address of the interface to listen on"),
             ("tcp://127.0.0.1", LISTEN_HINT),
             ("tcp://127.0.0.1:65536", "end it with \":PORT\", PORT from 1 to 65535"),
@@ -332,6 +357,7 @@ mod tests {
         assert!(clash("tcp://0.0.0.0:6380", "tcp://127.0.0.1:6380"));
         assert!(clash("tcp://127.0.0.1:6380", "tcp://127.0.0.1:6380"));
         assert!(clash("unix:///a", "unix:///a"));
+        assert!(clash("unix:///a", "shm:///a"));
         assert!(!clash("tcp://127.0.0.1:6380", "tcp://127.0.0.2:6380"));
         assert!(!clash("tcp://[::]:6380", "tcp://127.0.0.1:6380"));
         assert!(!clash("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"));
@@ -349,6 +375,7 @@ mod tests {
             ("unix://run/r.sock", "write three slashes: \"unix:///run/r.sock\""),
             ("unix:/run/r.sock:2 r", "write three slashes: \"unix:///run/r.sock:2 r\""),
             ("unix://", "write three slashes: \"unix:///PATH:WEIGHT NAME\""),
+            ("shm:/run/r.shm", "write three slashes: \"shm:///run/r.shm\""),
             ("10.0.0.1:1:1 a b", "put one space and a name without spaces after the address"),
             (
                 "10.0.0.1:6379:1  a",

@@ -23,7 +23,8 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
         let hint = format!("write {}", quoted(&odd.endpoint.to_string()));
         report.consequence(section.place("servers"), Problem::new(what, hint));
     }
-    if let Some(odd) = seeds.iter().find(|seed| matches!(seed.endpoint, Endpoint::Unix { .. })) {
+    let is_local = |seed: &&Server| !matches!(seed.endpoint, Endpoint::Tcp { .. });
+    if let Some(odd) = seeds.iter().find(is_local) {
         let text = odd.endpoint.to_string();
         let what = format!(
             "servers in {}: {} is a unix socket, and servers of a cluster name each other by host \

@@ -248,6 +248,7 @@ fn memory_comment(config: &Config) -> String {
             of_all_workers(config, bytes),
         );
     }
+    crate::shm::describe_memory(config, &mut text);
     let _ = writeln!(
         text,
         "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
@@ -328,6 +329,11 @@ fn server(server: &ServerConfig, out: &mut Out) {
     out.entry(&schema::SERVER, "admin", &string(&admin));
     out.entry(&schema::SERVER, "log", &log);
     out.entry(&schema::SERVER, "drain_timeout", &string(&format_duration(server.drain_timeout)));
+    let spin = match server.spin.is_zero() {
+        true => "off".to_owned(),
+        false => format_duration(server.spin),
+    };
+    out.entry(&schema::SERVER, "spin", &string(&spin));
 }
 
 fn limits(limits: &Limits, out: &mut Out) {
@@ -384,6 +390,11 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     }
     if let Some(mode) = listener.mode {
         out.entry(table, "mode", &format!("\"{mode:04o}\""));
+    }
+    if let Some(shm) = &listener.shm {
+        let uids: Vec<_> = shm.allow_uids.iter().map(u32::to_string).collect();
+        out.entry(table, "allow_uids", &format!("[{}]", uids.join(", ")));
+        out.entry(table, "ring_max", &string(&format_size(shm.ring_max)));
     }
     if let crate::ListenAddr::Tcp(_) = listener.bind {
         let keepalive = listener.tcp_keepalive.map_or("off".to_owned(), format_duration);

@@ -33,7 +33,9 @@ pub(crate) fn resolve(
             "cluster_mode in [[listener]] is for clients of Redis, and protocol says memcached";
         report.consequence(at, Problem::new(what.to_owned(), "remove one of the two"));
     }
-    if let (ListenAddr::Unix(_), None) = (bind, section.given("cluster_announce")) {
+    if let (ListenAddr::Unix(_) | ListenAddr::Shm(_), None) =
+        (bind, section.given("cluster_announce"))
+    {
         let what = "cluster_mode in [[listener]]: clients of a cluster connect to addresses, and a \
                     unix socket has none";
         let hint = "bind a TCP address, or give those of the others in cluster_announce";
@@ -68,7 +70,7 @@ fn announced(section: &Section, report: &mut Report<'_>) -> Vec<(String, u16)> {
                 "has a weight or a name, and the slots are shared out evenly",
                 format!("write {}", quoted(&endpoint.to_string())),
             ),
-            Server { endpoint: Endpoint::Unix { .. }, .. } => refuse(
+            Server { endpoint: Endpoint::Unix { .. } | Endpoint::Shm { .. }, .. } => refuse(
                 "is no address that clients of a cluster connect to",
                 "write \"HOST:PORT\"".to_owned(),
             ),

@@ -25,6 +25,7 @@ mod reader;
 mod resolve;
 mod routes;
 mod schema;
+mod shm;
 mod syntax;
 mod tls;
 mod toml_text;

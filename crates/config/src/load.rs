@@ -75,9 +75,10 @@ impl Config {
         })?;
         let mut config = Config::default_store();
         config.server.admin = None;
-        if let ListenAddr::Unix(_) = bind {
+        if !matches!(bind, ListenAddr::Tcp(_)) {
             config.listeners[0].tcp_keepalive = None;
         }
+        config.listeners[0].shm = crate::shm::by_default(&bind);
         if warnings::is_open(&bind) {
             let Problem { what, hint } = warnings::open_listener(&bind);
             let hint = format!("{hint}, in a configuration file");

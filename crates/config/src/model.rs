@@ -68,6 +68,8 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// How long requests in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// How long a worker looks at shared memory before it sleeps; zero for not at all.
+    pub spin: Duration,
 }
 
 /// How many workers run.
@@ -147,12 +149,23 @@ pub struct ListenerConfig {
     pub password_file: Option<PathBuf>,
     /// Permission bits of a unix socket; as the umask says when `None`.
     pub mode: Option<u32>,
+    /// Who gets shared memory; `None` unless it listens at `shm://`.
+    pub shm: Option<ShmConfig>,
     /// Silence after which the kernel probes a client; never when `None`.
     pub tcp_keepalive: Option<Duration>,
     /// The cluster that its clients are told of; none when `None`.
     pub cluster: Option<ClusterModeConfig>,
     /// Which servers its clients read from; as the pool says when `None`.
     pub read_from: Option<ReadFrom>,
+}
+
+/// Who gets shared memory at a listener, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShmConfig {
+    /// Users beside root and that of this process.
+    pub allow_uids: Vec<u32>,
+    /// Largest ring in each direction, in bytes: a power of two.
+    pub ring_max: u64,
 }
 
 /// The cluster that clients of a listener are told of.

@@ -30,6 +30,8 @@ pub(crate) enum Value {
     Servers(Vec<(usize, Server)>),
     /// Names of pools, each with its place in the file.
     Names(Vec<(usize, String)>),
+    /// Numbers of users.
+    Uids(Vec<u32>),
     Rejoin(Rejoin),
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
@@ -540,6 +542,7 @@ fn read_scalar(key: &Key, value: &DeValue<'_>) -> Result<Value, Problem> {
             in_range(size, range, value, |s| quoted(&format_size(s))).map(Value::Number)
         }
         Kind::Mode => read_mode(value).map(Value::Number),
+        Kind::Uids => crate::shm::read_uids(value),
         _ => read_text(key, text_of(key, value)?),
     }
 }

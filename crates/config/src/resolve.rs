@@ -94,6 +94,7 @@ fn server_defaults() -> ServerConfig {
         admin: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
+        spin: Duration::ZERO,
     }
 }
 
@@ -123,6 +124,7 @@ fn server(section: &Section) -> ServerConfig {
         admin,
         log: LogConfig { format, level },
         drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
+        spin: section.duration("spin").unwrap_or_default(),
     }
 }
 
@@ -497,12 +499,16 @@ fn listener(
     }
     let Some(Value::Listen(bind)) = section.value("bind") else {
         if let Some(text) = section.wrong_address("bind") {
-            let is_unix = text.starts_with("unix:") || text.starts_with(['/', '.']);
-            refuse_keys_of_other_sockets(section, is_unix, report);
+            let scheme = match text {
+                _ if text.starts_with("shm:") => "shm",
+                _ if text.starts_with("unix:") || text.starts_with(['/', '.']) => "unix",
+                _ => "tcp",
+            };
+            crate::shm::refuse_stray_keys(section, scheme, report);
         }
         return None;
     };
-    refuse_keys_of_other_sockets(section, matches!(bind, ListenAddr::Unix(_)), report);
+    crate::shm::refuse_stray_keys(section, bind.scheme(), report);
     Some(ListenerConfig {
         bind: bind.clone(),
         protocol: listener_protocol(section, pool_section, named, report),
@@ -513,8 +519,9 @@ fn listener(
         mode: section.number("mode").map(|mode| mode as u32),
         tcp_keepalive: match bind {
             ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),
-            ListenAddr::Unix(_) => None,
+            ListenAddr::Unix(_) | ListenAddr::Shm(_) => None,
         },
+        shm: crate::shm::of_listener(section, bind),
         cluster: emulate::resolve(section, bind, report),
         read_from: cluster::read_from_of_listener(section, pool_section, report),
     })
@@ -595,14 +602,6 @@ fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
         None => format!("pools are {}", names().collect::<Vec<_>>().join(", ")),
     };
     Problem::new(format!("pool in [[listener]]: there is no pool {}", quoted(name)), hint)
-}
-
-fn refuse_keys_of_other_sockets(section: &Section, is_unix: bool, report: &mut Report<'_>) {
-    let (stray, kind) = if is_unix { ("tcp_keepalive", "tcp") } else { ("mode", "unix") };
-    if let Some(at) = section.given(stray) {
-        let what = format!("{stray} in [[listener]] is for {kind}:// listeners only");
-        report.consequence(at, Problem::new(what, format!("remove {stray}")));
-    }
 }
 
 /// No two sockets of ours on one address.

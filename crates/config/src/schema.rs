@@ -5,6 +5,7 @@
 mod circuit;
 mod cluster;
 mod kind;
+mod listener;
 mod memcached;
 mod routes;
 mod tls;
@@ -14,6 +15,7 @@ use routes::POOL_KINDS;
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use kind::{Absent, Choices, Kind};
+pub(crate) use listener::LISTENER;
 pub(crate) use memcached::MEMCACHED;
 pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
@@ -54,6 +56,10 @@ impl Table {
     }
 }
 
+const fn us(count: u64) -> Duration {
+    Duration::from_micros(count)
+}
+
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
@@ -89,8 +95,7 @@ impl Key {
 
 use Absent::{Is, Refused, Unset};
 use Kind::{
-    Bool, Choice, Count, HashTag, List, Listen, Mode, Path, PoolName, Pools, Prefix, Rejoin,
-    Secret, Servers, Size, Workers,
+    Bool, Choice, Count, HashTag, List, Path, Pools, Prefix, Rejoin, Secret, Servers, Size, Workers,
 };
 
 /// The file itself.
@@ -133,6 +138,13 @@ pub(crate) static SERVER: Table = Table {
             "How long requests in flight may take to finish after SIGTERM before they are cut off.",
         )
         .known_elsewhere_as(&["shutdown_timeout", "grace_period"]),
+        key(
+            "spin",
+            Kind::Duration { min: us(1), max: ms(1) },
+            Is("\"20us\""),
+            "How long a worker looks at shared memory before it sleeps, where that has brought bytes lately; waking it takes some 50us. Only clients and servers of `shm://` are looked for, by no more workers than half of the cores, and where there is one core by none.",
+        )
+        .or_word("off"),
     ],
 };
 
@@ -280,89 +292,6 @@ pub(crate) static LIMITS: Table = Table {
             "Keys of one store that clients with CLIENT TRACKING have read and are to be told of, and 256 bytes for each on the average: names longer than 100 bytes and more than two readers make it fewer. Above it some are told that a key has changed when it has not (Redis's `tracking-table-max-keys`).",
         )
         .known_elsewhere_as(&["tracking-table-max-keys", "tracking_table_max_keys"]),
-    ],
-};
-
-pub(crate) static LISTENER: Table = Table {
-    header: "[[listener]]",
-    doc: "Where clients connect; at least one, each with its own `[[listener]]` line.",
-    keys: &[
-        key(
-            "bind",
-            Listen,
-            Refused,
-            "`\"tcp://127.0.0.1:6380\"`, `\"tcp://[::1]:6380\"` or `\"unix:///run/keyway.sock\"`. Use 0.0.0.0 or [::] for every address of the machine, port 0 for any free port.",
-        )
-        .known_elsewhere_as(&["listen", "address", "addr", "port"]),
-        key(
-            "protocol",
-            Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
-            Is("\"redis\""),
-            "What clients speak: `\"redis\"`, for pools of any kind but `\"memcached\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"`, and `\"sharded\"`, `\"cluster\"` and `\"replicated\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` pools and such of Redis servers.",
-        ),
-        key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
-        key(
-            "backlog",
-            Count { min: 1, max: 65_535 },
-            Is("1024"),
-            "Connections the kernel holds until they are accepted. The kernel lowers it to `net.core.somaxconn`.",
-        ),
-        key(
-            "password",
-            Secret,
-            Unset("no password, or the pool's `client_password`"),
-            "What clients must send with AUTH before anything else; those of memcached with SASL PLAIN, or as the value `USER PASSWORD` of a first set. Any user name will do.",
-        )
-        .known_elsewhere_as(&["requirepass", "auth"]),
-        key(
-            "password_file",
-            Path,
-            Unset("no password, or the pool's `client_password`"),
-            "A file that holds that password; one newline at its end is ignored. Absolute path.",
-        ),
-        key(
-            "item_len_max",
-            Size { min: KIB, max: GIB },
-            Unset("1MiB for `protocol = \"memcached\"`"),
-            "Longest item that clients of memcached may store, counted as memcached counts for its `-I`: key, value and some 60 bytes. Servers have a bound of their own.",
-        )
-        .known_elsewhere_as(&["item_size_max", "max_item_size", "value_len_max"]),
-        key(
-            "mode",
-            Mode,
-            Unset("as the umask says"),
-            "Permission bits of a unix socket, in octal: `\"0660\"`.",
-        )
-        .known_elsewhere_as(&["unixsocketperm", "permission", "perm"]),
-        key(
-            "tcp_keepalive",
-            Kind::Duration { min: ms(1000), max: hours(9) },
-            Is("\"300s\""),
-            "Silence after which the kernel asks whether a client is still there; one that leaves three such questions unanswered, a third of that time apart, is gone. TCP only.",
-        )
-        .or_word("off")
-        .known_elsewhere_as(&["tcpkeepalive"]),
-        key(
-            "cluster_mode",
-            Choice(&Choices { now: &["off", "emulate"], later: &[] }),
-            Is("\"off\""),
-            "`\"emulate\"`: clients of Redis Cluster take Keyway for one. CLUSTER SLOTS, SHARDS, NODES and the like tell of the Keyways of `cluster_announce`, any of which answers for every slot, so that no client is ever redirected (docs/cluster.md). `\"off\"`: cluster support is disabled.",
-        )
-        .known_elsewhere_as(&["cluster_enabled", "cluster-enabled"]),
-        key(
-            "cluster_announce",
-            Servers,
-            Unset("this listener alone, at the address by which its client has reached it"),
-            "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
-        )
-        .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
-        key(
-            "read_from",
-            Kind::ReadFrom,
-            Unset("the pool's `read_from`"),
-            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
-        )
-        .known_elsewhere_as(&["readonly"]),
     ],
 };
 
@@ -537,7 +466,7 @@ pub(crate) static SHARDED: Table = Table {
             "servers",
             Servers,
             Refused,
-            "`\"HOST:PORT:WEIGHT NAME\"` or `\"unix:///PATH:WEIGHT NAME\"` each; weight (1) and name may be left out. Names (or else addresses) decide which keys a server gets: give names, and a server can move without its keys moving. The order of the list matters with the distributions of libmemcached and PHP alone.",
+            "`\"HOST:PORT:WEIGHT NAME\"`, `\"unix:///PATH:WEIGHT NAME\"` or `\"shm:///PATH:WEIGHT NAME\"` each; weight (1) and name may be left out. Names (or else addresses) decide which keys a server gets: give names, and a server can move without its keys moving. The order of the list matters with the distributions of libmemcached and PHP alone.",
         )
         .known_elsewhere_as(&["backends", "nodes", "hosts", "upstreams"]),
         HASH,

@@ -52,7 +52,7 @@ fn refuse_unix(
     servers: &[Server],
     report: &mut Report<'_>,
 ) {
-    let is_unix = |server: &&Server| matches!(server.endpoint, Endpoint::Unix { .. });
+    let is_unix = |server: &&Server| !matches!(server.endpoint, Endpoint::Tcp { .. });
     if let Some(server) = servers.iter().find(is_unix) {
         let what = format!(
             "{list} in {}: {} is a unix socket, on which servers speak no TLS",

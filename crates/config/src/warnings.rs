@@ -78,7 +78,7 @@ fn warn_of_large_quotas(pool: &Section, report: &mut Report<'_>) {
 pub(crate) fn is_open(addr: &ListenAddr) -> bool {
     match addr {
         ListenAddr::Tcp(addr) => !addr.ip().to_canonical().is_loopback(),
-        ListenAddr::Unix(_) => false,
+        ListenAddr::Unix(_) | ListenAddr::Shm(_) => false,
     }
 }
 

@@ -117,7 +117,7 @@ fn warn_of_announced(listener: &Section, report: &mut Report<'_>) {
     };
     let has_own = announced.iter().any(|(_, server)| match &server.endpoint {
         Endpoint::Tcp { host, port } => is_own(host, *port),
-        Endpoint::Unix { .. } => false,
+        Endpoint::Unix { .. } | Endpoint::Shm { .. } => false,
     });
     if bind.port() != 0 && !has_own && listener.text("cluster_mode") == Some("emulate") {
         let what = format!(

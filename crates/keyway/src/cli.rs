@@ -1,5 +1,6 @@
 //! What can be typed after `keyway`.
 
+use crate::bus::{Bus, bus};
 use crate::locate::{Question, locate};
 use crate::memory;
 use anyhow::Result;
@@ -43,6 +44,9 @@ enum Command {
     Locate(Locate),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
+    /// The bus between processes.
+    #[command(subcommand)]
+    Bus(Bus),
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +118,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
+        Command::Bus(command) => bus(command),
     }
 }
 

@@ -153,7 +153,7 @@ fn listening(config: &Config, listeners: &[Listener], pool_index: usize) -> List
             ListenAddr::Tcp(addr) => {
                 listening.tcp.push(listener.local_addr().unwrap_or(*addr));
             }
-            ListenAddr::Unix(path) => listening.unix.push(path.clone()),
+            ListenAddr::Unix(path) | ListenAddr::Shm(path) => listening.unix.push(path.clone()),
         }
         listening.backlog = settings.backlog;
         // A unix socket has none, and says nothing of those beside it.

@@ -6,7 +6,7 @@ use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
 use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
-use keyway_net::{Address, Listener, ListenerOptions};
+use keyway_net::{Address, Door, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
@@ -40,7 +40,7 @@ pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<String>> {
 /// Why no socket can be made at that path, where the system's own words would
 /// mislead: it calls any file in the way an address in use.
 fn unusable_path(bind: &ListenAddr) -> Option<String> {
-    let ListenAddr::Unix(path) = bind else { return None };
+    let (ListenAddr::Unix(path) | ListenAddr::Shm(path)) = bind else { return None };
     let directory = path.parent()?;
     if !directory.is_dir() {
         let directory = directory.display();
@@ -56,12 +56,18 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
     let address = match &listener.bind {
         ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },
         ListenAddr::Unix(path) => Address::Unix(path.clone()),
+        ListenAddr::Shm(path) => Address::Shm(path.clone()),
     };
+    let door = listener
+        .shm
+        .as_ref()
+        .map(|shm| Door { allow_uids: shm.allow_uids.clone(), ring_max: shm.ring_max as usize });
     ListenerOptions {
         address,
         backlog: listener.backlog,
         unix_mode: listener.mode,
         tcp_keepalive: listener.tcp_keepalive,
+        door,
     }
 }
 
@@ -177,6 +183,7 @@ pub fn plan(
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: config.server.drain_timeout,
+        spin: config.server.spin,
         notices: keyway_worker::Notices::default(),
         transactions,
         channels,

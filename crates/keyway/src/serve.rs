@@ -146,7 +146,8 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
 /// Removes the files of the unix sockets listened on.
 fn remove_unix_sockets(config: &Config) {
     for listener in &config.listeners {
-        if let keyway_config::ListenAddr::Unix(path) = &listener.bind {
+        use keyway_config::ListenAddr::{Shm, Unix};
+        if let Unix(path) | Shm(path) = &listener.bind {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
         }
@@ -249,7 +250,8 @@ fn next_command(protocol: Protocol, listener: &str) -> Option<String> {
     if protocol != Protocol::Redis {
         return memcached_command(listener);
     }
-    if let Some(path) = listener.strip_prefix("unix://") {
+    // Who says no hello is served over the socket of `shm://` as well.
+    if let Some(path) = listener.strip_prefix("unix://").or(listener.strip_prefix("shm://")) {
         return Some(format!("redis-cli -s {path} ping"));
     }
     let (host, port) = listener.rsplit_once(':')?;

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer, Secured};
+use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
 use keyway_worker::{Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ struct Running {
     /// Kernel id of its thread, to read what it spends its time on.
     thread_id: i32,
     awake_nanos: u64,
+    /// How long it has looked at shared memory instead of sleeping.
+    looked_nanos: u64,
 }
 
 /// The workers of the process.
@@ -101,7 +103,13 @@ impl Workers {
         self.plan.mailers.lock().push(mailer.clone());
         match self.start_thread(index, listeners, mailbox) {
             Ok((thread, thread_id)) => {
-                self.running.push(Running { thread, mailer, thread_id, awake_nanos: 0 });
+                self.running.push(Running {
+                    thread,
+                    mailer,
+                    thread_id,
+                    awake_nanos: 0,
+                    looked_nanos: 0,
+                });
                 Ok(())
             }
             Err(error) => {
@@ -133,7 +141,8 @@ impl Workers {
                 };
                 cells.attach_thread();
                 let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
-                Worker::new(Secured::new(io), plan, cells, mailbox, seed).run();
+                let io = Secured::new(Ringed::new(io, plan.spin));
+                Worker::new(io, plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;
         let thread_id = told
@@ -151,10 +160,14 @@ impl Workers {
     /// and none is tried for [`RETRY_AFTER`].
     pub fn sample(&mut self, elapsed: Duration) -> Result<bool> {
         let mut all_busy = true;
-        for worker in &mut self.running {
+        for (index, worker) in self.running.iter_mut().enumerate() {
             let now = thread_awake_nanos(worker.thread_id).unwrap_or(worker.awake_nanos);
             let awake = now.saturating_sub(worker.awake_nanos);
             worker.awake_nanos = now;
+            // Who only looks has time for others.
+            let looked_before = worker.looked_nanos;
+            worker.looked_nanos = self.registry.looked_nanos(index);
+            let awake = awake.saturating_sub(worker.looked_nanos - looked_before);
             all_busy &= awake as f64 > BUSY_SHARE * elapsed.as_nanos() as f64;
         }
         self.busy_samples = if all_busy { self.busy_samples + 1 } else { 0 };

@@ -243,14 +243,17 @@ catalogue! {
     WORKER_WAKEUPS: Counter "keyway_worker_wakeups_total" in "wakeups" by [Worker]
         measures "Polls that waited at least 5 microseconds for an event, so that the worker slept and was woken."
         leaves_out "Leaves out polls that returned at once with what was there already."
+    WORKER_LOOKED: Counter "keyway_worker_spin_seconds_total" in "seconds" by [Worker]
+        measures "Time in which the worker looked for bytes in shared memory instead of sleeping, whether some came or not; part of keyway_worker_busy_seconds_total."
+        leaves_out "Leaves out the looks that each turn begins with."
     WORKER_RECV_CALLS: Counter "keyway_worker_recv_calls_total" in "calls" by [Worker]
-        measures "System calls made to read from sockets."
+        measures "Reads from connections: a system call each, but for those through shared memory."
         leaves_out "Leaves out accept calls."
     WORKER_SEND_CALLS: Counter "keyway_worker_send_calls_total" in "calls" by [Worker]
-        measures "System calls made to write to sockets."
+        measures "Writes to connections: a system call each, but for those through shared memory."
         leaves_out "Leaves out connect and shutdown calls."
     WORKER_POLL_CALLS: Counter "keyway_worker_poll_calls_total" in "calls" by [Worker]
-        measures "System calls made to ask for events."
+        measures "Polls for events: a system call each, but for those that find bytes in shared memory."
         leaves_out "Leaves out calls that register interest."
     WORKER_BUSY: Counter "keyway_worker_busy_seconds_total" in "seconds" by [Worker]
         measures "CPU time of the worker's thread, user and system, in steps of 10 ms; read when scraped."

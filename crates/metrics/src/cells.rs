@@ -451,6 +451,8 @@ pub struct TurnCells {
     pub events: Counter,
     /// Polls that had to wait, and so slept.
     pub wakeups: Counter,
+    /// How long polls have looked at shared memory instead of sleeping, in nanoseconds.
+    pub looked_nanos: Counter,
     /// System calls that read from a socket.
     pub recv_calls: Counter,
     /// System calls that wrote to a socket.
@@ -476,6 +478,7 @@ impl Cells {
                 turns: Counter::new(),
                 events: Counter::new(),
                 wakeups: Counter::new(),
+                looked_nanos: Counter::new(),
                 recv_calls: Counter::new(),
                 send_calls: Counter::new(),
                 poll_calls: Counter::new(),

@@ -628,6 +628,13 @@ impl Registry {
         self.slots.iter().filter(|slot| slot.is_running()).count()
     }
 
+    /// How long the worker of that number has looked at shared memory instead of sleeping, in
+    /// nanoseconds; 0 where there is none.
+    pub fn looked_nanos(&self, worker: usize) -> u64 {
+        let cells = self.slots.get(worker).and_then(WorkerSlot::cells);
+        cells.map_or(0, |cells| cells.turn.looked_nanos.get())
+    }
+
     pub(crate) fn slots(&self) -> &[WorkerSlot] {
         &self.slots
     }

@@ -345,6 +345,10 @@ impl Registry {
             let snapshot = Snapshot::of_sizes([&cells.turn.batch].into_iter());
             batch.histogram(&[&worker], &snapshot);
         }
+        let mut looked = family(out, &c::WORKER_LOOKED);
+        for (worker, _, cells) in workers() {
+            looked.sample(&[&worker], cells.turn.looked_nanos.get() as f64 / 1e9);
+        }
         let mut busy = family(out, &c::WORKER_BUSY);
         for (worker, slot, _) in workers() {
             busy.sample(&[&worker], slot.busy_seconds());

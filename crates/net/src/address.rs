@@ -15,6 +15,8 @@ pub enum Address {
     },
     /// A unix stream socket.
     Unix(PathBuf),
+    /// Shared memory that is handed over through a unix stream socket.
+    Shm(PathBuf),
 }
 
 impl Address {
@@ -25,7 +27,7 @@ impl Address {
             Address::Tcp { host, port } => {
                 host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
             }
-            Address::Unix(_) => None,
+            Address::Unix(_) | Address::Shm(_) => None,
         }
     }
 }
@@ -36,6 +38,7 @@ impl fmt::Display for Address {
             Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Address::Tcp { host, port } => write!(f, "{host}:{port}"),
             Address::Unix(path) => write!(f, "unix://{}", path.display()),
+            Address::Shm(path) => write!(f, "shm://{}", path.display()),
         }
     }
 }
@@ -46,7 +49,11 @@ pub struct AddressError(String);
 
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no address; write host:port, [v6]:port or unix:///path", self.0)
+        write!(
+            f,
+            "{:?} is no address; write host:port, [v6]:port, unix:///path or shm:///path",
+            self.0
+        )
     }
 }
 
@@ -56,15 +63,18 @@ impl FromStr for Address {
     type Err = AddressError;
 
     /// Reads `host:port`, `[v6]:port`, either after `tcp://`, or
-    /// `unix:///path`.
+    /// `unix:///path` or `shm:///path`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let error = || AddressError(text.to_owned());
+        let absolute = |path: &str| {
+            let path = path.starts_with('/').then(|| PathBuf::from(path));
+            path.ok_or_else(error)
+        };
         if let Some(path) = text.strip_prefix("unix://") {
-            return if path.starts_with('/') {
-                Ok(Address::Unix(path.into()))
-            } else {
-                Err(error())
-            };
+            return absolute(path).map(Address::Unix);
+        }
+        if let Some(path) = text.strip_prefix("shm://") {
+            return absolute(path).map(Address::Shm);
         }
         let (host, port) =
             text.strip_prefix("tcp://").unwrap_or(text).rsplit_once(':').ok_or_else(error)?;
@@ -88,6 +98,8 @@ pub enum Peer {
     Tcp(SocketAddr),
     /// A process on the same host, through a unix socket.
     Unix,
+    /// A process on the same host that has come in where memory is shared.
+    Shm,
 }
 
 impl fmt::Display for Peer {
@@ -95,6 +107,7 @@ impl fmt::Display for Peer {
         match self {
             Peer::Tcp(addr) => addr.fmt(f),
             Peer::Unix => f.write_str("unix:0"),
+            Peer::Shm => f.write_str("shm:0"),
         }
     }
 }
@@ -105,11 +118,19 @@ mod tests {
 
     #[test]
     fn addresses_are_read_back_as_they_are_shown() {
-        for text in ["127.0.0.1:80", "[::1]:80", "cache.example:6379", "unix:///run/k.sock"] {
+        for text in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "cache.example:6379",
+            "unix:///run/k.sock",
+            "shm:///run/k.shm",
+        ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
         }
-        for text in ["", ":80", "host", "host:", "host:70000", "::1:80", "unix://rel", "[]:1"] {
+        for text in
+            ["", ":80", "host", "host:", "host:70000", "::1:80", "unix://rel", "shm://rel", "[]:1"]
+        {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

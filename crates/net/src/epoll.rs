@@ -3,7 +3,9 @@
 
 use crate::resolver::{Answer, Resolver};
 use crate::tune::{tune, watch_over};
-use crate::{Accept, Address, ConnectFault, Event, Io, Listener, ListenerIndex, Mailbox, Peer};
+use crate::{
+    Accept, Address, ConnectFault, Door, Event, Io, Listener, ListenerIndex, Mailbox, Peer,
+};
 use crate::{Recv, Send, Socket, Token};
 use keyway_base::{Clock, Time};
 use rustix::event::epoll;
@@ -80,6 +82,22 @@ impl EpollIo {
             mail_fd,
             early: Vec::new(),
         })
+    }
+
+    /// Who gets shared memory, by listener.
+    pub(crate) fn doors(&self) -> impl Iterator<Item = Option<&Door>> {
+        self.listeners.iter().map(Listener::door)
+    }
+
+    /// The buffer that `recv` reads into.
+    pub(crate) fn read_buf(&mut self) -> &mut [u8] {
+        &mut self.read_buf
+    }
+
+    /// Gives another token to a socket that is watched.
+    pub(crate) fn rename(&self, socket: Socket, token: Token) -> bool {
+        let data = EventData::new_u64(token.0);
+        epoll::modify(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
     }
 
     fn start_resolving(&mut self, host: &str, port: u16, token: Token) -> bool {
@@ -244,6 +262,8 @@ impl Io for EpollIo {
         }
     }
 
+    // Into its one caller where only sockets are polled.
+    #[inline(always)]
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         events.append(&mut self.early);
         let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
@@ -337,10 +357,12 @@ impl Io for EpollIo {
         let fault = match address {
             Address::Tcp { host, port } if self.start_resolving(host, *port, token) => return,
             Address::Tcp { .. } => ConnectFault::Exhausted,
-            Address::Unix(path) => match rustix::net::SocketAddrUnix::new(path) {
-                Ok(addr) => return self.start_connecting(&Target::Unix(addr), token),
-                Err(_) => ConnectFault::Other,
-            },
+            Address::Unix(path) | Address::Shm(path) => {
+                match rustix::net::SocketAddrUnix::new(path) {
+                    Ok(addr) => return self.start_connecting(&Target::Unix(addr), token),
+                    Err(_) => ConnectFault::Other,
+                }
+            }
         };
         self.early.push(Event::ConnectFailed { token, fault });
     }
@@ -411,6 +433,7 @@ mod tests {
             backlog: 16,
             unix_mode: None,
             tcp_keepalive,
+            door: None,
         };
         let listener = Listener::bind(&options).expect("a free port");
         let addr = listener.local_addr().expect("TCP has an address");

@@ -1,4 +1,4 @@
-use crate::{Address, Peer};
+use crate::{Address, Peer, RingFault};
 use keyway_base::Clock;
 use keyway_tls::{ClientTls, TlsFault};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub enum ConnectFault {
     Exhausted,
     /// The connection stood, and was not secured.
     Tls(TlsFault),
+    /// The connection stood, and no memory was shared over it.
+    Rings(RingFault),
     /// Anything else the system says.
     Other,
 }
@@ -45,6 +47,7 @@ impl ConnectFault {
             ConnectFault::TimedOut => "connecting timed out",
             ConnectFault::Exhausted => "no file descriptor or local port left",
             ConnectFault::Tls(fault) => fault.text(),
+            ConnectFault::Rings(fault) => fault.text(),
             ConnectFault::Other => "connecting failed",
         }
     }
@@ -178,6 +181,18 @@ pub trait Io {
     /// [`Recv::Failed`] or [`Recv::End`], before it is closed.
     fn tls_fault(&mut self, _socket: Socket) -> Option<TlsFault> {
         None
+    }
+
+    /// Whether the other side of a connection has broken the rules by which memory is shared: told
+    /// after [`Recv::Failed`] or [`Send::Failed`], before it is closed.
+    fn has_lied(&mut self, _socket: Socket) -> bool {
+        false
+    }
+
+    /// How long polls have looked for bytes instead of sleeping, since this was asked last, in
+    /// nanoseconds.
+    fn take_looked(&mut self) -> u64 {
+        0
     }
 
     /// Gives up a connection that [`Io::connect`] or [`Io::connect_secured`] began: nothing is left of it

@@ -2,7 +2,8 @@
 //!
 //! Never parses a byte and never knows what a session or a link is: a socket
 //! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
-//! first: [`Io`], [`Event`] and [`EpollIo`]; [`Secured`] lays TLS over it.
+//! first: [`Io`], [`Event`] and [`EpollIo`]; [`Ringed`] adds shared memory, and
+//! [`Secured`] lays TLS over both.
 
 mod address;
 mod epoll;
@@ -10,6 +11,7 @@ mod io;
 mod listener;
 mod mailbox;
 mod resolver;
+mod ringed;
 mod secured;
 mod tune;
 
@@ -19,4 +21,5 @@ pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket,
 pub use keyway_tls::{ClientTls, TlsFault};
 pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};
+pub use ringed::{Door, RingFault, Ringed};
 pub use secured::Secured;

@@ -1,5 +1,5 @@
-use crate::Address;
 use crate::tune::{keep_alive, tune};
+use crate::{Address, Door};
 use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -22,6 +22,8 @@ pub struct ListenerOptions {
     /// none with `None`. Three probes, a third of that apart, go unanswered
     /// before the connection counts as broken.
     pub tcp_keepalive: Option<Duration>,
+    /// Who gets shared memory there; nobody with `None`.
+    pub door: Option<Door>,
 }
 
 /// A listening socket. On TCP several workers listen on the same port, and the
@@ -69,7 +71,7 @@ impl Listener {
             Address::Tcp { host, port } => {
                 resolve(host, *port).and_then(|addr| bind_tcp(addr, options, Sharing::AfterListen))
             }
-            Address::Unix(path) => bind_unix(path, options),
+            Address::Unix(path) | Address::Shm(path) => bind_unix(path, options),
         };
         let socket =
             socket.map_err(|error| BindError { address: options.address.to_string(), error })?;
@@ -94,6 +96,10 @@ impl Listener {
     /// asked to choose.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
+    }
+
+    pub(crate) fn door(&self) -> Option<&Door> {
+        self.options.door.as_ref()
     }
 
     pub(crate) fn is_tcp(&self) -> bool {

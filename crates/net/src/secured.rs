@@ -489,7 +489,7 @@ impl<I: Io> Io for Secured<I> {
         assert_eq!(token.0 & RESERVED, 0, "these bits of a token are the drivers'");
         let host = match address {
             Address::Tcp { host, .. } => host.as_str().into(),
-            Address::Unix(_) => Box::default(),
+            Address::Unix(_) | Address::Shm(_) => Box::default(),
         };
         let index = self.add(Line {
             token,
@@ -542,6 +542,15 @@ impl<I: Io> Io for Secured<I> {
         } else {
             self.io.send(socket, bytes)
         }
+    }
+
+    fn has_lied(&mut self, socket: Socket) -> bool {
+        !is_secured(socket) && self.io.has_lied(socket)
+    }
+
+    #[inline]
+    fn take_looked(&mut self) -> u64 {
+        self.io.take_looked()
     }
 
     fn release(&mut self, socket: Socket) {

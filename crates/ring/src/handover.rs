@@ -1,10 +1,10 @@
 //! How two processes come to share a pair of rings: through a unix socket, which then stays open
 //! and tells each that the other is there. The one that was connected to makes the memory.
 
-use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Segment};
+use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
 use rustix::cmsg_space;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -19,10 +19,13 @@ pub const HELLO_LEN: usize = 32;
 /// What a hello begins with: nothing that a client of any other protocol says first.
 pub const HELLO_MAGIC: [u8; 8] = *b"\0KWSHM1\n";
 
+/// What every version's hello begins with.
+const HELLO_START: &[u8] = b"\0KWSHM";
+
 const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
 
-/// Descriptors that come with an answer: the memory, and the eventfds of both sides.
-const HANDED: usize = 3;
+/// Descriptors that come with an answer: the memory.
+const HANDED: usize = 1;
 
 /// What who connects asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub enum Refusal {
     System,
     /// Shared memory is not spoken here; the socket is all there is.
     Unwanted,
+    /// The hello is of a version that is not spoken there, or is none.
+    Version,
     /// Something this version has no word for.
     Other(u16),
 }
@@ -55,6 +60,7 @@ impl Refusal {
             Refusal::Capacity => 2,
             Refusal::System => 3,
             Refusal::Unwanted => 4,
+            Refusal::Version => 5,
             Refusal::Other(code) => code,
         }
     }
@@ -65,6 +71,7 @@ impl Refusal {
             2 => Refusal::Capacity,
             3 => Refusal::System,
             4 => Refusal::Unwanted,
+            5 => Refusal::Version,
             other => Refusal::Other(other),
         }
     }
@@ -77,6 +84,7 @@ impl fmt::Display for Refusal {
             Refusal::Capacity => f.write_str("rings of these capacities are not given"),
             Refusal::System => f.write_str("there was no memory for rings"),
             Refusal::Unwanted => f.write_str("no memory is shared there"),
+            Refusal::Version => f.write_str("this version of rings is not spoken there"),
             Refusal::Other(code) => write!(f, "memory was refused for reason {code}"),
         }
     }
@@ -92,6 +100,13 @@ impl Hello {
     /// As bytes.
     pub fn encode(&self) -> [u8; HELLO_LEN] {
         encode(HELLO_MAGIC, 0, self)
+    }
+
+    /// Whether a connection's first bytes, as many as there are, may become a hello, of this version
+    /// or of another: nothing else begins like that.
+    pub fn may_begin(bytes: &[u8]) -> bool {
+        let len = bytes.len().min(HELLO_START.len());
+        bytes[..len] == HELLO_START[..len]
     }
 
     /// From the first bytes of a connection; `None` when they are none, so that it speaks something
@@ -119,15 +134,15 @@ fn decode(bytes: &[u8; HELLO_LEN], magic: [u8; 8]) -> Option<(u16, Hello)> {
     (bytes[..8] == magic).then_some((code, Hello { up: capacity(16)?, down: capacity(24)? }))
 }
 
-/// What a process has of rings that it shares.
+/// The rings that a process shares.
 #[derive(Debug)]
 pub struct Shared {
-    /// The memory: the ring to the one that was connected to, and the ring back.
+    /// The memory of both.
     pub segment: Segment,
-    /// Its own eventfd, which the other side writes to.
-    pub own_bell: OwnedFd,
-    /// The other side's.
-    pub other_bell: OwnedFd,
+    /// That which it writes.
+    pub out: Mapping,
+    /// That which it reads.
+    pub back: Mapping,
 }
 
 /// Who is at the other end of a unix socket, as the system knows it.
@@ -155,10 +170,10 @@ pub fn answer(
     };
     match made {
         Err(why) => refuse(socket, why).map(|()| Err(why)),
+        // They are mapped by now: who is told that he has rings has them.
         Ok(shared) => {
-            let handed =
-                [shared.segment.descriptor(), shared.other_bell.as_fd(), shared.own_bell.as_fd()];
-            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &handed)?;
+            let memory = shared.segment.descriptor();
+            send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &[memory])?;
             Ok(Ok(shared))
         }
     }
@@ -173,13 +188,13 @@ pub fn refuse(socket: impl AsFd, why: Refusal) -> io::Result<()> {
 }
 
 fn make(hello: &Hello) -> Result<Shared, Refusal> {
-    let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-    let segment = Segment::create(&[hello.up, hello.down]).map_err(|error| match error.kind() {
+    let why = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput => Refusal::Capacity,
         _ => Refusal::System,
-    })?;
-    let (Ok(own_bell), Ok(other_bell)) = (bell(), bell()) else { return Err(Refusal::System) };
-    Ok(Shared { segment, own_bell, other_bell })
+    };
+    let segment = Segment::create(&[hello.up, hello.down]).map_err(why)?;
+    let (out, back) = (segment.ring(1).map_err(why)?, segment.ring(0).map_err(why)?);
+    Ok(Shared { segment, out, back })
 }
 
 /// Asks whoever listens at the other end of a socket for rings, and waits for the answer.
@@ -189,8 +204,25 @@ fn make(hello: &Hello) -> Result<Shared, Refusal> {
 /// is what it was.
 pub fn ask(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
     let socket = socket.as_fd();
-    send(socket, &hello.encode(), &[])?;
-    let (bytes, handed) = receive(socket)?;
+    say(socket, hello)?;
+    hear(socket, hello)
+}
+
+/// The first half of [`ask`]: says the hello, and does not wait.
+///
+/// # Errors
+/// Of the system.
+pub fn say(socket: impl AsFd, hello: &Hello) -> io::Result<()> {
+    send(socket.as_fd(), &hello.encode(), &[])
+}
+
+/// The second half of [`ask`]: the answer to `hello`. On a socket that does not wait it may be called
+/// again after `WouldBlock`: an answer is sent, and comes, in one piece.
+///
+/// # Errors
+/// As [`ask`].
+pub fn hear(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
+    let (bytes, handed) = receive(socket.as_fd())?;
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (code, given) =
         decode(&bytes, ANSWER_MAGIC).ok_or_else(|| wrong("no answer to a hello"))?;
@@ -200,10 +232,14 @@ pub fn ask(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusa
     if given != *hello {
         return Err(wrong("rings of other capacities than were asked for"));
     }
-    let [memory, own_bell, other_bell]: [OwnedFd; HANDED] =
-        handed.try_into().map_err(|_| wrong("an answer without its descriptors"))?;
+    let [memory]: [OwnedFd; HANDED] =
+        handed.try_into().map_err(|_| wrong("an answer without its descriptor"))?;
     let segment = Segment::open(memory, &[given.up, given.down])?;
-    Ok(Ok(Shared { segment, own_bell, other_bell }))
+    let (out, back) = (segment.ring(0)?, segment.ring(1)?);
+    if !(out.is_ring() && back.is_ring()) {
+        return Err(wrong("memory without rings"));
+    }
+    Ok(Ok(Shared { segment, out, back }))
 }
 
 fn send(
@@ -231,7 +267,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<([u8; HELLO_LEN], Vec<OwnedFd>)
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(HANDED))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut rest = [IoSliceMut::new(&mut bytes[len..])];
-        let got = recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        let got = match recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            // The rest of it does not come: whoever answers sends it at once.
+            Err(Errno::AGAIN) if len > 0 => return Err(io::ErrorKind::InvalidData.into()),
+            Err(Errno::INTR) => continue,
+            outcome => outcome?.bytes,
+        };
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

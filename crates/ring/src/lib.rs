@@ -15,6 +15,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(not(loom))]
+mod doorbell;
 mod ends;
 #[cfg(not(loom))]
 mod handover;
@@ -31,15 +33,19 @@ mod segment;
 mod sleep;
 mod sync;
 
+#[cfg(not(loom))]
+pub use doorbell::SharedDoorbell;
 pub use ends::{Consumer, Ended, Producer};
 #[cfg(not(loom))]
-pub use handover::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, peer_uid, refuse};
+pub use handover::{
+    HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, hear, peer_uid, refuse, say,
+};
 pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
 pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;
 pub use park::Wait;
 #[cfg(not(loom))]
-pub use pipe::{Pipe, Side};
+pub use pipe::Pipe;
 pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
 #[cfg(not(loom))]
 pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};

@@ -1,5 +1,5 @@
 //! A pair of rings as a connection: bytes both ways, and the socket that tells when the other side
-//! is gone.
+//! rings or is gone.
 
 use crate::ends::{Consumer, Ended, Producer};
 use crate::handover::Shared;
@@ -7,95 +7,208 @@ use crate::park::Wait;
 use crate::segment::Mapping;
 use crate::sleep::{Bell, Spin};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
-use std::io::{self, Read, Write};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, getpid};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Which side of a handover it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// That which connected.
-    Client,
-    /// That which was connected to.
-    Server,
-}
+/// How long nothing happens before the memory that this side writes is given back.
+const REST: Duration = Duration::from_secs(1);
+
+/// How long it sleeps on the futex before it sleeps on the socket: the one costs a call fewer, and
+/// the other tells that the other side is gone.
+const NAP: Duration = Duration::from_millis(20);
 
 /// A connection through shared memory, whose reads and writes wait.
+///
+/// It belongs to the process that has made it. A child that inherits it must not use it; that the
+/// child drops it does no harm.
 #[derive(Debug)]
 pub struct Pipe {
     producer: Producer<Mapping>,
     consumer: Consumer<Mapping>,
-    own_bell: OwnedFd,
-    other_bell: Bell,
-    socket: UnixStream,
+    socket: Arc<OwnedFd>,
+    bell: Bell,
     spin: Spin,
     /// How long a read or a write waits; for ever when `None`.
     timeout: Option<Duration>,
     is_gone: bool,
+    /// Whether anything was written since the memory was given back.
+    is_warm: bool,
+    owner: Pid,
+}
+
+/// A wait: since when, once it sleeps.
+#[derive(Default)]
+struct Waiting {
+    until: Option<Instant>,
+    has_napped: bool,
 }
 
 impl Pipe {
-    /// Over rings that were handed over through `socket`, where nothing more is said.
-    ///
-    /// # Errors
-    /// Of the system, when the memory cannot be mapped; `InvalidData` when it holds no rings.
-    pub fn new(shared: Shared, side: Side, socket: UnixStream, spin: Spin) -> io::Result<Pipe> {
-        let (out, back) = match side {
-            Side::Client => (0, 1),
-            Side::Server => (1, 0),
-        };
-        let (out, back) = (shared.segment.ring(out)?, shared.segment.ring(back)?);
-        if !(out.is_ring() && back.is_ring()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "memory without rings"));
-        }
-        Ok(Pipe {
-            producer: Producer::new(out),
-            consumer: Consumer::new(back),
-            own_bell: shared.own_bell,
-            other_bell: Bell::new(shared.other_bell),
+    /// Over rings that were handed over through `socket`, where each rings for the other from now
+    /// on.
+    pub fn new(shared: Shared, socket: UnixStream, spin: Spin) -> Pipe {
+        let socket = Arc::new(OwnedFd::from(socket));
+        Pipe {
+            producer: Producer::new(shared.out),
+            consumer: Consumer::new(shared.back),
+            bell: Bell::new(Arc::clone(&socket)),
             socket,
             spin,
             timeout: None,
             is_gone: false,
-        })
+            is_warm: false,
+            owner: getpid(),
+        }
     }
 
-    /// Bounds how long a read or a write waits; without a bound it waits for ever.
+    /// Bounds how long a read or a write waits; without a bound it waits for ever. With none at
+    /// all it does not wait.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
     /// Says that nothing more will be written; what comes can still be read.
     pub fn finish(&mut self) {
-        self.producer.finish(&self.other_bell);
+        if self.is_own() {
+            self.producer.finish(&self.bell);
+        }
     }
 
-    /// Sleeps until the other side has rung or is gone.
-    fn sleep(&mut self) -> io::Result<()> {
-        let timeout = self.timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
+    /// The socket, at which each rings for the other.
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
+    }
+
+    /// Whether this is the process that has made it.
+    fn is_own(&self) -> bool {
+        self.owner == getpid()
+    }
+
+    /// Writes what fits of `out`, tells the other side, and reads what there is into `into`; waits
+    /// until one of both can be done. How much was written, and read: `(0, 0)` when the other side
+    /// has ended or is gone and everything was read. Who writes much and is answered much does
+    /// both at once by this; two sides that both only write would wait for each other.
+    ///
+    /// # Errors
+    /// As of reads and writes; but that nobody reads any more is no error while there is something
+    /// to read.
+    pub fn exchange(&mut self, out: &[u8], into: &mut [u8]) -> io::Result<(usize, usize)> {
+        let mut waiting = Waiting::default();
+        loop {
+            let is_gone = self.is_gone;
+            let written = match self.producer.write(out) {
+                Ok(len) => len,
+                Err(Ended::Closed) => 0,
+                Err(Ended::Broken) => return Err(broken()),
+            };
+            self.is_warm |= written > 0;
+            self.producer.flush(&self.bell);
+            match self.try_read(into, out.is_empty())? {
+                Some(read) => return Ok((written, read)),
+                None if written > 0 => return Ok((written, 0)),
+                None if is_gone => return Ok((0, 0)),
+                None => self.wait_for_bytes(!out.is_empty(), &mut waiting)?,
+            }
+        }
+    }
+
+    /// Reads what there is: `None` when that is nothing yet, 0 when nothing will come. It looks
+    /// for a while first where that `may_spin`.
+    fn try_read(&mut self, into: &mut [u8], may_spin: bool) -> io::Result<Option<usize>> {
+        let spun = match may_spin && self.timeout != Some(Duration::ZERO) {
+            true => self.spin.look(|| Ok(self.consumer.available(1)? > 0)),
+            false => Ok(false),
+        };
+        match spun.and_then(|_| self.consumer.read(into)) {
+            Ok(0) => Ok(None),
+            Ok(len) => {
+                self.consumer.give_back(&self.bell);
+                Ok(Some(len))
+            }
+            Err(Ended::Closed) => Ok(Some(0)),
+            Err(Ended::Broken) => Err(broken()),
+        }
+    }
+
+    /// Sleeps until there is something to read, or room to write if that is wanted.
+    fn wait_for_bytes(&mut self, wants_room: bool, waiting: &mut Waiting) -> io::Result<()> {
+        let left = self.left(waiting)?;
+        let naps = !(wants_room || waiting.has_napped);
+        let how = if naps { Wait::Futex } else { Wait::Descriptor };
+        let Ok(Some(sequence)) = self.consumer.park(how) else { return Ok(()) };
+        let is_full = match wants_room {
+            true => matches!(self.producer.park(Wait::Descriptor, 1), Ok(Some(_)) | Err(_)),
+            false => true,
+        };
+        let slept = match (naps, is_full) {
+            (true, _) => {
+                waiting.has_napped = true;
+                self.consumer.nap(sequence, left.map_or(NAP, |left| left.min(NAP)));
+                Ok(())
+            }
+            (false, true) => self.sleep(left),
+            (false, false) => Ok(()),
+        };
+        self.consumer.unpark();
+        if wants_room {
+            self.producer.unpark();
+        }
+        slept
+    }
+
+    /// How much longer a wait may be.
+    fn left(&self, waiting: &mut Waiting) -> io::Result<Option<Duration>> {
+        let Some(timeout) = self.timeout else { return Ok(None) };
+        if timeout.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let now = Instant::now();
+        // A time that there is not is for ever.
+        let Some(until) = waiting.until.or_else(|| now.checked_add(timeout)) else {
+            return Ok(None);
+        };
+        waiting.until = Some(until);
+        match until.saturating_duration_since(now) {
+            Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+
+    /// Sleeps until the other side has rung or is gone, or `most` is over.
+    fn sleep(&mut self, most: Option<Duration>) -> io::Result<()> {
+        if self.is_warm && most.is_none_or(|most| most > REST) {
+            if !self.sleep_at_socket(Some(REST))? {
+                self.is_warm = !self.producer.discard();
+            }
+            return Ok(());
+        }
+        self.sleep_at_socket(most).map(drop)
+    }
+
+    /// Whether it was not the time that ended it.
+    fn sleep_at_socket(&mut self, most: Option<Duration>) -> io::Result<bool> {
+        let most = most.map(|most| Timespec {
+            tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: most.subsec_nanos().into(),
         });
-        let (bell, gone) = (PollFlags::IN, PollFlags::IN | PollFlags::RDHUP);
-        let mut both = [PollFd::new(&self.own_bell, bell), PollFd::new(&self.socket, gone)];
-        let ready = match poll(&mut both, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => return Ok(()),
+        let mut socket = [PollFd::new(&*self.socket, PollFlags::IN | PollFlags::RDHUP)];
+        match poll(&mut socket, most.as_ref()) {
+            Ok(0) => return Ok(false),
+            Err(rustix::io::Errno::INTR) => return Ok(true),
             other => other?,
         };
-        // Nothing is said on the socket any more: whatever it tells, it is over.
-        self.is_gone |= !both[1].revents().is_empty();
-        if ready == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        // Empty already when it was the socket.
-        let _ = rustix::io::read(self.own_bell.as_fd(), &mut [0; 8]);
-        Ok(())
+        let is_over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        self.is_gone |= socket[0].revents().intersects(is_over) || !self.bell.hear();
+        Ok(true)
     }
 }
 
 fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, Ended::Broken)
+    io::Error::new(ErrorKind::InvalidData, Ended::Broken)
 }
 
 impl Read for Pipe {
@@ -105,27 +218,13 @@ impl Read for Pipe {
         if into.is_empty() {
             return Ok(0);
         }
+        let mut waiting = Waiting { has_napped: self.is_gone, ..Waiting::default() };
         loop {
             let is_gone = self.is_gone;
-            let spun = self.spin.look(|| Ok(self.consumer.available(1)? > 0));
-            match spun.and_then(|_| self.consumer.read(into)) {
-                Ok(0) if is_gone => return Ok(0),
-                Ok(0) => {}
-                Ok(len) => {
-                    self.consumer.give_back(&self.other_bell);
-                    return Ok(len);
-                }
-                Err(Ended::Closed) => return Ok(0),
-                Err(Ended::Broken) => return Err(broken()),
-            }
-            match self.consumer.park(Wait::Descriptor) {
-                Ok(Some(_)) => {
-                    let slept = self.sleep();
-                    self.consumer.unpark();
-                    slept?;
-                }
-                Ok(None) | Err(Ended::Closed) => {}
-                Err(Ended::Broken) => return Err(broken()),
+            match self.try_read(into, true)? {
+                Some(len) => return Ok(len),
+                None if is_gone => return Ok(0),
+                None => self.wait_for_bytes(false, &mut waiting)?,
             }
         }
     }
@@ -135,20 +234,25 @@ impl Write for Pipe {
     /// Writes what fits, waiting for room for the first byte. The other side is told with
     /// [`Write::flush`], or when it is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut waiting = Waiting::default();
         loop {
             if self.is_gone {
-                return Err(io::ErrorKind::BrokenPipe.into());
+                return Err(ErrorKind::BrokenPipe.into());
             }
             match self.producer.write(bytes) {
                 Ok(0) if !bytes.is_empty() => {}
-                Ok(len) => return Ok(len),
-                Err(Ended::Closed) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(len) => {
+                    self.is_warm = true;
+                    return Ok(len);
+                }
+                Err(Ended::Closed) => return Err(ErrorKind::BrokenPipe.into()),
                 Err(Ended::Broken) => return Err(broken()),
             }
-            self.producer.flush(&self.other_bell);
+            self.producer.flush(&self.bell);
+            let left = self.left(&mut waiting)?;
             match self.producer.park(Wait::Descriptor, 1) {
                 Ok(Some(_)) => {
-                    let slept = self.sleep();
+                    let slept = self.sleep_at_socket(left);
                     self.producer.unpark();
                     slept?;
                 }
@@ -159,14 +263,16 @@ impl Write for Pipe {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.producer.flush(&self.other_bell);
+        self.producer.flush(&self.bell);
         Ok(())
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        self.producer.finish(&self.other_bell);
-        self.consumer.finish(&self.other_bell);
+        if self.is_own() {
+            self.producer.finish(&self.bell);
+            self.consumer.finish(&self.bell);
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! Shared memory that has no name: sealed, so that nobody can take it away under the other side's
 //! feet, and gone with the last process that has it.
 
+use crate::ends::Producer;
 use crate::layout::{HEADER_LEN, Header, MAGIC};
 use crate::memory::Memory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Smallest capacity of a ring, in bytes.
 pub const CAPACITY_MIN: usize = 64 << 10;
@@ -33,11 +35,7 @@ impl Segment {
     /// # Errors
     /// Of the system; `InvalidInput` for a capacity that is none.
     pub fn create(capacities: &[usize]) -> io::Result<Segment> {
-        let len = len_of(capacities)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
-        rustix::fs::ftruncate(&descriptor, len)?;
-        rustix::fs::fcntl_add_seals(&descriptor, SEALS)?;
+        let descriptor = sealed(len_of(capacities)?)?;
         let segment = Segment { descriptor, capacities: capacities.to_vec() };
         for index in 0..capacities.len() {
             segment.ring(index)?.header().magic.0.store(MAGIC, Ordering::Release);
@@ -51,17 +49,7 @@ impl Segment {
     /// `InvalidData` when it is not sealed or has another size: whoever handed it over could take
     /// pages away that are in use.
     pub fn open(descriptor: OwnedFd, capacities: &[usize]) -> io::Result<Segment> {
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-        let len = len_of(capacities)?;
-        // Of anything but such memory seals cannot be asked.
-        let seals = rustix::fs::fcntl_get_seals(&descriptor)
-            .map_err(|_| wrong("what was handed over is no shared memory"))?;
-        if !seals.contains(SEALS) {
-            return Err(wrong("the shared memory is not sealed"));
-        }
-        if rustix::fs::fstat(&descriptor)?.st_size as u64 != len {
-            return Err(wrong("the shared memory has another size than its rings"));
-        }
+        check_sealed(descriptor.as_fd(), len_of(capacities)?)?;
         Ok(Segment { descriptor, capacities: capacities.to_vec() })
     }
 
@@ -79,6 +67,30 @@ impl Segment {
         let offset = self.capacities[..index].iter().map(|before| HEADER_LEN + before).sum();
         Mapping::new(self.descriptor.as_fd(), offset, capacity)
     }
+}
+
+/// New memory of `len` bytes, which can be neither shortened nor lengthened.
+pub(crate) fn sealed(len: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
+    rustix::fs::ftruncate(&descriptor, len)?;
+    rustix::fs::fcntl_add_seals(&descriptor, SEALS)?;
+    Ok(descriptor)
+}
+
+/// Whether a descriptor is what [`sealed`] makes.
+pub(crate) fn check_sealed(descriptor: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    // Of anything but such memory seals cannot be asked.
+    let seals = rustix::fs::fcntl_get_seals(descriptor)
+        .map_err(|_| wrong("what was handed over is no shared memory"))?;
+    if !seals.contains(SEALS) {
+        return Err(wrong("the shared memory is not sealed"));
+    }
+    if rustix::fs::fstat(descriptor)?.st_size as u64 != len {
+        return Err(wrong("the shared memory has another size than its rings"));
+    }
+    Ok(())
 }
 
 fn len_of(capacities: &[usize]) -> io::Result<u64> {
@@ -105,20 +117,52 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// Rings that this process has mapped.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Ranges of addresses that a ring takes: its header with its bytes, and its bytes again.
+const RANGES_EACH: usize = 2;
+
+/// Ranges that a process may have on systems that do not tell, as Linux has it.
+const RANGES_MAX: usize = 65_530;
+
+/// How many rings a process may map: the system bounds ranges of addresses (`vm.max_map_count`), and a
+/// process that reaches that gets no memory for anything. A quarter is left for all else.
+fn mapped_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        let ranges = told.and_then(|text| text.trim().parse().ok()).unwrap_or(RANGES_MAX);
+        (ranges - ranges / 4) / RANGES_EACH
+    })
+}
+
 impl Mapping {
     fn new(descriptor: BorrowedFd<'_>, offset: usize, capacity: usize) -> io::Result<Mapping> {
-        let len = HEADER_LEN + 2 * capacity;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: new addresses, where nothing is yet.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
-        }?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if MAPPED.fetch_add(1, Ordering::Relaxed) >= mapped_max() {
+            MAPPED.fetch_sub(1, Ordering::Relaxed);
+            let what = "as many rings are mapped as vm.max_map_count leaves room for";
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+        }
+        let reserved = Self::reserve(HEADER_LEN + 2 * capacity);
+        let base = reserved.inspect_err(|_| {
+            MAPPED.fetch_sub(1, Ordering::Relaxed);
+        })?;
         // From here on it is unmapped whatever happens.
         let mapping = Mapping { base, capacity };
         mapping.place(descriptor, (0, HEADER_LEN + capacity), offset)?;
         mapping.place(descriptor, (HEADER_LEN + capacity, capacity), offset + HEADER_LEN)?;
         Ok(mapping)
+    }
+
+    /// Addresses for `len` bytes.
+    fn reserve(len: usize) -> io::Result<NonNull<u8>> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: new addresses, where nothing is yet.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+        }?;
+        Ok(NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
     }
 
     /// Maps `len` bytes of the segment at `offset` at `at` of the mapping.
@@ -143,10 +187,36 @@ impl Mapping {
         self.header().magic.0.load(Ordering::Acquire) == MAGIC
     }
 
+    /// Gives the pages of the ring's bytes back to the system; they are zeros when they are looked at
+    /// again.
+    fn discard(&self) {
+        // SAFETY: the pages are mapped here, and what is in them is nobody's: whoever calls has
+        // written all of it, and the other side has read it.
+        let outcome = unsafe {
+            let bytes = self.base.as_ptr().add(HEADER_LEN).cast::<c_void>();
+            rustix::mm::madvise(bytes, self.capacity, Advice::LinuxRemove)
+        };
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
     fn byte(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at < self.capacity && len <= self.capacity, "{len} bytes at {at} of a ring");
         // SAFETY: with the second mapping there are `capacity` bytes from every place on.
         unsafe { self.base.as_ptr().add(HEADER_LEN + at) }
+    }
+}
+
+impl Producer<Mapping> {
+    /// Gives memory that holds nothing back to the system, for a while in which nothing is to be
+    /// written; whether it did: not while something is still to be read. Only who writes a ring may
+    /// do that, as nobody else knows what is being written.
+    pub fn discard(&mut self) -> bool {
+        let capacity = self.memory().capacity();
+        let is_empty = self.unpublished() == 0 && self.free(capacity) == Ok(capacity);
+        if is_empty {
+            self.memory().discard();
+        }
+        is_empty
     }
 }
 
@@ -157,6 +227,7 @@ impl Drop for Mapping {
             rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN + 2 * self.capacity)
         };
         debug_assert!(unmapped.is_ok());
+        MAPPED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

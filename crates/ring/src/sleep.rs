@@ -6,23 +6,55 @@ use crate::ends::{Consumer, Ended, Producer};
 use crate::inbox::{Doorbell, Inbox, Lane};
 use crate::memory::Memory;
 use crate::park::{Parking, Wait};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::futex;
 use std::convert::Infallible;
 use std::hint::spin_loop;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How to wake the other side.
 #[derive(Debug, Default)]
 pub struct Bell {
-    descriptor: Option<OwnedFd>,
+    socket: Option<Arc<OwnedFd>>,
 }
 
+/// What is said on a socket to ring.
+const RING: [u8; 1] = [1];
+
+/// Rings that are heard at once.
+const HEARD_AT_ONCE: usize = 64;
+
 impl Bell {
-    /// The other side polls the eventfd `descriptor` when it does not sleep on the futex.
-    pub fn new(descriptor: OwnedFd) -> Bell {
-        Bell { descriptor: Some(descriptor) }
+    /// The other side has the other end of a unix stream socket, and polls it when it does not
+    /// sleep on the futex.
+    ///
+    /// A byte is a ring. A call that never waits tells the kernel so by itself: a descriptor that
+    /// both sides have, an eventfd's say, is made to wait by either.
+    pub fn new(socket: Arc<OwnedFd>) -> Bell {
+        Bell { socket: Some(socket) }
+    }
+
+    /// Wakes the other side, however it sleeps.
+    fn ring_socket(&self) {
+        if let Some(socket) = &self.socket {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            // Fails when the other side is gone, or has not heard many rings: one more is no news.
+            let _ = send(socket, &RING, flags);
+        }
+    }
+
+    /// Takes what the other side has rung, not more than so much at once; whether it is still
+    /// there.
+    pub fn hear(&self) -> bool {
+        let Some(socket) = &self.socket else { return true };
+        match recv(socket, &mut [0; HEARD_AT_ONCE], RecvFlags::DONTWAIT) {
+            Ok((len, _)) => len > 0,
+            Err(why) => matches!(why, Errno::AGAIN | Errno::INTR),
+        }
     }
 
     /// Wakes the producer of a ring as [`Consumer::release`] or [`Inbox::next`] has told.
@@ -31,16 +63,13 @@ impl Bell {
     }
 
     fn ring(&self, parking: &Parking, how: Option<Wait>) {
-        match (how, &self.descriptor) {
-            (None, _) | (Some(Wait::Descriptor), None) => {}
-            (Some(Wait::Futex), _) => {
+        match how {
+            None => {}
+            Some(Wait::Futex) => {
                 // There is at most one who sleeps; that nobody does is no error.
                 let _ = futex::wake(parking.word(), futex::Flags::empty(), 1);
             }
-            (Some(Wait::Descriptor), Some(descriptor)) => {
-                // Fails only when its counter is full, and then it is readable already.
-                let _ = rustix::io::write(descriptor.as_fd(), &1u64.to_ne_bytes());
-            }
+            Some(Wait::Descriptor) => self.ring_socket(),
         }
     }
 }
@@ -213,6 +242,11 @@ impl<M: Memory> Consumer<M> {
     pub fn give_back(&mut self, bell: &Bell) {
         let how = self.release();
         bell.ring(&self.memory().header().writer.0, how);
+    }
+
+    /// Sleeps until it is woken, behind an announcement to sleep on the futex, or for so long.
+    pub(crate) fn nap(&self, sequence: u32, most: Duration) {
+        sleep(&self.memory().header().reader.0, sequence, Some(Instant::now() + most));
     }
 
     /// Says that nothing more will be read, and wakes the producer if it sleeps.

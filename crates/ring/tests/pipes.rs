@@ -3,10 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "children that are killed after a while")]
 
 use keyway_ring::{
-    CAPACITY_MAX, CAPACITY_MIN, HELLO_LEN, Hello, Pipe, Refusal, Side, Spin, answer, ask, peer_uid,
-    refuse,
+    Bell, CAPACITY_MAX, CAPACITY_MIN, Consumer, HELLO_LEN, Hello, Pipe, Producer, Refusal, Segment,
+    Spin, answer, ask, hear, peer_uid, refuse, say,
 };
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -27,10 +27,10 @@ fn pipes(up: usize, down: usize) -> (Pipe, Pipe) {
     let serving = thread::spawn(move || {
         let hello = read_hello(&mut server);
         let shared = answer(&server, &hello, BYTES_MAX).unwrap().unwrap();
-        Pipe::new(shared, Side::Server, server, Spin::never()).unwrap()
+        Pipe::new(shared, server, Spin::never())
     });
     let shared = ask(&client, &Hello::new(up, down)).unwrap().unwrap();
-    let client = Pipe::new(shared, Side::Client, client, Spin::never()).unwrap();
+    let client = Pipe::new(shared, client, Spin::never());
     (client, serving.join().unwrap())
 }
 
@@ -61,6 +61,73 @@ fn bytes_go_both_ways_and_more_of_them_than_fit() {
     serving.join().unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     assert!(client.write_all(&bytes(2 * CAPACITY_MIN, 0)).is_err());
+}
+
+#[test]
+fn who_writes_and_reads_at_once_is_not_stopped_by_one_who_does_the_same() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    // The server answers as it reads, and reads no more while nobody takes its answers.
+    let serving = thread::spawn(move || {
+        let mut some = vec![0; 40_000];
+        loop {
+            match server.read(&mut some).unwrap() {
+                0 => return,
+                len => server.write_all(&some[..len]).unwrap(),
+            }
+            server.flush().unwrap();
+        }
+    });
+    let asked = bytes(3_000_000, 7);
+    let (mut written, mut got, mut some) = (0, Vec::new(), vec![0; 50_000]);
+    client.set_timeout(Some(Duration::from_secs(20)));
+    while got.len() < asked.len() {
+        let (more, read) = client.exchange(&asked[written..], &mut some).unwrap();
+        assert!(more + read > 0, "it has ended");
+        written += more;
+        got.extend_from_slice(&some[..read]);
+    }
+    assert!(got == asked);
+    client.finish();
+    serving.join().unwrap();
+    assert_eq!(client.exchange(&[], &mut some).unwrap(), (0, 0));
+}
+
+#[test]
+fn without_any_time_nothing_is_waited_for() {
+    let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    client.set_timeout(Some(Duration::ZERO));
+    let start = std::time::Instant::now();
+    for _ in 0..1000 {
+        assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(client.exchange(&[], &mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert_eq!(client.write(&bytes(CAPACITY_MIN + 1, 0)).unwrap(), CAPACITY_MIN);
+    assert_eq!(client.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
+    server.write_all(b"there").unwrap();
+    server.flush().unwrap();
+    assert_eq!(client.read(&mut [0; 8]).unwrap(), 5);
+}
+
+/// Who rings for nothing makes no wait longer.
+#[test]
+fn a_wait_ends_in_its_time_whoever_rings() {
+    let (mut client, server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
+    client.set_timeout(Some(Duration::from_millis(200)));
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let socket = server.socket();
+    let ringing = thread::spawn(move || {
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let _ = rustix::io::write(&socket, b"!");
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let start = std::time::Instant::now();
+    assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(190) && took < Duration::from_secs(5), "{took:?}");
+    drop(stop);
+    ringing.join().unwrap();
 }
 
 #[test]
@@ -138,7 +205,9 @@ fn what_is_no_answer_is_refused() {
         bytes[7] = b'!';
         server.write_all(&bytes).unwrap();
     });
-    assert!(ask(&client, &Hello::new(0, 0)).unwrap_err().to_string().contains("descriptors"));
+    assert!(
+        ask(&client, &Hello::new(0, 0)).unwrap_err().to_string().contains("without its descriptor")
+    );
     serving.join().unwrap();
 }
 
@@ -153,7 +222,7 @@ fn client() {
     let socket = unsafe { OwnedFd::from_raw_fd(told.parse().unwrap()) };
     let socket = UnixStream::from(socket);
     let shared = ask(&socket, &Hello::new(CAPACITY_MIN, CAPACITY_MIN)).unwrap().unwrap();
-    let mut pipe = Pipe::new(shared, Side::Client, socket, Spin::never()).unwrap();
+    let mut pipe = Pipe::new(shared, socket, Spin::never());
     pipe.write_all(b"here").unwrap();
     pipe.flush().unwrap();
     thread::sleep(Duration::from_secs(60));
@@ -176,7 +245,7 @@ fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
         drop(theirs);
         let hello = read_hello(&mut own);
         let shared = answer(&own, &hello, BYTES_MAX).unwrap().unwrap();
-        let mut pipe = Pipe::new(shared, Side::Server, own, Spin::never()).unwrap();
+        let mut pipe = Pipe::new(shared, own, Spin::never());
         let mut got = [0; 4];
         pipe.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"here");
@@ -192,4 +261,65 @@ fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
     }
     // Other tests of this process open and close some of theirs meanwhile.
     assert!(open() < before + 40, "{before} descriptors have become {}", open());
+}
+
+#[test]
+fn a_hello_of_any_version_is_told_from_what_other_clients_say() {
+    let mut hello = Hello::new(0, 0).encode();
+    for len in 0..=HELLO_LEN {
+        assert!(Hello::may_begin(&hello[..len]), "{len} bytes of it");
+    }
+    hello[6] = b'9';
+    assert!(Hello::may_begin(&hello) && Hello::decode(&hello).is_none());
+    let others: [&[u8]; 6] =
+        [b"*", b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\x80", b"\0KWS*", b"\0\0"];
+    for said in others {
+        assert!(!Hello::may_begin(said), "{said:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_heard_without_waiting_for_it() {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    client.set_nonblocking(true).unwrap();
+    let hello = Hello::new(0, 0);
+    say(&client, &hello).unwrap();
+    assert_eq!(hear(&client, &hello).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(read_hello(&mut server), hello);
+    refuse(&server, Refusal::Version).unwrap();
+    assert_eq!(hear(&client, &hello).unwrap().err(), Some(Refusal::Version));
+    say(&client, &hello).unwrap();
+    assert_eq!(read_hello(&mut server), hello);
+    let _shared = answer(&server, &hello, BYTES_MAX).unwrap().unwrap();
+    assert!(hear(&client, &hello).unwrap().is_ok());
+}
+
+/// Pages of the memory that the system has given.
+fn blocks(segment: &Segment) -> u64 {
+    let file = std::fs::File::from(segment.descriptor().try_clone_to_owned().unwrap());
+    std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap())
+}
+
+#[test]
+fn memory_without_content_is_given_back_by_who_writes_it() {
+    let segment = Segment::create(&[CAPACITY_MIN]).unwrap();
+    let mut producer = Producer::new(segment.ring(0).unwrap());
+    let mut consumer = Consumer::new(segment.ring(0).unwrap());
+    let bell = Bell::default();
+    let empty = blocks(&segment);
+    let mut got = vec![0; CAPACITY_MIN];
+    for round in 0..5 {
+        let said = bytes(CAPACITY_MIN - round * 1_000, round);
+        assert_eq!(producer.write(&said), Ok(said.len()));
+        assert!(!producer.discard(), "it is not published");
+        producer.flush(&bell);
+        assert!(!producer.discard(), "it is not read");
+        assert_eq!(consumer.read(&mut got), Ok(said.len()));
+        assert!(got[..said.len()] == said);
+        assert!(!producer.discard(), "its room is not given back");
+        consumer.give_back(&bell);
+        assert!(blocks(&segment) > empty);
+        assert!(producer.discard());
+        assert_eq!(blocks(&segment), empty);
+    }
 }

@@ -713,6 +713,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: DRAIN_TIMEOUT,
+        spin: std::time::Duration::ZERO,
         notices: keyway_worker::Notices::default(),
         transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
         channels: Arc::default(),

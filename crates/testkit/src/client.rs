@@ -3,7 +3,11 @@
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+use keyway_ring::{Hello, Pipe, Spin, ask};
 
 use crate::value::{Value, parse};
 
@@ -35,11 +39,59 @@ impl fmt::Display for ReplyFault {
     }
 }
 
+/// What bytes go through.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Rings(Box<Pipe>),
+}
+
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Tcp(stream) => stream,
+            _ => panic!("only a TCP connection can do that"),
+        }
+    }
+
+    fn set_read_timeout(&mut self, wait: Duration) {
+        let _ = match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(wait)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(wait)),
+            Stream::Rings(pipe) => {
+                pipe.set_timeout(Some(wait));
+                Ok(())
+            }
+        };
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(stream) => stream.read(into),
+            Stream::Rings(pipe) => pipe.read(into),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Rings(pipe) => {
+                pipe.set_timeout(Some(REPLY_WITHIN));
+                pipe.write_all(bytes)?;
+                pipe.flush()
+            }
+        }
+    }
+}
+
 /// A connection to a server that speaks RESP2. Methods without `try_` panic
 /// when something else than a reply comes: that is a failed test.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     received: Vec<u8>,
     taken: usize,
     /// No look at `received` before it holds this many bytes or the server
@@ -66,13 +118,49 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(REPLY_WITHIN))?;
-        Ok(Client {
-            stream,
-            received: Vec::new(),
-            taken: 0,
-            look_at: 1,
-            reply_within: REPLY_WITHIN,
-        })
+        Ok(Client::over(Stream::Tcp(stream)))
+    }
+
+    fn over(stream: Stream) -> Client {
+        Client { stream, received: Vec::new(), taken: 0, look_at: 1, reply_within: REPLY_WITHIN }
+    }
+
+    /// Connects to a unix socket.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn try_connect_unix(path: &Path) -> std::io::Result<Client> {
+        Ok(Client::over(Stream::Unix(UnixStream::connect(path)?)))
+    }
+
+    /// Connects through shared memory that is handed over at `path`, with rings as the hello asks.
+    ///
+    /// # Errors
+    /// What the kernel says, or a refusal in words.
+    pub fn try_connect_shm(path: &Path, hello: &Hello) -> std::io::Result<Client> {
+        let socket = UnixStream::connect(path)?;
+        let shared = ask(&socket, hello)?
+            .map_err(|why| std::io::Error::new(ErrorKind::PermissionDenied, why.to_string()))?;
+        let spin = Spin::adaptive(Duration::from_micros(20));
+        let pipe = Pipe::new(shared, socket, spin);
+        Ok(Client::over(Stream::Rings(Box::new(pipe))))
+    }
+
+    /// The same, with small rings.
+    ///
+    /// # Panics
+    /// When no memory is shared.
+    pub fn connect_shm(path: &Path) -> Client {
+        Client::try_connect_shm(path, &Hello::new(0, 0))
+            .unwrap_or_else(|error| panic!("no memory is shared at {}: {error}", path.display()))
+    }
+
+    /// Says that nothing more will be sent, where memory is shared; replies can still be read.
+    pub fn finish(&mut self) {
+        match &mut self.stream {
+            Stream::Rings(pipe) => pipe.finish(),
+            _ => panic!("only where memory is shared"),
+        }
     }
 
     /// Sets how long a reply may take from now on.
@@ -185,18 +273,18 @@ impl Client {
 
     /// Says that nothing more will be sent; replies can still be read.
     pub fn close_write(&self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.tcp().shutdown(Shutdown::Write);
     }
 
     /// Ends the connection with a reset instead of a FIN.
     pub fn reset(self) {
-        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+        let _ = rustix::net::sockopt::set_socket_linger(self.stream.tcp(), Some(Duration::ZERO));
     }
 
     /// Asks the kernel for a small receive buffer, so that a client that does
     /// not read is felt early.
     pub fn shrink_receive_buffer(&self, bytes: usize) {
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&self.stream, bytes);
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream.tcp(), bytes);
     }
 
     /// A second handle on the socket, to send from another thread.
@@ -204,7 +292,7 @@ impl Client {
     /// # Panics
     /// When the descriptors are used up.
     pub fn writer(&self) -> TcpStream {
-        let writer = self.stream.try_clone().expect("a descriptor for the second handle");
+        let writer = self.stream.tcp().try_clone().expect("a descriptor for the second handle");
         writer.set_write_timeout(None).expect("a live socket");
         writer
     }
@@ -214,7 +302,7 @@ impl Client {
     /// # Panics
     /// When the socket is gone.
     pub fn local_address(&self) -> SocketAddr {
-        self.stream.local_addr().expect("a connected socket")
+        self.stream.tcp().local_addr().expect("a connected socket")
     }
 
     fn rest(&self) -> String {
@@ -259,7 +347,7 @@ impl Client {
         }
         let waits_for_more = self.received.len() - self.taken < self.look_at && self.look_at > 1;
         let wait = if waits_for_more { left.min(PAUSE) } else { left };
-        let _ = self.stream.set_read_timeout(Some(wait));
+        self.stream.set_read_timeout(wait);
         let mut chunk = [0_u8; 64 << 10];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(ReplyFault::Closed),

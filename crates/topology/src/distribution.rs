@@ -124,12 +124,12 @@ impl Distribution {
                 | Distribution::KetamaWeightedLibmemcached
                 | Distribution::ModulaLibmemcached,
                 None,
-                Endpoint::Unix { path },
+                Endpoint::Unix { path } | Endpoint::Shm { path },
             ) => Cow::Owned(format!("{}:0", path.display())),
             (
                 Distribution::PhpMemcacheStandard | Distribution::PhpMemcacheConsistent,
                 None,
-                Endpoint::Unix { path },
+                Endpoint::Unix { path } | Endpoint::Shm { path },
             ) => Cow::Owned(format!("unix://{}:0", path.display())),
             (
                 Distribution::PhpMemcacheStandard | Distribution::PhpMemcacheConsistent,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// Where a backend listens.
 ///
 /// Text form, in both directions: `host:port` with an IPv6 address in brackets,
-/// or `unix:///path`. Reading also takes a bare absolute path. A host name is
+/// `unix:///path` or `shm:///path`. Reading also takes a bare absolute path. A host name is
 /// kept as written: whoever connects resolves it, every time anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
@@ -20,6 +20,11 @@ pub enum Endpoint {
     /// A unix stream socket.
     Unix {
         /// Absolute path of the socket file.
+        path: PathBuf,
+    },
+    /// Memory that is shared with a process on this host.
+    Shm {
+        /// Absolute path of the socket file it is handed over through.
         path: PathBuf,
     },
 }
@@ -59,6 +64,11 @@ pub(crate) fn unix_path(text: &str) -> Option<&str> {
     }
 }
 
+/// The path in `shm:///path`.
+pub(crate) fn shm_path(text: &str) -> Option<&str> {
+    text.strip_prefix("shm://")
+}
+
 /// A port from 1 to 65535, decimal digits only; leading zeros are taken, since
 /// twemproxy takes them.
 pub(crate) fn parse_port(text: &str) -> Result<u16, EndpointError> {
@@ -87,6 +97,13 @@ pub(crate) fn check_host(host: &str) -> Result<(), EndpointError> {
     Ok(())
 }
 
+fn checked_path(path: &str) -> Result<PathBuf, EndpointError> {
+    if path.len() < 2 || !path.starts_with('/') || path.contains('\0') {
+        return Err(EndpointError::Path);
+    }
+    Ok(PathBuf::from(path))
+}
+
 impl Endpoint {
     /// A TCP endpoint; `host` without brackets.
     ///
@@ -105,10 +122,15 @@ impl Endpoint {
     /// # Errors
     /// When `path` is not absolute or holds a NUL byte.
     pub fn unix(path: &str) -> Result<Endpoint, EndpointError> {
-        if path.len() < 2 || !path.starts_with('/') || path.contains('\0') {
-            return Err(EndpointError::Path);
-        }
-        Ok(Endpoint::Unix { path: PathBuf::from(path) })
+        Ok(Endpoint::Unix { path: checked_path(path)? })
+    }
+
+    /// An endpoint in shared memory.
+    ///
+    /// # Errors
+    /// As [`Endpoint::unix`].
+    pub fn shm(path: &str) -> Result<Endpoint, EndpointError> {
+        Ok(Endpoint::Shm { path: checked_path(path)? })
     }
 }
 
@@ -118,6 +140,9 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
         if let Some(path) = unix_path(text) {
             return Endpoint::unix(path);
+        }
+        if let Some(path) = shm_path(text) {
+            return Endpoint::shm(path);
         }
         if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or(EndpointError::Ipv6)?;
@@ -141,6 +166,7 @@ impl fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
             Endpoint::Unix { path } => write!(f, "unix://{}", path.display()),
+            Endpoint::Shm { path } => write!(f, "shm://{}", path.display()),
         }
     }
 }
@@ -160,6 +186,7 @@ mod tests {
             "[fe80::1%eth0]:6379",
             "unix:///run/redis.sock",
             "unix:///tmp/a:b c",
+            "shm:///run/keyway.shm",
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), text);
@@ -191,6 +218,7 @@ mod tests {
             ("/", EndpointError::Path),
             ("unix://run/x", EndpointError::Path),
             ("unix://", EndpointError::Path),
+            ("shm://run/x", EndpointError::Path),
         ] {
             assert_eq!(text.parse::<Endpoint>(), Err(error), "{text}");
         }

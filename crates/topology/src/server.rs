@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::endpoint::{Endpoint, EndpointError, check_host, parse_port, unix_path};
+use crate::endpoint::{Endpoint, EndpointError, check_host, parse_port, shm_path, unix_path};
 
 /// memcached's port. libmemcached leaves it out of the text it hashes, so
 /// twemproxy does, so this does.
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Reads `host:port[:weight] [name]`, `[IPv6]:port[:weight] [name]` or
-    /// `/path[:weight] [name]` (also with `unix://` before the path); a weight
+    /// `/path[:weight] [name]` (also with `unix://` or `shm://` before the path); a weight
     /// left out is 1. This takes every line twemproxy takes, including an IPv6
     /// address without brackets, for which the weight must be given.
     ///
@@ -83,7 +83,10 @@ impl Server {
             return Err(ServerError::Name);
         }
         if let Some(path) = unix_path(address) {
-            return parse_unix(path, name);
+            return parse_path(path, Endpoint::unix, name);
+        }
+        if let Some(path) = shm_path(address) {
+            return parse_path(path, Endpoint::shm, name);
         }
         parse_tcp(address, name)
     }
@@ -97,7 +100,9 @@ impl Server {
             (Some(name), _) => Cow::Borrowed(name),
             (None, Endpoint::Tcp { host, port: PORT_LEFT_OUT_OF_RING_NAME }) => Cow::Borrowed(host),
             (None, Endpoint::Tcp { host, port }) => Cow::Owned(format!("{host}:{port}")),
-            (None, Endpoint::Unix { path }) => Cow::Owned(format!("{}:", path.display())),
+            (None, Endpoint::Unix { path } | Endpoint::Shm { path }) => {
+                Cow::Owned(format!("{}:", path.display()))
+            }
         }
     }
 
@@ -122,12 +127,16 @@ impl Server {
 }
 
 /// `path` or `path:weight`.
-fn parse_unix(address: &str, name: Option<String>) -> Result<Server, ServerError> {
+fn parse_path(
+    address: &str,
+    endpoint: impl Fn(&str) -> Result<Endpoint, EndpointError>,
+    name: Option<String>,
+) -> Result<Server, ServerError> {
     let (path, weight) = match address.rsplit_once(':') {
         None => (address, 1),
         Some((path, weight)) => (path, parse_weight(weight)?),
     };
-    Ok(Server { endpoint: Endpoint::unix(path)?, name, weight })
+    Ok(Server { endpoint: endpoint(path)?, name, weight })
 }
 
 /// `host:port` or `host:port:weight`.
@@ -212,6 +221,7 @@ mod tests {
             ("[::1]:6379", "[::1]:6379", None, 1, "::1:6379"),
             ("[::1]:6379:3 six", "[::1]:6379", Some("six"), 3, "six"),
             ("::1:6379:3", "[::1]:6379", None, 3, "::1:6379"),
+            ("shm:///run/a.shm:2 s", "shm:///run/a.shm", Some("s"), 2, "s"),
             ("/run/a.sock:2", "unix:///run/a.sock", None, 2, "/run/a.sock:"),
             ("/run/a.sock:2 a", "unix:///run/a.sock", Some("a"), 2, "a"),
             ("unix:///run/a.sock", "unix:///run/a.sock", None, 1, "/run/a.sock:"),

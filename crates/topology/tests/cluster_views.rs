@@ -124,7 +124,7 @@ fn view() -> impl Strategy<Value = ClusterView> {
 fn host_and_port(node: &ClusterNode) -> (&str, u16) {
     match node.endpoint.as_ref().unwrap() {
         Endpoint::Tcp { host, port } => (host, *port),
-        Endpoint::Unix { .. } => unreachable!("no node is on a socket"),
+        Endpoint::Unix { .. } | Endpoint::Shm { .. } => unreachable!("no node is on a socket"),
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Notices {
     pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// A client that does not read was cut off.
     pub overgrown: Notice,
+    /// A client has broken the rules of shared memory.
+    pub broken: Notice,
     /// Clients cut off at the end of `drain_timeout`.
     pub clients_cut: AtomicU64,
     /// Their requests that were in flight.

@@ -41,6 +41,8 @@ pub struct Plan {
     pub mailers: Mutex<Vec<Mailer<Mail>>>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
+    /// How long a worker looks at shared memory before it sleeps.
+    pub spin: Duration,
     /// Lines of the log of which there are few.
     pub notices: Notices,
     /// What the commands may take that wait for `EXEC`.
@@ -199,6 +201,7 @@ pub(crate) fn address_of(endpoint: &Endpoint) -> Address {
     match endpoint {
         Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
         Endpoint::Unix { path } => Address::Unix(path.clone()),
+        Endpoint::Shm { path } => Address::Shm(path.clone()),
     }
 }
 

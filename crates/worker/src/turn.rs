@@ -174,6 +174,10 @@ impl<I: Io> Worker<I> {
         let cells = &self.core.plane.cells;
         cells.poll_calls.add(1);
         cells.wakeups.add(u64::from(slept));
+        let looked = self.io.take_looked();
+        if looked > 0 {
+            cells.looked_nanos.add(looked);
+        }
         cells.events.add(self.events.len() as u64);
     }
 
@@ -301,6 +305,24 @@ impl<I: Io> Worker<I> {
         self.io.close(client.socket);
     }
 
+    /// Closes a client whose connection is of no more use.
+    #[cold]
+    fn close_broken(&mut self, key: Key<Session>, socket: Socket) {
+        let has_lied = self.io.has_lied(socket);
+        if has_lied && self.plan.notices.broken.is_due(self.core.clock().now) {
+            let client = self.core.session(key).map(|session| Arc::clone(&session.identity.addr));
+            let client = client.as_deref().unwrap_or_default();
+            tracing::warn!(
+                client,
+                reason = "protocol",
+                "client disconnected: it has broken the rules of shared memory; told at most once a \
+                 minute, and counted in keyway_client_closed_connections_total"
+            );
+        }
+        let reason = if has_lied { CloseReason::Client } else { CloseReason::Reset };
+        self.close_client(key, reason);
+    }
+
     fn on_client_writable(&mut self, key: Key<Session>) {
         self.core.on_client_writable(key);
     }
@@ -334,7 +356,7 @@ impl<I: Io> Worker<I> {
                 }
                 Recv::Empty => return,
                 Recv::End => return self.core.on_client_end(key),
-                Recv::Failed => return self.close_client(key, CloseReason::Reset),
+                Recv::Failed => return self.close_broken(key, client.socket),
             }
         }
     }
@@ -362,7 +384,10 @@ impl<I: Io> Worker<I> {
                 Recv::Empty => return,
                 Recv::End | Recv::Failed => {
                     self.note_tls_fault(index, socket);
-                    BackendFault::Closed
+                    match self.io.has_lied(socket) {
+                        true => BackendFault::Protocol,
+                        false => BackendFault::Closed,
+                    }
                 }
             };
             return self.lose_link(index, fault);

@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     Share,
     /// Permission bits of a unix socket: `"0660"`.
     Mode,
+    /// Numbers of users of the system.
+    Uids,
     /// A password; never shown.
     Secret,
     /// An absolute path.

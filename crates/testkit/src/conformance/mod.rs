@@ -17,6 +17,7 @@ pub mod sequences;
 mod whole;
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use differential::{Family, differential};
@@ -50,6 +51,8 @@ pub struct Target {
     /// `databases` (SELECT of another one), `scripts` (EVAL), `redis` (is the
     /// real server), `keyway` (is not).
     pub serves: Vec<&'static str>,
+    /// Where memory is shared, if its clients speak through that.
+    pub shm: Option<PathBuf>,
     /// Whether its clients begin with `HELLO 3`.
     is_resp3: bool,
 }
@@ -57,7 +60,20 @@ pub struct Target {
 impl Target {
     /// A system at `address` that serves the common ground and `serves`.
     pub fn new(name: &str, address: SocketAddr, serves: &[&'static str]) -> Target {
-        Target { name: name.to_owned(), address, serves: serves.to_vec(), is_resp3: false }
+        Target {
+            name: name.to_owned(),
+            address,
+            serves: serves.to_vec(),
+            shm: None,
+            is_resp3: false,
+        }
+    }
+
+    /// The same system, asked through memory that it shares at `path`.
+    #[must_use]
+    pub fn over_shm(&self, path: &Path) -> Target {
+        let name = format!("{} over shm", self.name);
+        Target { name, shm: Some(path.to_owned()), ..self.clone() }
     }
 
     /// The same system, asked by clients that speak RESP3. Expectations hold
@@ -72,7 +88,10 @@ impl Target {
     /// # Panics
     /// When it does not speak what it should.
     pub fn client(&self) -> Client {
-        let mut client = Client::connect(self.address);
+        let mut client = match &self.shm {
+            None => Client::connect(self.address),
+            Some(path) => Client::connect_shm(path),
+        };
         if self.is_resp3 {
             let greeting = client.words("HELLO 3");
             assert!(matches!(greeting, Value::Map(_)), "{}: {greeting:?}", self.name);

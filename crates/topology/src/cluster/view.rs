@@ -44,7 +44,7 @@ impl<'a> Asked<'a> {
         match (preferred, self.endpoint) {
             (Some(host), _) => endpoint(host, port),
             (None, Endpoint::Tcp { host, .. }) => endpoint(host, port),
-            (None, Endpoint::Unix { .. }) => Ok(None),
+            (None, Endpoint::Unix { .. } | Endpoint::Shm { .. }) => Ok(None),
         }
     }
 

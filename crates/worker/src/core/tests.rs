@@ -85,6 +85,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         next_client_id: AtomicU64::new(1),
         mailers: Mutex::new(Vec::new()),
         drain_timeout: Duration::from_secs(1),
+        spin: Duration::ZERO,
         notices: crate::Notices::default(),
         transactions: Arc::new(keyway_proxy::QueueBudget::new(
             Limits::default().transactions_len_max,

@@ -175,7 +175,7 @@ impl<I: Io> Worker<I> {
                         let cells = self.core.plane.cells.pool(session.pool as usize);
                         cells.clients.sent_bytes.add(taken as u64);
                     }
-                    Send::Failed => return self.close_client(key, CloseReason::Reset),
+                    Send::Failed => return self.close_broken(key, client.socket),
                 }
             }
         }

@@ -570,7 +570,7 @@ fn replica_at<'a>(
 ) -> Option<&'a ConnectedReplica> {
     let port = |endpoint: &Endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
-        Endpoint::Unix { .. } => None,
+        Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
     };
     if let Some(replica) = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint)) {
         return Some(replica);

@@ -556,7 +556,7 @@ impl Plane {
             (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
             (None, asked) => match asked()? {
                 Endpoint::Tcp { host, .. } => Endpoint::tcp(&host, redirect.port).ok(),
-                Endpoint::Unix { .. } => None,
+                Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
             },
         }
     }

@@ -1,0 +1,174 @@
+"""The package against a server whose URL is in KEYWAY_URL; KEYWAY_TRANSPORT says what must carry it."""
+
+import os
+import signal
+import socket
+import threading
+import time
+import unittest
+
+import keyway
+from keyway.redis_py import pool
+import redis
+
+URL = os.environ["KEYWAY_URL"]
+TRANSPORT = os.environ["KEYWAY_TRANSPORT"]
+
+
+class ConnectionTest(unittest.TestCase):
+    def setUp(self):
+        self.connection = keyway.Connection(URL, timeout=20)
+        self.addCleanup(self.connection.close)
+        self.connection.command("DEL", "k", "n", "l", "h", "z")
+
+    def test_it_is_carried_by_what_was_asked_for(self):
+        self.assertEqual(self.connection.transport, TRANSPORT)
+
+    def test_replies_are_values(self):
+        say = self.connection.command
+        self.assertEqual(say("SET", "k", b"a\0b"), "OK")
+        self.assertEqual(say("GET", "k"), b"a\0b")
+        self.assertEqual(say("SET", "k", "\u00e4"), "OK")
+        self.assertEqual(say("GET", bytearray(b"k")), "\u00e4".encode())
+        self.assertIsNone(say("GET", "none"))
+        self.assertEqual(say("INCRBY", "n", 7), 7)
+        self.assertEqual(say("INCRBYFLOAT", "n", 0.5), b"7.5")
+        say("RPUSH", "l", 1, 2)
+        self.assertEqual(say("LRANGE", "l", 0, -1), [b"1", b"2"])
+        say("HELLO", 3)
+        say("HSET", "h", "f", "v")
+        self.assertEqual(say("HGETALL", "h"), {b"f": b"v"})
+        say("ZADD", "z", 1.5, "m")
+        self.assertEqual(say("ZSCORE", "z", "m"), 1.5)
+
+    def test_errors_are_raised_and_leave_the_connection(self):
+        with self.assertRaisesRegex(keyway.ReplyError, "^WRONGTYPE"):
+            self.connection.pipeline([("SET", "k", "v")])
+            self.connection.command("LPUSH", "k", "v")
+        with self.assertRaises(keyway.ReplyError):
+            self.connection.command()
+        with self.assertRaisesRegex(TypeError, "not NoneType"):
+            self.connection.command("GET", None)
+        with self.assertRaisesRegex(TypeError, "not bool"):
+            self.connection.command("SET", "k", True)
+        self.assertEqual(self.connection.command("GET", "k"), b"v")
+
+    def test_pipelines_are_answered_in_order(self):
+        large = b"v" * 300_000
+        commands = [("SET", "k", large), ("LPUSH", "k", 1)] + [("GET", "k")] * 50
+        replies = self.connection.pipeline(commands)
+        self.assertEqual(replies[0], "OK")
+        self.assertIsInstance(replies[1], keyway.ReplyError)
+        self.assertEqual(replies[2:], [large] * 50)
+
+    def test_messages_are_received(self):
+        listener = keyway.Connection(URL, timeout=20)
+        self.addCleanup(listener.close)
+        listener.send("SUBSCRIBE", "news")
+        self.assertEqual(listener.receive(), [b"subscribe", b"news", 1])
+        self.connection.command("PUBLISH", "news", "paper")
+        self.assertEqual(listener.receive(), [b"message", b"news", b"paper"])
+
+    def test_waits_end_in_time_and_other_threads_go_on(self):
+        waiting = keyway.Connection(URL, timeout=0.3)
+        ran = threading.Event()
+        threading.Timer(0.05, ran.set).start()
+        start = time.monotonic()
+        with self.assertRaises(TimeoutError):
+            waiting.command("BLPOP", "nothing", 0)
+        self.assertLess(time.monotonic() - start, 5)
+        self.assertTrue(ran.is_set())
+        with self.assertRaises(ConnectionError):
+            waiting.command("PING")
+
+    def test_what_is_closed_is_closed(self):
+        with keyway.Connection(URL) as connection:
+            connection.command("PING")
+        with self.assertRaises(ConnectionError):
+            connection.command("PING")
+        connection.close()
+
+    def test_wrong_urls_are_told(self):
+        for url in ["redis://a:1", "nowhere", "tcp://a", "unix://a"]:
+            with self.assertRaises(ValueError):
+                keyway.Connection(url)
+        with self.assertRaises(ConnectionError):
+            keyway.Connection("unix:///nowhere/at.all")
+        with self.assertRaises(ValueError):
+            keyway.Connection(URL, timeout=-1)
+
+
+class StreamTest(unittest.TestCase):
+    def setUp(self):
+        self.stream = keyway.Stream(URL)
+        self.addCleanup(self.stream.close)
+
+    def test_it_is_like_a_socket(self):
+        self.assertEqual(self.stream.transport, TRANSPORT)
+        self.stream.settimeout(0)
+        with self.assertRaises(BlockingIOError):
+            self.stream.recv(10)
+        self.stream.settimeout(0.2)
+        self.assertEqual(self.stream.gettimeout(), 0.2)
+        with self.assertRaises(socket.timeout):
+            self.stream.recv(10)
+        self.stream.settimeout(20)
+        self.stream.sendall(memoryview(b"PING\r\n"))
+        self.assertEqual(self.stream.recv(100), b"+PONG\r\n")
+        self.stream.sendall(b"PING\r\n")
+        buffer = bytearray(10)
+        self.assertEqual(self.stream.recv_into(buffer), 7)
+        self.assertEqual(bytes(buffer), b"+PONG\r\n\0\0\0")
+        self.stream.shutdown(socket.SHUT_RDWR)
+        self.assertEqual(self.stream.recv(10), b"")
+        self.stream.close()
+        with self.assertRaises(OSError):
+            self.stream.recv(10)
+
+    def test_a_signal_ends_a_wait(self):
+        class Alarm(Exception):
+            pass
+
+        def ring(_number, _frame):
+            raise Alarm
+
+        before = signal.signal(signal.SIGALRM, ring)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        start = time.monotonic()
+        with self.assertRaises(Alarm):
+            self.stream.recv(10)
+        self.assertLess(time.monotonic() - start, 5)
+
+
+class RedisPyTest(unittest.TestCase):
+    def test_redis_py_goes_over_it(self):
+        for protocol in (2, 3):
+            client = redis.Redis(connection_pool=pool(URL, protocol=protocol, socket_timeout=20))
+            client.delete("k", "l")
+            self.assertTrue(client.set("k", "v", ex=100))
+            self.assertEqual(client.get("k"), b"v")
+            with client.pipeline(transaction=True) as pipeline:
+                pipeline.rpush("l", *range(1000)).lrange("l", 0, -1)
+                self.assertEqual(len(pipeline.execute()[1]), 1000)
+            with self.assertRaises(redis.ResponseError):
+                client.lpush("k", 1)
+            listener = client.pubsub(ignore_subscribe_messages=True)
+            listener.subscribe("news")
+            self.assertIsNone(listener.get_message(timeout=1))
+            client.publish("news", "paper")
+            message = None
+            while message is None:
+                message = listener.get_message(timeout=5)
+            self.assertEqual(message["data"], b"paper")
+            listener.close()
+            client.connection_pool.disconnect()
+
+    def test_nobody_there_is_told(self):
+        client = redis.Redis(connection_pool=pool("unix:///nowhere/at.all", retry=None))
+        with self.assertRaises(redis.ConnectionError):
+            client.ping()
+
+
+if __name__ == "__main__":
+    unittest.main()

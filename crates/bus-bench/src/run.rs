@@ -1,0 +1,260 @@
+//! Starts the processes of a case, and makes a row of what they tell.
+
+use crate::case::{Case, Channel, Sizes};
+use crate::ends::{Account, Order, Task};
+use crate::round::RoundOrder;
+use keyway_ring::{Ended, Segment, SharedDoorbell};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use serde::Serialize;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// What a run is to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Channels, in this order.
+    pub channels: Vec<Channel>,
+    /// Lengths of messages.
+    pub sizes: Vec<Sizes>,
+    /// Numbers of senders.
+    pub senders: Vec<usize>,
+    /// For how long each case sends.
+    pub length: Duration,
+    /// How often all of them are measured, one after the other; the medians are told.
+    pub rounds: usize,
+    /// Capacity of each ring, in bytes.
+    pub ring_len: usize,
+    /// This program and its first arguments, behind which the order of a process comes.
+    pub again: Vec<String>,
+}
+
+impl Options {
+    /// Where a socket may be made: nothing is there.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let name = format!("keyway-bus-bench-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+}
+
+/// Most senders: lanes of an inbox.
+pub const SENDERS_MAX: usize = keyway_ring::LANES_MAX;
+
+/// What a case has shown, in the round of its median throughput.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was measured.
+    pub case: Case,
+    /// Messages a second, as the receiver saw them; median of the rounds.
+    pub messages_per_second: f64,
+    /// Bytes of messages a second.
+    pub bytes_per_second: f64,
+    /// Least and most messages a second of the rounds.
+    pub spread: (f64, f64),
+    /// Shares of a core, of all senders together and of the receiver.
+    pub cpu: (f64, f64),
+    /// CPU time per message, of the senders and of the receiver, in nanoseconds.
+    pub cpu_ns_per_message: (f64, f64),
+    /// Largest resident memory of a sender, and of the receiver, in KiB.
+    pub resident_kib: (u64, u64),
+    /// Messages sent and not received, of all rounds.
+    pub lost: u64,
+    /// Messages out of order, doubled or with a wrong byte, of all rounds.
+    pub wrong: u64,
+}
+
+/// Why a case was not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The system refused something.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    /// What one process tells another was none of it.
+    #[error("a process told what is no order or account: {0}")]
+    Told(#[from] serde_json::Error),
+    /// A ring ended before its time.
+    #[error("{0}")]
+    Ring(#[from] Ended),
+    /// Something came that was not sent.
+    #[error("{0}")]
+    Wrong(&'static str),
+    /// A process ended without an account.
+    #[error("{0} has failed: {1}")]
+    Process(&'static str, String),
+}
+
+impl From<rustix::io::Errno> for Fault {
+    fn from(why: rustix::io::Errno) -> Fault {
+        Fault::System(why.into())
+    }
+}
+
+/// Measures every combination, round by round; `progress` hears of each case before it begins.
+///
+/// # Errors
+/// When a case cannot be measured.
+pub fn run(
+    options: &Options,
+    mut progress: impl FnMut(&Case, usize),
+) -> Result<Vec<Outcome>, Fault> {
+    let cases = cases(options);
+    let mut rounds: Vec<Vec<Outcome>> = cases.iter().map(|_| Vec::new()).collect();
+    for round in 0..options.rounds {
+        for (case, outcomes) in cases.iter().zip(&mut rounds) {
+            progress(case, round);
+            outcomes.push(measure(options, *case)?);
+        }
+    }
+    Ok(rounds.into_iter().filter_map(median).collect())
+}
+
+fn cases(options: &Options) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &channel in &options.channels {
+        for &senders in &options.senders {
+            cases.extend(options.sizes.iter().map(|&sizes| Case { channel, sizes, senders }));
+        }
+    }
+    cases
+}
+
+/// The round in the middle, with what went wrong in any.
+fn median(mut rounds: Vec<Outcome>) -> Option<Outcome> {
+    rounds.sort_by(|one, other| one.messages_per_second.total_cmp(&other.messages_per_second));
+    let spread = (rounds.first()?.messages_per_second, rounds.last()?.messages_per_second);
+    let lost = rounds.iter().map(|round| round.lost).sum();
+    let wrong = rounds.iter().map(|round| round.wrong).sum();
+    let middle = rounds.swap_remove(rounds.len() / 2);
+    Some(Outcome { spread, lost, wrong, ..middle })
+}
+
+fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
+    let memory = match case.channel {
+        Channel::Shm => Some(Memory::new(options.ring_len, case.senders)?),
+        _ => None,
+    };
+    let socket = options.socket();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut order = Order {
+        case,
+        sender: None,
+        send_ms: options.length.as_millis() as u64,
+        ring_len: options.ring_len,
+        places: memory.as_ref().map_or_else(|| vec![socket.clone()], Memory::places),
+        port: 0,
+        core: (cores > 1).then_some(0),
+    };
+    let mut receiver = Process::start("the receiver", options, &flow(&order))?;
+    if case.channel != Channel::Shm {
+        order.port = receiver.hear()?;
+    }
+    order.core = (cores > 1).then_some(1);
+    let mut senders = Vec::new();
+    for sender in 0..case.senders {
+        order.sender = Some(sender);
+        senders.push(Process::start("a sender", options, &flow(&order))?);
+    }
+    let sent = senders.iter_mut().map(Process::hear).collect::<Result<Vec<Account>, _>>();
+    let received = sent.and_then(|sent| Ok((sent, receiver.hear::<Account>()?)));
+    let _ = std::fs::remove_file(&socket);
+    let (sent, received) = received?;
+    Ok(outcome(case, &sent, &received))
+}
+
+fn flow(order: &Order) -> Task<&Order, &RoundOrder> {
+    Task::Flow(order)
+}
+
+fn outcome(case: Case, sent: &[Account], received: &Account) -> Outcome {
+    let seconds = received.wall_us.max(1) as f64 / 1e6;
+    let messages: u64 = received.messages.iter().sum();
+    let all_sent: u64 = sent.iter().flat_map(|one| &one.messages).sum();
+    let senders_cpu: u64 = sent.iter().map(|one| one.cpu_us).sum();
+    let per_message = |cpu_us: u64| cpu_us as f64 * 1000.0 / messages.max(1) as f64;
+    let per_second = messages as f64 / seconds;
+    Outcome {
+        case,
+        messages_per_second: per_second,
+        bytes_per_second: received.bytes as f64 / seconds,
+        spread: (per_second, per_second),
+        cpu: (senders_cpu as f64 / 1e6 / seconds, received.cpu_us as f64 / 1e6 / seconds),
+        cpu_ns_per_message: (per_message(senders_cpu), per_message(received.cpu_us)),
+        resident_kib: (
+            sent.iter().map(|one| one.resident_kib).max().unwrap_or(0),
+            received.resident_kib,
+        ),
+        lost: all_sent.abs_diff(messages),
+        wrong: received.wrong,
+    }
+}
+
+/// The rings, a segment each, and the doorbell of those that are lanes.
+struct Memory {
+    rings: Vec<Segment>,
+    doorbell: SharedDoorbell,
+}
+
+impl Memory {
+    fn new(ring_len: usize, senders: usize) -> Result<Memory, Fault> {
+        let rings = (0..senders).map(|_| Segment::create(&[ring_len])).collect::<Result<_, _>>()?;
+        Ok(Memory { rings, doorbell: SharedDoorbell::create()? })
+    }
+
+    /// Where the processes find them.
+    fn places(&self) -> Vec<PathBuf> {
+        let own = std::process::id();
+        let place = |descriptor: BorrowedFd<'_>| {
+            PathBuf::from(format!("/proc/{own}/fd/{}", descriptor.as_raw_fd()))
+        };
+        let rings = self.rings.iter().map(Segment::descriptor);
+        rings.chain([self.doorbell.descriptor()]).map(place).collect()
+    }
+}
+
+/// A process of a case. It does not outlive this.
+pub(crate) struct Process {
+    what: &'static str,
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub(crate) fn start(
+        what: &'static str,
+        options: &Options,
+        task: &impl Serialize,
+    ) -> Result<Process, Fault> {
+        let (program, arguments) =
+            options.again.split_first().ok_or(Fault::Wrong("nothing to start"))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg(serde_json::to_string(task)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or(Fault::Wrong("a process without output"))?;
+        Ok(Process { what, child, output: BufReader::new(output) })
+    }
+
+    /// The next line it tells.
+    pub(crate) fn hear<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Fault> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        if line.is_empty() {
+            let status = self.child.wait()?;
+            return Err(Fault::Process(self.what, status.to_string()));
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Has ended already, as a rule.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

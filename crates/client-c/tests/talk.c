@@ -1,0 +1,115 @@
+/* Talks to the server of argv[1], and ends with 0 when every reply is what it should be. */
+#include "keyway.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(what)                                                    \
+  do {                                                                  \
+    if (!(what)) {                                                      \
+      fprintf(stderr, "line %d: not so: %s\n", __LINE__, #what);        \
+      exit(1);                                                          \
+    }                                                                   \
+  } while (0)
+
+static keyway_reply *say(keyway_connection *c, size_t count, const char **words) {
+  keyway_reply *reply = keyway_command(c, count, words, NULL);
+  if (reply == NULL) {
+    fprintf(stderr, "no reply to %s: %s\n", words[0], keyway_error(c));
+    exit(1);
+  }
+  return reply;
+}
+
+static void strings(keyway_connection *c) {
+  size_t length = 0;
+  const char *set[] = {"SET", "k", "a\0b"};
+  const size_t lengths[] = {3, 1, 3};
+  keyway_reply *reply = keyway_command(c, 3, set, lengths);
+  EXPECT(reply != NULL && keyway_kind_of(reply) == KEYWAY_STATUS);
+  EXPECT(strcmp(keyway_bytes(reply, NULL), "OK") == 0);
+  keyway_free(reply);
+  reply = say(c, 2, (const char *[]){"GET", "k"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_BYTES);
+  EXPECT(memcmp(keyway_bytes(reply, &length), "a\0b", 4) == 0 && length == 3);
+  EXPECT(keyway_integer(reply) == 0 && keyway_count(reply) == 0 && keyway_at(reply, 0) == NULL);
+  keyway_free(reply);
+  reply = say(c, 2, (const char *[]){"LLEN", "k"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_ERROR);
+  EXPECT(strncmp(keyway_bytes(reply, NULL), "WRONGTYPE", 9) == 0);
+  keyway_free(reply);
+  reply = say(c, 2, (const char *[]){"GET", "none"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_NIL && keyway_bytes(reply, &length) == NULL);
+  EXPECT(length == 0);
+  keyway_free(reply);
+}
+
+static void pipelines(keyway_connection *c) {
+  char number[16];
+  for (int nth = 0; nth < 1000; nth++) {
+    snprintf(number, sizeof number, "%d", nth);
+    EXPECT(keyway_append(c, 3, (const char *[]){"RPUSH", "list", number}, NULL) == 0);
+  }
+  for (int nth = 0; nth < 1000; nth++) {
+    keyway_reply *reply = keyway_next(c);
+    EXPECT(reply != NULL && keyway_integer(reply) == nth + 1);
+    keyway_free(reply);
+  }
+  keyway_reply *reply = say(c, 4, (const char *[]){"LRANGE", "list", "0", "-1"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_ARRAY && keyway_count(reply) == 1000);
+  EXPECT(strcmp(keyway_bytes(keyway_at(reply, 999), NULL), "999") == 0);
+  EXPECT(keyway_at(reply, 1000) == NULL);
+  keyway_free(reply);
+}
+
+static void newer_kinds(keyway_connection *c) {
+  keyway_reply *reply = say(c, 2, (const char *[]){"HELLO", "3"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_MAP && keyway_count(reply) % 2 == 0);
+  EXPECT(strcmp(keyway_bytes(keyway_at(reply, 0), NULL), "server") == 0);
+  keyway_free(reply);
+  keyway_free(say(c, 4, (const char *[]){"ZADD", "z", "1.5", "m"}));
+  reply = say(c, 3, (const char *[]){"ZSCORE", "z", "m"});
+  EXPECT(keyway_kind_of(reply) == KEYWAY_DOUBLE && keyway_double(reply) == 1.5);
+  keyway_free(reply);
+  keyway_free(say(c, 3, (const char *[]){"CLIENT", "TRACKING", "ON"}));
+  keyway_free(say(c, 2, (const char *[]){"GET", "k"}));
+  keyway_free(say(c, 3, (const char *[]){"SET", "k", "v"}));
+  /* The message comes behind the reply to what has caused it. */
+  keyway_free(say(c, 1, (const char *[]){"PING"}));
+  keyway_reply *push = keyway_next_push(c);
+  EXPECT(push != NULL && keyway_kind_of(push) == KEYWAY_PUSH);
+  EXPECT(strcmp(keyway_bytes(keyway_at(push, 0), NULL), "invalidate") == 0);
+  keyway_free(push);
+  EXPECT(keyway_next_push(c) == NULL);
+}
+
+static void what_fails(void) {
+  char error[64] = "", cut[8];
+  EXPECT(keyway_open("redis://a:1", NULL, error, sizeof error) == NULL);
+  EXPECT(strstr(error, "nothing is called redis://") != NULL && strlen(error) < sizeof error);
+  EXPECT(keyway_open("nowhere", NULL, cut, sizeof cut) == NULL && strlen(cut) == 7);
+  EXPECT(keyway_open(NULL, NULL, NULL, 0) == NULL);
+  keyway_close(NULL);
+  keyway_free(NULL);
+}
+
+int main(int argc, char **argv) {
+  char error[256];
+  what_fails();
+  keyway_options options = {.timeout_ms = 5000, .database = argc > 2 ? 2 : 0};
+  keyway_connection *c = keyway_open(argv[1], &options, error, sizeof error);
+  if (c == NULL) {
+    fprintf(stderr, "%s\n", error);
+    return 1;
+  }
+  printf("transport %d\n", keyway_transport_of(c));
+  keyway_free(say(c, 1, (const char *[]){"FLUSHDB"}));
+  EXPECT(keyway_error(c)[0] == 0);
+  strings(c);
+  pipelines(c);
+  newer_kinds(c);
+  EXPECT(keyway_command(c, 0, NULL, NULL) == NULL && keyway_error(c)[0] != 0);
+  keyway_free(say(c, 1, (const char *[]){"PING"}));
+  keyway_close(c);
+  return 0;
+}

@@ -1,0 +1,35 @@
+//! A client of Keyway, and of any server that speaks Redis's protocol: over shared memory where
+//! the server is on the same machine, else over a unix socket or TCP.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), keyway_client::Error> {
+//! let mut connection = keyway_client::Connection::open("shm:///run/keyway.shm")?;
+//! connection.command(&["SET", "greeting", "hello"])?;
+//! let mut pipeline = connection.pipeline();
+//! pipeline.add(&["GET", "greeting"]).add(&["STRLEN", "greeting"]);
+//! let replies = pipeline.run()?;
+//! # let _ = replies;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Endpoint`] is where to connect to, as a URL says it: `shm:///path`, `unix:///path`,
+//!   `tcp://host:port`.
+//! - [`Connection`] sends commands and reads replies; [`Pipeline`] sends many at once.
+//! - [`Stream`] is the bytes alone, for who speaks another protocol over them.
+//!
+//! Everything waits: a connection belongs to one thread at a time. Where a server does not share
+//! memory, a connection to `shm://` goes on over the unix socket of that path.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod endpoint;
+mod error;
+mod stream;
+mod value;
+
+pub use connection::{Connection, Options, Pipeline};
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::Error;
+pub use stream::{Stream, Transport};
+pub use value::Value;

@@ -1,0 +1,197 @@
+//! The client with a real redis-server, over TCP and over a unix socket.
+
+#![allow(clippy::disallowed_methods, reason = "waiting is measured")]
+
+use keyway_client::{Connection, Error, Options, Transport, Value};
+use keyway_testkit::{RedisServer, TempDir};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn bytes(text: &str) -> Value {
+    Value::Bytes(text.into())
+}
+
+/// A server with a unix socket beside its port, and the URLs of both.
+fn server() -> (RedisServer, TempDir, [String; 2]) {
+    let directory = TempDir::new();
+    let socket = format!("{}/redis.sock", directory.path().display());
+    let server = RedisServer::start_with(&["--unixsocket", &socket]);
+    let urls = [format!("tcp://{}", server.address()), format!("unix://{socket}")];
+    (server, directory, urls)
+}
+
+#[test]
+fn commands_are_answered_over_tcp_and_unix_sockets() {
+    let (_server, _directory, urls) = server();
+    for (url, transport) in urls.iter().zip([Transport::Tcp, Transport::Unix]) {
+        let mut connection = Connection::open(url).unwrap();
+        assert_eq!(connection.stream().transport(), transport);
+        assert_eq!(connection.command(&["SET", "k", url]).unwrap(), Value::Status("OK".into()));
+        assert_eq!(connection.command(&["GET", "k"]).unwrap(), bytes(url));
+        assert_eq!(connection.command(&["GET", "none"]).unwrap(), Value::Nil);
+        let refused = connection.command(&["LPUSH", "k", "x"]).unwrap_err();
+        assert!(matches!(refused, Error::Refused(text) if text.starts_with("WRONGTYPE")));
+        // An error leaves the connection as it is.
+        assert_eq!(
+            connection.command(&[&b"STRLEN"[..], b"k"]).unwrap().as_integer(),
+            Some(url.len() as i64)
+        );
+    }
+}
+
+#[test]
+fn who_knows_nothing_of_shared_memory_is_told_of() {
+    let (_server, _directory, urls) = server();
+    let url = urls[1].replace("unix:", "shm:");
+    let options =
+        Options { connect_timeout: Some(Duration::from_millis(200)), ..Options::default() };
+    let error = Connection::open_with(&url, &options).unwrap_err();
+    assert!(error.to_string().contains("is it a listener of shm://?"), "{error}");
+}
+
+#[test]
+fn pipelines_larger_than_every_buffer_are_answered_in_order() {
+    let (_server, _directory, urls) = server();
+    let large = "v".repeat(3 << 20);
+    for url in &urls {
+        let mut connection = Connection::open(url).unwrap();
+        let mut pipeline = connection.pipeline();
+        for nth in 0..40 {
+            let key = format!("key:{nth}");
+            pipeline.add(&["SET", &key, &large]).add(&["GET", &key]).add(&["ECHO", &key]);
+        }
+        pipeline.add(&["INCR", "key:1"]);
+        let replies = pipeline.run().unwrap();
+        assert_eq!(replies.len(), 121);
+        for (nth, three) in replies.chunks_exact(3).enumerate() {
+            assert_eq!(three[0], Value::Status("OK".into()));
+            assert_eq!(three[1].as_bytes().map(<[u8]>::len), Some(large.len()));
+            assert_eq!(three[2], bytes(&format!("key:{nth}")));
+        }
+        assert!(replies[120].is_error());
+    }
+}
+
+#[test]
+fn what_is_not_run_is_not_sent_and_what_is_no_command_is_told() {
+    let (_server, _directory, [url, _]) = server();
+    let mut connection = Connection::open(&url).unwrap();
+    connection.append(&["SET", "k", "1"]).unwrap();
+    connection.pipeline().add(&["SET", "k", "2"]);
+    let mut wrong = connection.pipeline();
+    wrong.add(&["SET", "k", "3"]).add::<&str>(&[]);
+    assert!(matches!(wrong.run(), Err(Error::Refused(_))));
+    assert!(matches!(connection.command::<&str>(&[]), Err(Error::Refused(_))));
+    assert_eq!(connection.reply().unwrap(), Value::Status("OK".into()));
+    assert_eq!(connection.command(&["GET", "k"]).unwrap(), bytes("1"));
+    assert!(connection.pipeline().run().unwrap().is_empty());
+}
+
+#[test]
+fn messages_between_replies_are_kept() {
+    let (server, _directory, [url, _]) = server();
+    let mut connection = Connection::open(&url).unwrap();
+    let hello = connection.command(&["HELLO", "3"]).unwrap();
+    assert!(matches!(hello, Value::Map(_)), "{hello:?}");
+    connection.append(&["SUBSCRIBE", "news"]).unwrap();
+    assert_eq!(connection.receive().unwrap().elements().unwrap()[0], bytes("subscribe"));
+    assert_eq!(server.client().words("PUBLISH news paper").integer(), 1);
+    let end = Instant::now() + Duration::from_secs(10);
+    let push = loop {
+        assert_eq!(connection.command(&["ECHO", "x"]).unwrap(), bytes("x"));
+        if let Some(push) = connection.take_push() {
+            break push;
+        }
+        assert!(Instant::now() < end, "the message does not come");
+    };
+    assert_eq!(push, Value::Push(vec![bytes("message"), bytes("news"), bytes("paper")]));
+}
+
+#[test]
+fn who_must_log_in_logs_in_and_selects() {
+    let server = RedisServer::start_with(&["--requirepass", "secret"]);
+    let url = format!("tcp://{}", server.address());
+    let refused = Connection::open(&url).unwrap().command(&["PING"]).unwrap_err();
+    assert!(refused.to_string().starts_with("NOAUTH"), "{refused}");
+    let password = Some("secret".to_owned());
+    for username in [None, Some("default".to_owned())] {
+        let options =
+            Options { password: password.clone(), username, database: 3, ..Options::default() };
+        let mut connection = Connection::open_with(&url, &options).unwrap();
+        let info = connection.command(&["CLIENT", "INFO"]).unwrap();
+        assert!(info.as_str().unwrap().contains(" db=3 "));
+    }
+    let options = Options { password: Some("wrong".to_owned()), ..Options::default() };
+    let refused = Connection::open_with(&url, &options).unwrap_err();
+    assert!(refused.to_string().starts_with("WRONGPASS"), "{refused}");
+}
+
+#[test]
+fn a_connection_that_is_lost_says_so_from_then_on() {
+    let (mut server, _directory, urls) = server();
+    for url in &urls {
+        let mut connection = Connection::open(url).unwrap();
+        connection.set_timeout(Some(Duration::from_millis(100)));
+        let late = connection.command(&["BLPOP", "nothing", "0"]).unwrap_err();
+        assert!(matches!(&late, Error::Lost(why) if why.kind() == std::io::ErrorKind::TimedOut));
+        assert!(matches!(connection.command(&["PING"]), Err(Error::Closed)));
+        let mut pipeline = connection.pipeline();
+        pipeline.add(&["PING"]);
+        assert!(matches!(pipeline.run(), Err(Error::Closed)));
+    }
+    let mut connection = Connection::open(&urls[0]).unwrap();
+    server.kill();
+    assert!(matches!(connection.command(&["PING"]), Err(Error::Lost(_))));
+    let nobody = Connection::open(&urls[0]).unwrap_err();
+    assert!(nobody.to_string().starts_with("cannot connect to tcp://127.0.0.1:"), "{nobody}");
+}
+
+/// Servers that say what no server says.
+#[test]
+fn what_is_no_reply_ends_the_connection() {
+    let said: [(&[u8], &str); 5] = [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "this is not Redis's protocol"),
+        (b"$2147483000\r\n", "longer than is accepted"),
+        (&b"*1\r\n".repeat(200), "nests deeper"),
+        (b",one\r\n", "a value that is none"),
+        (b"$5\r\nab", "connection is lost"),
+    ];
+    for (said, expected) in said {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("tcp://{}", listener.local_addr().unwrap());
+        let said = said.to_vec();
+        let serving = thread::spawn(move || {
+            let mut socket = listener.accept().unwrap().0;
+            let _ = socket.read(&mut [0; 100]).unwrap();
+            socket.write_all(&said).unwrap();
+        });
+        let mut connection = Connection::open(&url).unwrap();
+        let error = connection.command(&["PING"]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(matches!(connection.command(&["PING"]), Err(Error::Closed)));
+        serving.join().unwrap();
+    }
+}
+
+/// A listener whose backlog is full, or that never answers, holds nobody for longer than was said.
+#[test]
+fn connecting_ends_when_its_time_is_up() {
+    let directory = TempDir::new();
+    let path = directory.path().join("silent.sock");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let options =
+        Options { connect_timeout: Some(Duration::from_millis(200)), ..Options::default() };
+    let start = Instant::now();
+    let url = format!("shm://{}", path.display());
+    let error = Connection::open_with(&url, &options).unwrap_err();
+    assert!(error.to_string().contains("knows nothing of shared memory"), "{error}");
+    let full: Vec<_> = (0..5000)
+        .map(|_| Connection::open_with(&url.replace("shm:", "unix:"), &options))
+        .take_while(Result::is_ok)
+        .collect();
+    assert!(full.len() < 5000, "a backlog of no end");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}

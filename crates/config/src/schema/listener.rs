@@ -1,0 +1,98 @@
+use super::{Absent, Choices, GIB, KIB, Kind, Table, hours, key, ms};
+use Absent::{Is, Refused, Unset};
+use Kind::{Choice, Count, Listen, Mode, Path, PoolName, Secret, Servers, Size};
+
+pub(crate) static LISTENER: Table = Table {
+    header: "[[listener]]",
+    doc: "Where clients connect; at least one, each with its own `[[listener]]` line.",
+    keys: &[
+        key(
+            "bind",
+            Listen,
+            Refused,
+            "`\"tcp://127.0.0.1:6380\"`, `\"tcp://[::1]:6380\"`, `\"unix:///run/keyway.sock\"`, or `\"shm:///run/keyway.shm\"`, a unix socket through which memory is shared (docs/shm.md). Use 0.0.0.0 or [::] for every address of the machine, port 0 for any free port.",
+        )
+        .known_elsewhere_as(&["listen", "address", "addr", "port"]),
+        key(
+            "protocol",
+            Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
+            Is("\"redis\""),
+            "What clients speak: `\"redis\"`, for pools of any kind but `\"memcached\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"`, and `\"sharded\"`, `\"cluster\"` and `\"replicated\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` pools and such of Redis servers.",
+        ),
+        key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
+        key(
+            "backlog",
+            Count { min: 1, max: 65_535 },
+            Is("1024"),
+            "Connections the kernel holds until they are accepted. The kernel lowers it to `net.core.somaxconn`.",
+        ),
+        key(
+            "password",
+            Secret,
+            Unset("no password, or the pool's `client_password`"),
+            "What clients must send with AUTH before anything else; those of memcached with SASL PLAIN, or as the value `USER PASSWORD` of a first set. Any user name will do.",
+        )
+        .known_elsewhere_as(&["requirepass", "auth"]),
+        key(
+            "password_file",
+            Path,
+            Unset("no password, or the pool's `client_password`"),
+            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+        ),
+        key(
+            "item_len_max",
+            Size { min: KIB, max: GIB },
+            Unset("1MiB for `protocol = \"memcached\"`"),
+            "Longest item that clients of memcached may store, counted as memcached counts for its `-I`: key, value and some 60 bytes. Servers have a bound of their own.",
+        )
+        .known_elsewhere_as(&["item_size_max", "max_item_size", "value_len_max"]),
+        key(
+            "mode",
+            Mode,
+            Unset("as the umask says"),
+            "Permission bits of the socket of `unix://` and `shm://`, in octal: `\"0660\"`.",
+        )
+        .known_elsewhere_as(&["unixsocketperm", "permission", "perm"]),
+        key(
+            "allow_uids",
+            Kind::Uids,
+            Unset("root, and the user that Keyway runs as"),
+            "Further users, by their numbers, whose processes may share memory at an `shm://` listener. Others that may open its socket are served over that as over `unix://`.",
+        ),
+        key(
+            "ring_max",
+            Size { min: 64 * KIB, max: GIB },
+            Unset("1MiB for `shm://`"),
+            "Largest ring that a client of an `shm://` listener gets in each direction, a power of two or what is next below. It is memory only while something is in it.",
+        ),
+        key(
+            "tcp_keepalive",
+            Kind::Duration { min: ms(1000), max: hours(9) },
+            Is("\"300s\""),
+            "Silence after which the kernel asks whether a client is still there; one that leaves three such questions unanswered, a third of that time apart, is gone. TCP only.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["tcpkeepalive"]),
+        key(
+            "cluster_mode",
+            Choice(&Choices { now: &["off", "emulate"], later: &[] }),
+            Is("\"off\""),
+            "`\"emulate\"`: clients of Redis Cluster take Keyway for one. CLUSTER SLOTS, SHARDS, NODES and the like tell of the Keyways of `cluster_announce`, any of which answers for every slot, so that no client is ever redirected (docs/cluster.md). `\"off\"`: cluster support is disabled.",
+        )
+        .known_elsewhere_as(&["cluster_enabled", "cluster-enabled"]),
+        key(
+            "cluster_announce",
+            Servers,
+            Unset("this listener alone, at the address by which its client has reached it"),
+            "`\"HOST:PORT\"` of every Keyway that clients may use instead, this one among them, in the same order everywhere: the slots are shared out over them evenly, and those of one that does not answer over the others. For `cluster_mode = \"emulate\"`.",
+        )
+        .known_elsewhere_as(&["cluster_announce_ip", "cluster-announce-ip", "announce"]),
+        key(
+            "read_from",
+            Kind::ReadFrom,
+            Unset("the pool's `read_from`"),
+            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
+        )
+        .known_elsewhere_as(&["readonly"]),
+    ],
+};

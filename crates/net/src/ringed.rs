@@ -1,0 +1,730 @@
+//! Connections through shared memory, beside sockets: `shm://`.
+//!
+//! [`Ringed`] is an [`Io`] over [`EpollIo`]. What comes in by a listener with a [`Door`] is a
+//! connection over a unix socket until it says a hello (`keyway_ring`, docs/protocol/ring.md); from
+//! there on the same [`Socket`] takes and gives what goes through rings. One that is asked for with
+//! [`Address::Shm`] says the hello, and stands when it is answered.
+//!
+//! ```text
+//!  accept ─► Greeting ─► Open ─► close          connect ─► Asking ─► Open ─► close
+//!               └─► Plain (no hello)                          └─► ConnectFailed
+//! ```
+//! A plain socket pays for one test of a bit. One of ours is its descriptor with that bit set.
+//!
+//! Rings tell nothing by themselves. Where looking was worth it lately a ring is *hot*: it is looked
+//! at in every poll, and for a while before the worker sleeps. Else it is *parked*: the other side
+//! rings at the socket. Nobody sleeps with a hot ring.
+
+mod line;
+mod looking;
+mod terms;
+
+pub use terms::{Door, RingFault};
+
+use crate::{Accept, Address, ConnectFault, EpollIo, Event, Io, ListenerIndex, Peer, Recv};
+use crate::{Send, Socket, Token};
+use keyway_base::{Clock, Time};
+use keyway_ring::{Ended, HELLO_LEN, Hello, Refusal};
+use line::{Greeted, Line, Reading, Rings, Stage};
+use looking::Looking;
+use parking_lot::Mutex;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use terms::open;
+
+/// Set in the number of a socket of ours. Descriptors are far below.
+const RINGED_SOCKET: i32 = 1 << 29;
+
+/// Set in the tokens that are ours below: each alone is another's.
+const RINGED_TOKEN: u64 = 3 << 61;
+const TOKEN_MASK: u64 = 7 << 61;
+
+/// What a token of ours is about.
+const KIND_SHIFT: u32 = 59;
+const SOCKET: u64 = 0;
+const CONNECT: u64 = 1;
+
+/// Generations fit into a token between its kind and the number.
+const GENERATION_MAX: u32 = (1 << 27) - 1;
+
+/// Rings that are looked at in every poll; looking at more takes longer than it saves.
+const HOT_MAX: usize = 64;
+
+/// Looks at the rings between two at the clock.
+const LOOKS_PER_CLOCK: u32 = 16;
+
+/// Between two looks at sockets while rings are looked at.
+const SOCKETS_EVERY: Duration = Duration::from_micros(4);
+
+/// For how long sockets may wait while rings always have something.
+const SOCKETS_WAIT_MAX: Duration = Duration::from_micros(20);
+
+/// How long a connection is not used before the memory that it does not need is given back.
+const REST: Duration = Duration::from_secs(1);
+
+/// Connections whose memory is given back in one poll.
+const COOLED_AT_ONCE: usize = 32;
+
+/// Capacity asked for in each direction when connecting, in bytes; less if that is refused.
+const CAPACITY: usize = 1 << 20;
+
+/// Refusals of hellos that came at once; who asks on and on does not want to be served.
+const REFUSALS_MAX: usize = 32;
+
+/// Lines between two workers: a descriptor is one of the process.
+static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
+
+/// An [`Io`] with connections through shared memory.
+pub struct Ringed {
+    io: EpollIo,
+    /// By listener.
+    doors: Vec<Option<Arc<Door>>>,
+    /// By descriptor.
+    lines: Vec<Option<Box<Line>>>,
+    /// How many lines there are.
+    count: usize,
+    generation: u32,
+    /// What was asked for below, by its number there, and the worker's names for it.
+    connecting: Vec<(u32, Token)>,
+    /// Descriptors of lines whose rings are looked at.
+    hot: Vec<i32>,
+    /// Lines that were used, and when they are to be looked at again.
+    cooling: VecDeque<(i32, u32, Time)>,
+    /// To be told at the next poll.
+    early: Vec<Event>,
+    scratch: Vec<Event>,
+    looking: Looking,
+    /// When sockets were looked at last.
+    sockets_at: Time,
+    /// The clock, as the worker has read it last.
+    now: Time,
+    /// How long it has looked in vain or not since it was asked last, in nanoseconds.
+    looked: u64,
+}
+
+fn own_token(kind: u64, generation: u32, number: u32) -> Token {
+    Token(RINGED_TOKEN | kind << KIND_SHIFT | u64::from(generation) << 32 | u64::from(number))
+}
+
+fn is_ringed(socket: Socket) -> bool {
+    socket.0 & RINGED_SOCKET != 0
+}
+
+fn plain(line: &Line) -> Socket {
+    Socket(line.socket.as_raw_fd())
+}
+
+impl Ringed {
+    /// Over `io`; `budget` is for how long rings are looked at before the worker sleeps.
+    pub fn new(io: EpollIo, budget: Duration) -> Self {
+        let doors = io.doors().map(|door| door.cloned().map(Arc::new)).collect();
+        Ringed {
+            io,
+            doors,
+            lines: Vec::new(),
+            count: 0,
+            generation: 0,
+            connecting: Vec::new(),
+            hot: Vec::new(),
+            cooling: VecDeque::new(),
+            early: Vec::new(),
+            scratch: Vec::new(),
+            looking: Looking::new(budget),
+            sockets_at: Time(0),
+            now: Time(0),
+            looked: 0,
+        }
+    }
+
+    fn line(&mut self, number: i32) -> Option<&mut Line> {
+        self.lines.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        self.generation = (self.generation + 1) & GENERATION_MAX;
+        self.generation
+    }
+
+    fn put_line(&mut self, line: Box<Line>) {
+        let index = line.socket.as_raw_fd();
+        assert!(index < RINGED_SOCKET, "descriptors are lower numbers");
+        let index = index as usize;
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, || None);
+        }
+        self.lines[index] = Some(line);
+        self.count += 1;
+    }
+
+    /// Takes a line out of everything that knows of it.
+    fn take_line(&mut self, number: i32) -> Option<Box<Line>> {
+        let line = self.lines.get_mut(number as usize)?.take()?;
+        self.count -= 1;
+        if matches!(&line.stage, Stage::Open(rings) if rings.reading == Reading::Hot) {
+            self.hot.retain(|&hot| hot != number);
+        }
+        Some(line)
+    }
+
+    #[cold]
+    fn add_line(&mut self, socket: OwnedFd, token: Token, stage: Stage, door: Option<Arc<Door>>) {
+        let generation = self.next_generation();
+        let socket = Arc::new(socket);
+        let line = Line { token, generation, socket, stage, door, is_broken: false };
+        self.put_line(Box::new(line));
+    }
+
+    /// Has the worker told of what comes; what is there already it is told of at the next poll.
+    fn begin_reading(&mut self, number: i32) {
+        let now = self.now;
+        let Self { lines, hot, looking, early, .. } = self;
+        let Some(Some(line)) = lines.get_mut(number as usize) else { return };
+        let Stage::Open(rings) = &mut line.stage else { return };
+        if !wait_for_bytes(rings, number, now, looking, hot) {
+            let token = line.token;
+            early.push(Event::Ready { token, readable: true, writable: false, hangup: false });
+        }
+    }
+
+    /// Looks at hot rings. Those that have been looked at for longer than is worth it are parked.
+    fn look(&mut self, now: Time, events: &mut Vec<Event>) {
+        let Self { lines, hot, looking, .. } = self;
+        let budget = looking.budget;
+        let mut at = 0;
+        while at < hot.len() {
+            let line = lines[hot[at] as usize].as_deref_mut();
+            let Some(Line { stage: Stage::Open(rings), token, .. }) = line else {
+                unreachable!("who is hot is open, and forgotten when it ends");
+            };
+            if rings.has_news() {
+                rings.luck.found();
+                rings.reading = Reading::Told;
+            } else if now.since(rings.since) <= budget {
+                at += 1;
+                continue;
+            } else {
+                rings.luck.in_vain();
+                rings.park();
+            }
+            if rings.reading == Reading::Told {
+                let token = *token;
+                events.push(Event::Ready { token, readable: true, writable: false, hangup: false });
+            }
+            hot.swap_remove(at);
+        }
+    }
+
+    /// Parks every ring, before the worker sleeps.
+    fn park_all(&mut self, events: &mut Vec<Event>) {
+        while let Some(number) = self.hot.pop() {
+            let Some(line) = self.line(number) else { continue };
+            let token = line.token;
+            let Stage::Open(rings) = &mut line.stage else { continue };
+            if !rings.park() {
+                events.push(Event::Ready { token, readable: true, writable: false, hangup: false });
+            }
+        }
+    }
+
+    /// Looks at rings, and at sockets now and then, until something has come, or `wait` or what is
+    /// worth it is over.
+    fn look_for_a_while(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) {
+        let Some(_seat) = self.looking.seat() else { return };
+        let start = self.io.clock().now;
+        let budget = self.looking.budget;
+        let until = start + wait.map_or(budget, |wait| wait.min(budget));
+        let first = events.len();
+        let mut now = start;
+        while events.len() == first && now < until && !self.hot.is_empty() {
+            for _ in 0..LOOKS_PER_CLOCK {
+                self.look(now, events);
+                if events.len() > first {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            now = self.io.clock().now;
+            if events.len() == first && now.since(self.sockets_at) >= SOCKETS_EVERY {
+                self.look_at_sockets(now, events);
+            }
+        }
+        self.looked += now.since(start).as_nanos() as u64;
+    }
+
+    #[inline(never)]
+    fn poll_sockets(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        let first = events.len();
+        let slept = self.io.poll(wait, events);
+        self.translate(events, first);
+        slept
+    }
+
+    fn look_at_sockets(&mut self, now: Time, events: &mut Vec<Event>) {
+        self.sockets_at = now;
+        self.poll_sockets(Some(Duration::ZERO), events);
+    }
+
+    // Apart, so that who has no such connections does not pay for what it keeps on the stack.
+    #[inline(never)]
+    fn poll_ringed(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        let before = events.len();
+        events.append(&mut self.early);
+        self.look(self.now, events);
+        let may_wait = wait != Some(Duration::ZERO);
+        if events.len() == before && may_wait && !self.hot.is_empty() {
+            self.look_for_a_while(wait, events);
+        }
+        self.cool();
+        if events.len() > before && self.now.since(self.sockets_at) < SOCKETS_WAIT_MAX {
+            return false;
+        }
+        if events.len() == before && may_wait {
+            self.park_all(events);
+        }
+        let wait = if events.len() == before { wait } else { Some(Duration::ZERO) };
+        self.sockets_at = self.now;
+        self.poll_sockets(wait, events)
+    }
+
+    /// Gives back the memory of connections that rest.
+    fn cool(&mut self) {
+        for _ in 0..COOLED_AT_ONCE {
+            let Some(&(number, generation, due)) = self.cooling.front() else { return };
+            if due > self.now {
+                return;
+            }
+            self.cooling.pop_front();
+            let now = self.now;
+            let Some(line) = self.line(number) else { continue };
+            let Stage::Open(rings) = &mut line.stage else { continue };
+            if line.generation != generation {
+                continue;
+            }
+            rings.is_cooling = now.since(rings.used) < REST || !rings.discard();
+            if rings.is_cooling {
+                self.cooling.push_back((number, generation, now + REST));
+            }
+        }
+    }
+
+    /// Notes that a connection was used.
+    fn note_use(
+        rings: &mut Rings,
+        now: Time,
+        name: (i32, u32),
+        cooling: &mut VecDeque<(i32, u32, Time)>,
+    ) {
+        rings.used = now;
+        if !std::mem::replace(&mut rings.is_cooling, true) {
+            cooling.push_back((name.0, name.1, now + REST));
+        }
+    }
+
+    /// Puts what is about lines into the worker's terms, from `first` on.
+    fn translate(&mut self, events: &mut Vec<Event>, first: usize) {
+        let mut told = std::mem::take(&mut self.scratch);
+        told.extend(events.drain(first..));
+        for event in told.drain(..) {
+            let token = match &event {
+                Event::Ready { token, .. }
+                | Event::Connected { token, .. }
+                | Event::ConnectFailed { token, .. } => *token,
+                Event::Incoming(_) | Event::Mail => Token(0),
+            };
+            if token.0 & TOKEN_MASK != RINGED_TOKEN {
+                events.push(event);
+                continue;
+            }
+            let kind = token.0 >> KIND_SHIFT & 3;
+            if kind == CONNECT {
+                self.on_connect(token.0 as u32, event, events);
+                continue;
+            }
+            let number = token.0 as u32 as i32;
+            let is_it = |line: &&mut Line| own_token(kind, line.generation, number as u32) == token;
+            if self.line(number).as_ref().is_some_and(is_it) {
+                self.on_ready(number, event, events);
+            }
+        }
+        self.scratch = told;
+        events.append(&mut self.early);
+    }
+
+    fn on_connect(&mut self, number: u32, event: Event, events: &mut Vec<Event>) {
+        let place = self.connecting.iter().position(|&(own, _)| own == number);
+        let token = place.map(|place| self.connecting.swap_remove(place).1);
+        match (event, token) {
+            (Event::Connected { socket, .. }, Some(token)) => {
+                self.begin_asking(socket, token, events)
+            }
+            // Given up in the meantime.
+            (Event::Connected { socket, .. }, None) => self.io.close(socket),
+            (Event::ConnectFailed { fault, .. }, Some(token)) => {
+                events.push(Event::ConnectFailed { token, fault });
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_asking(&mut self, socket: Socket, token: Token, events: &mut Vec<Event>) {
+        // SAFETY: `Connected` hands the descriptor over, and nobody else has it.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket.0) };
+        let number = socket.as_raw_fd();
+        self.add_line(socket, token, Stage::Asking(Hello::new(CAPACITY, CAPACITY)), None);
+        let Some(line) = self.lines[number as usize].as_deref() else { return };
+        let own = own_token(SOCKET, line.generation, number as u32);
+        let is_named = self.io.rename(plain(line), own);
+        if !(is_named && self.ask(number, Hello::new(CAPACITY, CAPACITY))) {
+            self.give_up(number, ConnectFault::Other, events);
+        }
+    }
+
+    /// Says a hello; `false` when that was not possible.
+    fn ask(&mut self, number: i32, hello: Hello) -> bool {
+        let Some(line) = self.line(number) else { return false };
+        line.stage = Stage::Asking(hello);
+        keyway_ring::say(&line.socket, &hello).is_ok()
+    }
+
+    fn give_up(&mut self, number: i32, fault: ConnectFault, events: &mut Vec<Event>) {
+        if let Some(line) = self.take_line(number) {
+            events.push(Event::ConnectFailed { token: line.token, fault });
+        }
+    }
+
+    /// The answer to a hello of ours has come, perhaps.
+    fn on_answer(&mut self, number: i32, hello: Hello, events: &mut Vec<Event>) {
+        let now = self.now;
+        let Some(line) = self.line(number) else { return };
+        let opened = match keyway_ring::hear(&line.socket, &hello) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(Err(Refusal::Capacity)) if hello.up > keyway_ring::CAPACITY_MIN => {
+                let less = Hello::new(hello.up / 2, hello.down / 2);
+                return match self.ask(number, less) {
+                    true => {}
+                    false => self.give_up(number, ConnectFault::Rings(RingFault::NoAnswer), events),
+                };
+            }
+            Ok(Err(why)) => Err(RingFault::of(why)),
+            Ok(Ok(shared)) => Ok(Rings::new(shared, &line.socket, now)),
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(RingFault::Memory),
+            Err(_) => Err(RingFault::NoAnswer),
+        };
+        match opened {
+            Err(fault) => self.give_up(number, ConnectFault::Rings(fault), events),
+            Ok(rings) => {
+                line.stage = Stage::Open(rings);
+                let token = line.token;
+                events.push(Event::Connected { token, socket: Socket(RINGED_SOCKET | number) });
+                self.begin_reading(number);
+                // What came right behind the answer was told of with it.
+                self.on_socket(number, false, events);
+            }
+        }
+    }
+
+    fn on_ready(&mut self, number: i32, event: Event, events: &mut Vec<Event>) {
+        let Event::Ready { readable, writable, hangup, .. } = event else { return };
+        let Some(line) = self.line(number) else { return };
+        let token = line.token;
+        match &mut line.stage {
+            Stage::Greeting { .. } | Stage::Plain { .. } => {
+                events.push(Event::Ready { token, readable, writable, hangup });
+            }
+            Stage::Asking(hello) if readable || hangup => {
+                let hello = *hello;
+                self.on_answer(number, hello, events);
+            }
+            Stage::Asking(_) => {}
+            Stage::Open(_) if readable || hangup => self.on_socket(number, hangup, events),
+            Stage::Open(_) => {}
+        }
+    }
+
+    /// The other side of a connection that speaks through rings has rung, or is gone.
+    fn on_socket(&mut self, number: i32, hangup: bool, events: &mut Vec<Event>) {
+        let Some(line) = self.line(number) else { return };
+        let token = line.token;
+        let Stage::Open(rings) = &mut line.stage else { return };
+        // Rings that are not taken now are taken with the next.
+        if hangup || !rings.hear() {
+            return self.on_end(number, events);
+        }
+        let (readable, writable) = rings.on_bell();
+        if readable || writable {
+            events.push(Event::Ready { token, readable, writable, hangup: false });
+        }
+    }
+
+    /// The other process of a connection that speaks through rings is gone.
+    #[cold]
+    fn on_end(&mut self, number: i32, events: &mut Vec<Event>) {
+        let Some(line) = self.line(number) else { return };
+        let token = line.token;
+        let Stage::Open(rings) = &mut line.stage else { return };
+        let was_hot = rings.reading == Reading::Hot;
+        let writable = rings.leave();
+        if was_hot {
+            self.hot.retain(|&hot| hot != number);
+        }
+        events.push(Event::Ready { token, readable: true, writable, hangup: true });
+    }
+
+    #[inline(never)]
+    fn recv_ringed(&mut self, socket: Socket) -> Recv<'_> {
+        let number = socket.0 & !RINGED_SOCKET;
+        if !matches!(self.line(number), Some(Line { stage: Stage::Open(_), .. })) {
+            match self.greet(number) {
+                Greeted::Open => {}
+                Greeted::Plain => return self.recv_plain(number),
+                Greeted::Waiting => return Recv::Empty,
+                Greeted::Ended => return Recv::End,
+                Greeted::Failed => return Recv::Failed,
+            }
+        }
+        let now = self.now;
+        let Self { io, lines, hot, looking, cooling, .. } = self;
+        let Some(Some(line)) = lines.get_mut(number as usize) else { return Recv::Failed };
+        let Stage::Open(rings) = &mut line.stage else { return Recv::Failed };
+        if line.is_broken {
+            return Recv::Failed;
+        }
+        let buf = io.read_buf();
+        rings.stop_being_told(number, hot);
+        loop {
+            match rings.take(buf) {
+                Ok(0) if rings.is_left() => return Recv::End,
+                Ok(0) => {
+                    if wait_for_bytes(rings, number, now, looking, hot) {
+                        return Recv::Empty;
+                    }
+                }
+                Ok(len) => {
+                    Self::note_use(rings, now, (number, line.generation), cooling);
+                    let drained = len < buf.len()
+                        && !rings.is_left()
+                        && wait_for_bytes(rings, number, now, looking, hot);
+                    return Recv::Data { bytes: &buf[..len], drained };
+                }
+                Err(Ended::Closed) => return Recv::End,
+                Err(Ended::Broken) => {
+                    line.is_broken = true;
+                    return Recv::Failed;
+                }
+            }
+        }
+    }
+
+    fn recv_plain(&mut self, number: i32) -> Recv<'_> {
+        let Self { io, lines, .. } = self;
+        let Some(Some(line)) = lines.get_mut(number as usize) else { return Recv::Failed };
+        if let Stage::Plain { said, len: len @ 1.. } = &mut line.stage {
+            let len = std::mem::take(len);
+            let buf = io.read_buf();
+            buf[..len].copy_from_slice(&said[..len]);
+            return Recv::Data { bytes: &buf[..len], drained: false };
+        }
+        io.recv(plain(line))
+    }
+
+    /// Reads a connection's first bytes, and does what they ask for.
+    #[cold]
+    fn greet(&mut self, number: i32) -> Greeted {
+        let now = self.now;
+        for _ in 0..REFUSALS_MAX {
+            let Some(line) = self.line(number) else { return Greeted::Failed };
+            let said = match line.hear_hello() {
+                Ok(said) => said,
+                Err(greeted) => return greeted,
+            };
+            match open(line, Hello::decode(&said), now) {
+                Ok(true) => {
+                    // What came right behind the hello was told of with it.
+                    let mut events = std::mem::take(&mut self.early);
+                    self.on_socket(number, false, &mut events);
+                    self.early = events;
+                    return Greeted::Open;
+                }
+                Err(_) => return Greeted::Failed,
+                // It goes on over the socket, or asks again.
+                Ok(false) => {}
+            }
+        }
+        Greeted::Failed
+    }
+
+    #[inline(never)]
+    fn send_ringed(&mut self, socket: Socket, bytes: &[u8]) -> Send {
+        let number = socket.0 & !RINGED_SOCKET;
+        let now = self.now;
+        let Self { io, lines, cooling, .. } = self;
+        let Some(Some(line)) = lines.get_mut(number as usize) else { return Send::Failed };
+        if line.is_broken {
+            return Send::Failed;
+        }
+        let Stage::Open(rings) = &mut line.stage else { return io.send(plain(line), bytes) };
+        match rings.put(bytes) {
+            Ok(taken) => {
+                Self::note_use(rings, now, (number, line.generation), cooling);
+                Send::Taken(taken)
+            }
+            Err(ended) => {
+                line.is_broken = ended == Ended::Broken;
+                Send::Failed
+            }
+        }
+    }
+}
+
+/// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
+fn wait_for_bytes(
+    rings: &mut Rings,
+    number: i32,
+    now: Time,
+    looking: &Looking,
+    hot: &mut Vec<i32>,
+) -> bool {
+    rings.since = now;
+    if looking.is_off() || hot.len() >= HOT_MAX || !rings.luck.is_good() {
+        return rings.park();
+    }
+    rings.reading = Reading::Hot;
+    hot.push(number);
+    true
+}
+
+impl Io for Ringed {
+    #[inline]
+    fn clock(&mut self) -> Clock {
+        let clock = self.io.clock();
+        self.now = clock.now;
+        clock
+    }
+
+    #[inline]
+    fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        if self.count == 0 && self.connecting.is_empty() && self.early.is_empty() {
+            return self.io.poll(wait, events);
+        }
+        self.poll_ringed(wait, events)
+    }
+
+    fn accept(&mut self, listener: ListenerIndex) -> Accept {
+        let accepted = self.io.accept(listener);
+        let door = self.doors.get(usize::from(listener.0)).and_then(Option::as_ref);
+        let (Accept::Client { socket, .. }, Some(door)) = (&accepted, door) else {
+            return accepted;
+        };
+        // SAFETY: `Client` hands the descriptor over, and nobody else has it.
+        let owned = unsafe { OwnedFd::from_raw_fd(socket.0) };
+        let number = socket.0;
+        let stage = Stage::Greeting { said: [0; HELLO_LEN], len: 0 };
+        self.add_line(owned, Token(0), stage, Some(Arc::clone(door)));
+        Accept::Client { socket: Socket(RINGED_SOCKET | number), peer: Peer::Shm }
+    }
+
+    fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
+        if is_ringed(socket) { None } else { self.io.local_address(socket) }
+    }
+
+    fn pause_accepting(&mut self, paused: bool) {
+        self.io.pause_accepting(paused);
+    }
+
+    fn stop_listening(&mut self) {
+        self.io.stop_listening();
+    }
+
+    fn watch(&mut self, socket: Socket, token: Token) -> bool {
+        if !is_ringed(socket) {
+            return self.io.watch(socket, token);
+        }
+        let number = socket.0 & !RINGED_SOCKET;
+        let now = self.now;
+        if let Some(mut line) = MOVING.lock().remove(&number) {
+            line.generation = self.next_generation();
+            if let Stage::Open(rings) = &mut line.stage {
+                Self::note_use(rings, now, (number, line.generation), &mut self.cooling);
+            }
+            self.put_line(line);
+        }
+        let Some(line) = self.line(number) else { return false };
+        line.token = token;
+        let own = own_token(SOCKET, line.generation, number as u32);
+        self.io.watch(Socket(number), own)
+    }
+
+    fn connect(&mut self, address: &Address, token: Token) {
+        let Address::Shm(_) = address else { return self.io.connect(address, token) };
+        // Numbers of attempts are told apart from those given up by their generation.
+        let number = self.next_generation();
+        self.connecting.push((number, token));
+        self.io.connect(address, own_token(CONNECT, 0, number));
+    }
+
+    fn cancel_connect(&mut self, token: Token) {
+        if let Some(place) = self.connecting.iter().position(|&(_, it)| it == token) {
+            let (number, _) = self.connecting.swap_remove(place);
+            return self.io.cancel_connect(own_token(CONNECT, 0, number));
+        }
+        let is_it = |line: &Option<Box<Line>>| {
+            let line = line.as_deref();
+            line.is_some_and(|it| it.token == token && matches!(it.stage, Stage::Asking(_)))
+        };
+        match self.lines.iter().position(is_it) {
+            Some(number) => drop(self.take_line(number as i32)),
+            None => self.io.cancel_connect(token),
+        }
+    }
+
+    #[inline]
+    fn recv(&mut self, socket: Socket) -> Recv<'_> {
+        if is_ringed(socket) { self.recv_ringed(socket) } else { self.io.recv(socket) }
+    }
+
+    #[inline]
+    fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
+        if is_ringed(socket) {
+            self.send_ringed(socket, bytes)
+        } else {
+            self.io.send(socket, bytes)
+        }
+    }
+
+    fn has_lied(&mut self, socket: Socket) -> bool {
+        is_ringed(socket) && self.line(socket.0 & !RINGED_SOCKET).is_some_and(|line| line.is_broken)
+    }
+
+    fn take_looked(&mut self) -> u64 {
+        std::mem::take(&mut self.looked)
+    }
+
+    fn release(&mut self, socket: Socket) {
+        if !is_ringed(socket) {
+            return self.io.release(socket);
+        }
+        let number = socket.0 & !RINGED_SOCKET;
+        self.io.release(Socket(number));
+        let Some(mut line) = self.take_line(number) else { return };
+        if let Stage::Open(rings) = &mut line.stage {
+            // Whoever takes it over reads first.
+            rings.stop_waiting();
+            rings.is_cooling = false;
+        }
+        MOVING.lock().insert(number, line);
+    }
+
+    fn close(&mut self, socket: Socket) {
+        match is_ringed(socket) {
+            true => {
+                let number = socket.0 & !RINGED_SOCKET;
+                // One that was handed over and is not wanted here was never watched.
+                drop(self.take_line(number).or_else(|| MOVING.lock().remove(&number)));
+            }
+            false => self.io.close(socket),
+        }
+    }
+}
