@@ -146,9 +146,7 @@ fn unix(rest: &str) -> Result<SocketName, String> {
 
 fn read_path(rest: &str) -> Result<String, String> {
     if !rest.starts_with('/') {
-        return Err(UrlFault(
-            "has no path that begins with a slash: three slashes in all".to_owned(),
-        ));
+        return Err("has no path that begins with a slash: three slashes in all".to_owned());
     }
     if rest.len() > PATH_LEN_MAX || rest.ends_with('/') || rest.contains(['?', '#']) {
         return Err(format!(
