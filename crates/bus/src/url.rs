@@ -297,7 +297,7 @@ mod tests {
             "unix://@",
             "unix:///a/",
             "shm://a",
-            "shm://0x12",
+            "shm://0xzz",
             "shm:///a?ring=3k",
             "shm:///a?spin=1",
             "mem://",

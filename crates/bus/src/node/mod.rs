@@ -261,9 +261,9 @@ impl Node {
         let peers = self.peers.iter().map(|(_, peer)| peer.deadline(&self.settings));
         let retiring = self.peers.iter().filter_map(|(_, peer)| peer.retiring).min();
         let first = peers.min().unwrap_or(idle).min(idle).min(retiring.unwrap_or(idle));
-        let first = first.min(self.uplinks.deadline(self.settings.prefer_after).unwrap_or(idle));
-        let first = first.min(self.waiting.deadline().unwrap_or(idle));
-        first.min(self.leaving.unwrap_or(idle))
+        let uplinks = self.uplinks.deadline(self.settings.prefer_after);
+        let first = first.min(uplinks.filter(|_| self.leaving.is_none()).unwrap_or(idle));
+        first.min(self.waiting.deadline().unwrap_or(idle))
     }
 
     /// Makes sure that [`Node::handle_timeout`] is called at `at`.
@@ -406,7 +406,7 @@ impl Node {
         self.dial_uplinks(now);
         self.choose_upstream(now);
         self.tell_ways(now);
-        self.unpark();
+        self.unpark(now);
         if self.leaving.is_some() || !self.retiring.is_empty() {
             self.check_leave(now);
         }

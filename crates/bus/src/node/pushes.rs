@@ -108,6 +108,10 @@ impl Node {
         if topic.applied.len() >= nodes_max && !topic.applied.contains_key(&head.src) {
             return;
         }
+        // Word that was sent again may come behind later word.
+        if topic.applied.get(&head.src).is_some_and(|known| known.stamp > stamp) {
+            return;
+        }
         topic.applied.insert(head.src, AppliedAt { stamp, is_good, at: now });
         let (epoch, version) = (stamp.epoch, stamp.version);
         self.tell(Event::Applied { topic: name, node: head.src, epoch, version, is_good });

@@ -132,8 +132,13 @@ impl Node {
                 Routed { head: *head, path: path.to_vec(), body: Arc::new(body.bytes().to_vec()) };
             return self.send_back(routed);
         }
-        if let Err(reason) = self.relay(from, head, path, body, now) {
-            self.refuse(head, path, reason);
+        let kept = (head.kind == Kind::Applied).then(|| body.bytes().to_vec());
+        match (self.relay(from, head, path, body, now), kept) {
+            (Ok(()), _) => {}
+            (Err(Reason::Unreachable), Some(body)) => {
+                self.park(Routed { head: *head, path: path.to_vec(), body: Arc::new(body) });
+            }
+            (Err(reason), _) => self.refuse(head, path, reason),
         }
     }
 
@@ -301,6 +306,16 @@ impl Node {
         }
     }
 
+    fn send_again(&mut self, routed: Routed, now: Time) {
+        if routed.head.kind == Kind::Failure {
+            return self.send_back(routed);
+        }
+        let body = Came::Whole(Arc::clone(&routed.body));
+        if self.pass(&routed.head, &routed.path, body, None, now).is_err() {
+            self.park(routed);
+        }
+    }
+
     fn park(&mut self, routed: Routed) {
         if self.parked.len() >= PARKED_MAX {
             self.parked.pop_front();
@@ -310,12 +325,12 @@ impl Node {
     }
 
     /// Tries failures again once there may be a way.
-    pub(super) fn unpark(&mut self) {
+    pub(super) fn unpark(&mut self, now: Time) {
         if !std::mem::take(&mut self.may_unpark) {
             return;
         }
         for routed in std::mem::take(&mut self.parked) {
-            self.send_back(routed);
+            self.send_again(routed, now);
         }
     }
 
@@ -341,13 +356,13 @@ impl Node {
                     let head = Head { kind, flags, seq, src, dst, ttl: 0 };
                     self.fail(&head, &[], Reason::LinkLost, true);
                 }
-                Custody::Again(routed) => self.send_back(*routed),
+                Custody::Again(routed) => self.send_again(*routed, now),
                 Custody::Nobody => {}
             }
         }
         for routed in remains.unsent {
-            if routed.head.kind == Kind::Failure {
-                self.send_back(routed);
+            if matches!(routed.head.kind, Kind::Failure | Kind::Applied) {
+                self.send_again(routed, now);
                 continue;
             }
             let body: Body = routed.body;

@@ -15,7 +15,7 @@ pub(crate) enum Custody {
     Nobody,
     /// The sender of a message or a command.
     Sender { kind: Kind, flags: u16, src: NodeId, dst: NodeId, seq: u64 },
-    /// A failure is sent again.
+    /// It is sent again: a failure, or word of what was applied, which may come twice.
     Again(Box<Routed>),
 }
 
@@ -74,7 +74,7 @@ fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
             dst: head.dst,
             seq: head.seq,
         },
-        Kind::Failure => Custody::Again(Box::new(Routed {
+        Kind::Failure | Kind::Applied => Custody::Again(Box::new(Routed {
             head: *head,
             path: path.to_vec(),
             body: Arc::new(body.to_vec()),
