@@ -130,7 +130,7 @@ impl Node {
         if head.kind == Kind::Failure {
             let routed =
                 Routed { head: *head, path: path.to_vec(), body: Arc::new(body.bytes().to_vec()) };
-            return self.send_back(routed);
+            return self.send_back(routed, Some(from));
         }
         let kept = (head.kind == Kind::Applied).then(|| body.bytes().to_vec());
         match (self.relay(from, head, path, body, now), kept) {
@@ -272,15 +272,17 @@ impl Node {
             return self.on_failure(&back, &body);
         }
         self.counts.refused += 1;
-        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) });
+        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) }, None);
     }
 
     /// Sends a failure the way its message came: the last node of its path is the next. Where that is
     /// not connected any more, the way is looked for; where there is none, the failure is kept.
-    fn send_back(&mut self, mut routed: Routed) {
+    fn send_back(&mut self, mut routed: Routed, from: Option<PeerKey>) {
         if routed.head.ttl == 0 {
-            self.counts.untold_failures += 1;
-            return;
+            // Nodes do not agree on the way: they will once they have heard what has changed.
+            routed.head.ttl = TTL_MAX;
+            routed.path.clear();
+            return self.park(routed);
         }
         let next = path_ids(&routed.path).last().unwrap_or(routed.head.dst);
         let is_open = |key: &PeerKey| self.peers.get(*key).is_some_and(|peer| peer.is_open());
@@ -291,7 +293,7 @@ impl Node {
             }
             None => {
                 routed.path.clear();
-                self.way_to(routed.head.dst, None, false)
+                self.way_to(routed.head.dst, from, false)
             }
         };
         let head = Head { ttl: routed.head.ttl - 1, ..routed.head };
@@ -308,7 +310,7 @@ impl Node {
 
     fn send_again(&mut self, routed: Routed, now: Time) {
         if routed.head.kind == Kind::Failure {
-            return self.send_back(routed);
+            return self.send_back(routed, None);
         }
         let body = Came::Whole(Arc::clone(&routed.body));
         if self.pass(&routed.head, &routed.path, body, None, now).is_err() {
