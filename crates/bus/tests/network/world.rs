@@ -53,6 +53,8 @@ struct Dial {
 pub struct Log {
     /// By node: what its user heard.
     pub events: BTreeMap<usize, Vec<Event>>,
+    /// The same of processes that are gone.
+    pub past: Vec<(usize, Vec<Event>)>,
 }
 
 pub struct World {
@@ -157,6 +159,8 @@ impl World {
     /// A process is gone; the system closes its connections.
     pub fn kill(&mut self, index: usize) {
         self.nodes[index] = None;
+        let heard = self.log.events.remove(&index).unwrap_or_default();
+        self.log.past.push((index, heard));
         for conn in self.conns.iter_mut().flatten() {
             if conn.ends.iter().any(|end| end.0 == index) {
                 conn.ends_at = Some(self.now);
