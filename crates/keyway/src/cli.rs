@@ -41,6 +41,9 @@ enum Command {
     Check(Check),
     /// Tell which server of each pool a key goes to while all servers are in use.
     Locate(Locate),
+    /// The bus: join it as a node, or ask its nodes.
+    #[command(subcommand)]
+    Bus(crate::bus::Bus),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
 }
@@ -113,6 +116,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
+        Command::Bus(bus) => crate::bus::run(bus),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }
