@@ -89,7 +89,7 @@ fn pings_beside_a_push() {
         join(&mut root, 1);
         let body = noise((64 << 20) - 4096);
         let mut took = Vec::new();
-        for version in 1..=10 {
+        for version in 1..=10u64 {
             let mut bytes = body.clone();
             bytes[..8].copy_from_slice(&(version * 77).to_le_bytes());
             bytes.rotate_left(4096);

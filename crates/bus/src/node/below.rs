@@ -5,6 +5,9 @@ use crate::peer::{Identity, PeerKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Ways to one node at most: it has moved, and moved again, before the first heard of it.
+const WAYS_MAX: usize = 8;
+
 /// A way to a node below.
 #[derive(Clone, Debug)]
 struct Way {
@@ -73,6 +76,10 @@ impl Below {
         let before =
             best(ways).map(|way| (way.peer, way.stamp, way.parent, Arc::clone(&way.identity)));
         ways.retain(|way| way.peer != peer);
+        if ways.len() >= WAYS_MAX {
+            let oldest = (0..ways.len()).min_by_key(|at| ways[*at].stamp);
+            oldest.map(|at| ways.remove(at));
+        }
         ways.push(Way { peer, stamp, parent, identity: Arc::new(identity) });
         let after =
             best(ways).map(|way| (way.peer, way.stamp, way.parent, Arc::clone(&way.identity)));

@@ -192,7 +192,11 @@ impl Node {
 
     /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
-        if self.peers.len() >= self.settings.peers_max || self.leaving.is_some() {
+        // Strangers leave room for those who are let in.
+        let strangers = self.peers.iter().filter(|(_, peer)| peer.identity.is_none()).count();
+        let strangers_max = (self.settings.peers_max / 4).max(16);
+        let is_full = self.peers.len() >= self.settings.peers_max || strangers >= strangers_max;
+        if is_full || self.leaving.is_some() {
             return None;
         }
         let guest_id = NodeId::guest(self.id, self.draw());
@@ -300,7 +304,10 @@ impl Node {
         now: Time,
     ) -> bool {
         let Some(peer) = self.peers.get_mut(peer) else { return false };
-        peer.poll_output(out, len_max, self.is_held, now);
+        // Data first: what keeps the tree together is held only where the user takes nothing at all.
+        let is_all = self.events_len > 2 * self.settings.inbox_len_max;
+        let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
+        peer.poll_output(out, len_max, held, now);
         let has_more = peer.has_output();
         if peer.retiring.is_some() {
             self.wake_at(now);

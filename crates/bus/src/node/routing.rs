@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes of a failure, or of word of what was applied, at most.
+const KEPT_LEN_MAX: usize = 128;
 /// Senders whose last message is remembered at most.
 const SEEN_MAX: usize = 65_536;
 /// How long. A sender that was silent for longer may be heard with an older number.
@@ -126,6 +128,11 @@ impl Node {
     ) {
         if head.dst == self.id {
             return self.deliver(head, path, &body, now);
+        }
+        // These may be kept: longer than they can be, they are none.
+        let is_kept = matches!(head.kind, Kind::Failure | Kind::Applied);
+        if is_kept && body.bytes().len() > KEPT_LEN_MAX {
+            return;
         }
         if head.kind == Kind::Failure {
             let routed =

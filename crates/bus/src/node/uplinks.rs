@@ -42,7 +42,6 @@ impl Uplinks {
 
     fn on_up(&mut self, at: usize, peer: PeerKey, now: Time) {
         self.all[at].state = State::Up(peer, now);
-        self.all[at].failures = 0;
     }
 
     /// When it is dialled again: twice as long after each failure, half of that by chance.
@@ -55,12 +54,15 @@ impl Uplinks {
         random: u64,
     ) -> Time {
         let uplink = &mut self.all[at];
+        // One that is lost as soon as it is there, as in a cycle, is not dialled ever so often.
+        let lasted = matches!(uplink.state, State::Up(_, since) if now.since(since) >= settings.prefer_after);
+        uplink.failures = if lasted { 0 } else { uplink.failures };
         let (shortest, longest) = settings.retry;
         let wait = longest.min(shortest * (1 << uplink.failures.min(10)));
         // What will not be otherwise in a moment is not asked every moment.
         let is_final = (32..64).contains(&(reason as u16));
         let wait = if is_final { longest } else { wait };
-        uplink.failures += 1;
+        uplink.failures = uplink.failures.saturating_add(1);
         let jitter = wait.as_nanos() as u64 / 2;
         let until = now + wait / 2 + Duration::from_nanos(random % jitter.max(1));
         uplink.state = State::Waiting { until };

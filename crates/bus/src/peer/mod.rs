@@ -373,9 +373,15 @@ impl Peer {
             || (is_open && self.outboxes.iter().any(Outbox::is_ready))
     }
 
-    /// Appends what is to be sent until `out` is `len_max` bytes long, or a frame longer. While `held`, the
-    /// other side gets no more credit for data.
-    pub(crate) fn poll_output(&mut self, out: &mut Vec<u8>, len_max: usize, held: bool, now: Time) {
+    /// Appends what is to be sent until `out` is `len_max` bytes long, or a frame longer. The other side
+    /// gets no more credit for channels that are `held`.
+    pub(crate) fn poll_output(
+        &mut self,
+        out: &mut Vec<u8>,
+        len_max: usize,
+        held: [bool; CHANNELS],
+        now: Time,
+    ) {
         let start = out.len();
         out.append(&mut self.opening);
         if self.identity.is_some() {
@@ -404,7 +410,7 @@ impl Peer {
         }
     }
 
-    fn poll_due(&mut self, out: &mut Vec<u8>, held: bool, now: Time) {
+    fn poll_due(&mut self, out: &mut Vec<u8>, held: [bool; CHANNELS], now: Time) {
         let due = std::mem::take(&mut self.due);
         let mut body = Vec::with_capacity(24);
         if let Some(echo) = due.pong {
@@ -417,8 +423,7 @@ impl Peer {
             self.say(Kind::Ping, &body, out);
         }
         for (channel, _) in due.credit.iter().enumerate().filter(|(_, due)| **due) {
-            let (taken, limit) =
-                self.inboxes[channel].credit(held && channel == Channel::Data as usize);
+            let (taken, limit) = self.inboxes[channel].credit(held[channel]);
             body.clear();
             let mut writer = Writer::new(&mut body);
             writer.u8(channel as u8);
