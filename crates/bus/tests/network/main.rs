@@ -323,6 +323,36 @@ fn a_user_who_takes_nothing_stops_senders_and_not_heartbeats() {
 }
 
 #[test]
+fn commands_that_nobody_takes_stop_their_sender_too() {
+    let mut world = World::new(16);
+    let mut root = settings(0, &[]);
+    root.inbox_len_max = 100_000;
+    world.add(root);
+    let mut child = settings(1, &[0]);
+    child.queue_len_max = 1 << 20;
+    world.add(child);
+    world.run(2 * SECOND);
+    world.takes_events = false;
+    let argument = vec![7; 30_000];
+    let refused = (0..500).find_map(|_| {
+        let now = world.now;
+        let sent = world.node(1).command(id(0), &[&b"do"[..], &argument], 60 * SECOND, now);
+        world.run(Duration::from_millis(10));
+        sent.err()
+    });
+    assert_eq!(refused, Some(keyway_bus::SendFault::Refused(Reason::Full)));
+    world.takes_events = true;
+    world.run(5 * SECOND);
+    assert_eq!(world.node(1).upstream(), Some(id(0)));
+    let is_done = |event: &Event| matches!(event, Event::Result { .. });
+    assert!(
+        world.count(1, is_done) > 0
+            && world.count(1, is_done)
+                == world.count(0, |event| matches!(event, Event::Command { .. }))
+    );
+}
+
+#[test]
 fn a_cycle_of_upstreams_is_seen_and_ended() {
     let mut world = World::new(13);
     world.add(settings(0, &[1]));
