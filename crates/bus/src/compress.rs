@@ -3,9 +3,12 @@
 /// Shorter bodies are sent as they are: what is gained does not pay for the work.
 pub const COMPRESS_LEN_MIN: usize = 1024;
 
+/// Longer bodies are sent as they are: a node does nothing else while it compresses, and its peers wait.
+pub const COMPRESS_LEN_MAX: usize = 1 << 20;
+
 /// `body` with its length in front, if that is at least an eighth shorter.
 pub(crate) fn compressed(body: &[u8]) -> Option<Vec<u8>> {
-    if body.len() < COMPRESS_LEN_MIN {
+    if !(COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&body.len()) {
         return None;
     }
     let packed = lz4_flex::block::compress_prepend_size(body);
@@ -17,7 +20,7 @@ pub(crate) fn decompressed(packed: &[u8], len_max: usize) -> Option<Vec<u8>> {
     let (len, block) = packed.split_first_chunk::<4>()?;
     let len = u32::from_le_bytes(*len) as usize;
     // A block of LZ4 grows by 255 at most: a lie about the length reserves no memory.
-    if len > len_max || len / 255 > block.len() {
+    if len > len_max.min(COMPRESS_LEN_MAX) || len / 255 > block.len() {
         return None;
     }
     let body = lz4_flex::block::decompress(block, len).ok()?;

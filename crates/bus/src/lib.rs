@@ -22,7 +22,7 @@ mod token;
 mod url;
 mod wire;
 
-pub use compress::COMPRESS_LEN_MIN;
+pub use compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN};
 pub use event::{Action, DialKey, Event};
 pub use fault::{Reason, SendFault};
 pub use id::{IdFault, IdRange, NodeId};

@@ -1,8 +1,9 @@
 //! Versions of topics: what there is, what changed, who has what.
 
+use crate::compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN, compressed};
 use crate::fault::Reason;
 use crate::id::NodeId;
-use crate::peer::Body;
+use crate::peer::{Body, Sum};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::collections::BTreeMap;
@@ -43,10 +44,8 @@ pub(crate) struct Delta {
 impl Delta {
     /// From `old` to `new`, if that is less than half of `new`.
     pub fn between(base: Stamp, old: &[u8], new: &[u8]) -> Option<Self> {
-        let same =
-            |one: &mut dyn Iterator<Item = (&u8, &u8)>| one.take_while(|(a, b)| a == b).count();
-        let offset = same(&mut old.iter().zip(new));
-        let tail = same(&mut old[offset..].iter().rev().zip(new[offset..].iter().rev()));
+        let offset = same_len(old, new, false);
+        let tail = same_len(&old[offset..], &new[offset..], true);
         let inserted = &new[offset..new.len() - tail];
         let removed = old.len() - tail - offset;
         (inserted.len() < new.len() / 2).then(|| Delta {
@@ -63,6 +62,24 @@ impl Delta {
         let len = before.len() + self.inserted.len() + after.len();
         (len <= len_max).then(|| [before, &self.inserted, after].concat())
     }
+}
+
+/// How many bytes are the same at the beginning, or at the end.
+fn same_len(a: &[u8], b: &[u8], at_end: bool) -> usize {
+    let max = a.len().min(b.len());
+    let is_same = |from: usize, to: usize| match at_end {
+        true => a[a.len() - to..a.len() - from] == b[b.len() - to..b.len() - from],
+        false => a[from..to] == b[from..to],
+    };
+    // In steps first: bytes are compared many at a time then.
+    let mut len = 0;
+    while len < max && is_same(len, (len + 4096).min(max)) {
+        len = (len + 4096).min(max);
+    }
+    while len < max && is_same(len, len + 1) {
+        len += 1;
+    }
+    len
 }
 
 /// What a push says.
@@ -82,21 +99,28 @@ pub(crate) enum Form {
 }
 
 impl Push {
-    pub fn read(body: &[u8]) -> Option<Self> {
-        let mut from = Reader::new(body);
+    /// Reads a body: what it carries, then what that is, then the length of the latter. In that order
+    /// the body of a topic is not copied.
+    pub fn read(mut body: Vec<u8>) -> Option<Self> {
+        let (rest, len) = body.split_last_chunk::<2>()?;
+        let at = rest.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?;
+        let mut from = Reader::new(&rest[at..]);
         let topic = from.text().filter(|topic| is_topic(topic))?.to_owned();
         let stamp = Stamp::read(&mut from)?;
         let publisher = NodeId(from.u64()?);
         let crc = from.u32()?;
-        let form = match from.u8()? {
-            0 => Form::Full(from.rest().to_vec()),
-            1 => Form::Delta(Delta {
-                base: Stamp::read(&mut from)?,
-                offset: from.u32()? as usize,
-                removed: from.u32()? as usize,
-                inserted: from.rest().to_vec(),
-            }),
+        let delta = match from.u8()? {
+            0 => None,
+            1 => Some((Stamp::read(&mut from)?, from.u32()? as usize, from.u32()? as usize)),
             _ => return None,
+        };
+        from.end()?;
+        body.truncate(at);
+        let form = match delta {
+            None => Form::Full(body),
+            Some((base, offset, removed)) => {
+                Form::Delta(Delta { base, offset, removed, inserted: body })
+            }
         };
         Some(Self { topic, stamp, publisher, crc, form })
     }
@@ -125,8 +149,8 @@ pub(crate) struct Topic {
     pub body: Body,
     crc: u32,
     delta: Option<Delta>,
-    /// The body of a full push, as it is sent, and whether that is compressed.
-    full: Option<(Body, bool)>,
+    /// A full push, compressed.
+    full: Option<Body>,
     /// What the user of this node said it has applied.
     pub own: Option<(Stamp, bool)>,
     /// What others said, if this node published it.
@@ -160,6 +184,13 @@ pub(crate) enum Taken {
     WantsFull,
 }
 
+/// A version's body, its sum, and what it changes.
+struct Made {
+    body: Vec<u8>,
+    crc: u32,
+    delta: Option<Delta>,
+}
+
 /// Bounds of [`Topics`].
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
@@ -170,7 +201,7 @@ pub(crate) struct Bounds {
 
 impl Topics {
     /// Takes what was pushed.
-    pub fn take(&mut self, push: Push, bounds: Bounds) -> Result<Taken, Reason> {
+    pub fn take(&mut self, push: Push, sum: Sum, bounds: Bounds) -> Result<Taken, Reason> {
         let known = self.map.get(&push.topic);
         match known.map(|known| (known.stamp, known.crc)) {
             Some((stamp, crc)) if stamp == push.stamp && crc != push.crc => {
@@ -179,25 +210,26 @@ impl Topics {
             Some((stamp, _)) if stamp >= push.stamp => return Ok(Taken::Known),
             _ => {}
         }
-        let body = match (push.form, known) {
-            (Form::Full(body), _) => body,
+        let (body, delta) = match (push.form, known) {
+            (Form::Full(body), _) => (body, None),
             (Form::Delta(delta), Some(known)) if delta.base == known.stamp => {
                 match delta.apply(&known.body, bounds.body_len) {
-                    Some(body) if crc32c::crc32c(&body) == push.crc => body,
+                    Some(body) if crc32c::crc32c(&body) == push.crc => (body, Some(delta)),
                     _ => return Ok(Taken::WantsFull),
                 }
             }
             (Form::Delta(_), _) => return Ok(Taken::WantsFull),
         };
-        if crc32c::crc32c(&body) != push.crc {
+        if delta.is_none() && sum.of(&body) != push.crc {
             return Err(Reason::Checksum);
         }
-        self.put(&push.topic, push.stamp, push.publisher, body, bounds)?;
+        let made = Made { body, crc: push.crc, delta };
+        self.put(&push.topic, push.stamp, push.publisher, made, bounds)?;
         Ok(Taken::New)
     }
 
-    /// Keeps a newer version.
-    pub fn put(
+    /// Makes a newer version, with what has changed.
+    pub fn publish(
         &mut self,
         name: &str,
         stamp: Stamp,
@@ -205,6 +237,22 @@ impl Topics {
         body: Vec<u8>,
         bounds: Bounds,
     ) -> Result<(), Reason> {
+        let old = self.map.get(name);
+        let delta = old.and_then(|old| Delta::between(old.stamp, &old.body, &body));
+        let crc = crc32c::crc32c(&body);
+        self.put(name, stamp, publisher, Made { body, crc, delta }, bounds)
+    }
+
+    /// Keeps a newer version.
+    fn put(
+        &mut self,
+        name: &str,
+        stamp: Stamp,
+        publisher: NodeId,
+        made: Made,
+        bounds: Bounds,
+    ) -> Result<(), Reason> {
+        let Made { body, crc, delta } = made;
         let known = self.map.get(name);
         let freed = known.map_or(0, |known| known.body.len());
         let is_one_more = known.is_none() && self.map.len() >= bounds.count;
@@ -213,9 +261,7 @@ impl Topics {
             return Err(Reason::TooLarge);
         }
         self.len = self.len - freed + body.len();
-        let crc = crc32c::crc32c(&body);
         let old = self.map.remove(name);
-        let delta = old.as_ref().and_then(|old| Delta::between(old.stamp, &old.body, &body));
         let (own, applied) = old.map(|old| (old.own, old.applied)).unwrap_or_default();
         let body = Arc::new(body);
         let topic = Topic { stamp, publisher, body, crc, delta, full: None, own, applied };
@@ -225,26 +271,29 @@ impl Topics {
 }
 
 impl Topic {
-    /// The body of the push for one that has `have`, and whether it is compressed.
-    pub fn push_for(&mut self, name: &str, have: Option<Stamp>, compress: bool) -> (Body, bool) {
-        let delta = self.delta.as_ref().filter(|delta| Some(delta.base) == have);
-        if let Some(delta) = delta {
-            let mut body = self.start(name, 1);
-            let mut out = Writer::new(&mut body);
-            delta.base.write(&mut out);
-            out.u32(delta.offset as u32);
-            out.u32(delta.removed as u32);
-            out.raw(&delta.inserted);
-            return packed(body, compress);
+    /// The push for one that has `have`: what it carries, what goes behind that, and whether the former
+    /// is both, compressed.
+    pub fn push_for(
+        &mut self,
+        name: &str,
+        have: Option<Stamp>,
+        compress: bool,
+    ) -> (Body, Vec<u8>, bool) {
+        let tail = self.tail(name, have);
+        if let Some(delta) = self.delta.as_ref().filter(|delta| Some(delta.base) == have) {
+            return packed(&delta.inserted, &tail, compress)
+                .unwrap_or_else(|| (Arc::new(delta.inserted.clone()), tail, false));
         }
-        let full = self.full.clone();
-        full.unwrap_or_else(|| {
-            let mut body = self.start(name, 0);
-            body.extend_from_slice(&self.body);
-            let full = packed(body, compress);
-            self.full = Some(full.clone());
-            full
-        })
+        if let Some(packed) = &self.full {
+            return (Arc::clone(packed), Vec::new(), true);
+        }
+        match packed(&self.body, &tail, compress) {
+            Some(made) => {
+                self.full = Some(Arc::clone(&made.0));
+                made
+            }
+            None => (Arc::clone(&self.body), tail, false),
+        }
     }
 
     /// Whether one that has `have` is sent what changed, and not the whole.
@@ -252,23 +301,31 @@ impl Topic {
         self.delta.as_ref().is_some_and(|delta| Some(delta.base) == have)
     }
 
-    fn start(&self, name: &str, form: u8) -> Vec<u8> {
-        let mut body = Vec::new();
-        let mut out = Writer::new(&mut body);
+    fn tail(&self, name: &str, have: Option<Stamp>) -> Vec<u8> {
+        let delta = self.delta.as_ref().filter(|delta| Some(delta.base) == have);
+        let mut tail = Vec::new();
+        let mut out = Writer::new(&mut tail);
         out.text(name);
         self.stamp.write(&mut out);
         out.u64(self.publisher.0);
         out.u32(self.crc);
-        out.u8(form);
-        body
+        out.u8(u8::from(delta.is_some()));
+        if let Some(delta) = delta {
+            delta.base.write(&mut out);
+            out.u32(delta.offset as u32);
+            out.u32(delta.removed as u32);
+        }
+        let len = tail.len() as u16;
+        tail.extend_from_slice(&len.to_le_bytes());
+        tail
     }
 }
 
-fn packed(body: Vec<u8>, compress: bool) -> (Body, bool) {
-    match crate::compress::compressed(&body).filter(|_| compress) {
-        Some(packed) => (Arc::new(packed), true),
-        None => (Arc::new(body), false),
-    }
+fn packed(body: &[u8], tail: &[u8], compress: bool) -> Option<(Body, Vec<u8>, bool)> {
+    let fits =
+        compress && (COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&(body.len() + tail.len()));
+    let packed = fits.then(|| compressed(&[body, tail].concat())).flatten()?;
+    Some((Arc::new(packed), Vec::new(), true))
 }
 
 #[cfg(test)]
@@ -283,28 +340,32 @@ mod tests {
     }
 
     fn pushed(from: &mut Topics, have: Option<Stamp>) -> Push {
-        let (body, packed) = from.map.get_mut("a").unwrap().push_for("a", have, true);
+        let (body, tail, packed) = from.map.get_mut("a").unwrap().push_for("a", have, true);
+        let body = [&body[..], &tail].concat();
         let body = match packed {
             true => crate::compress::decompressed(&body, 1 << 20).unwrap(),
-            false => body.to_vec(),
+            false => body,
         };
-        Push::read(&body).unwrap()
+        Push::read(body).unwrap()
     }
 
     #[test]
     fn a_change_of_a_version_that_is_there_goes_as_a_delta() {
         let (mut parent, mut child) = (Topics::default(), Topics::default());
         let mut body = vec![b'x'; 3000];
-        parent.put("a", stamp(1), NodeId(1), body.clone(), BOUNDS).unwrap();
+        parent.publish("a", stamp(1), NodeId(1), body.clone(), BOUNDS).unwrap();
         let first = pushed(&mut parent, None);
-        assert_eq!(child.take(first.clone(), BOUNDS), Ok(Taken::New));
-        assert_eq!(child.take(first, BOUNDS), Ok(Taken::Known));
+        assert_eq!(child.take(first.clone(), Sum::default(), BOUNDS), Ok(Taken::New));
+        assert_eq!(child.take(first, Sum::default(), BOUNDS), Ok(Taken::Known));
         body.splice(100..110, *b"changed");
-        parent.put("a", stamp(2), NodeId(1), body.clone(), BOUNDS).unwrap();
+        parent.publish("a", stamp(2), NodeId(1), body.clone(), BOUNDS).unwrap();
         let delta = pushed(&mut parent, Some(stamp(1)));
         assert!(matches!(&delta.form, Form::Delta(delta) if delta.inserted.len() <= 7));
-        assert_eq!(Topics::default().take(delta.clone(), BOUNDS), Ok(Taken::WantsFull));
-        assert_eq!(child.take(delta, BOUNDS), Ok(Taken::New));
+        assert_eq!(
+            Topics::default().take(delta.clone(), Sum::default(), BOUNDS),
+            Ok(Taken::WantsFull)
+        );
+        assert_eq!(child.take(delta, Sum::default(), BOUNDS), Ok(Taken::New));
         assert_eq!(*child.map["a"].body, body);
         assert!(matches!(pushed(&mut parent, Some(stamp(0))).form, Form::Full(_)));
     }
@@ -312,7 +373,7 @@ mod tests {
     #[test]
     fn an_older_version_and_another_of_the_same_are_not_taken() {
         let mut topics = Topics::default();
-        topics.put("a", stamp(2), NodeId(1), b"two".to_vec(), BOUNDS).unwrap();
+        topics.publish("a", stamp(2), NodeId(1), b"two".to_vec(), BOUNDS).unwrap();
         let push = |version, body: &[u8]| Push {
             topic: "a".to_owned(),
             stamp: stamp(version),
@@ -320,10 +381,10 @@ mod tests {
             crc: crc32c::crc32c(body),
             form: Form::Full(body.to_vec()),
         };
-        assert_eq!(topics.take(push(1, b"one"), BOUNDS), Ok(Taken::Known));
-        assert_eq!(topics.take(push(2, b"other"), BOUNDS), Ok(Taken::Conflict));
+        assert_eq!(topics.take(push(1, b"one"), Sum::default(), BOUNDS), Ok(Taken::Known));
+        assert_eq!(topics.take(push(2, b"other"), Sum::default(), BOUNDS), Ok(Taken::Conflict));
         let bent = Push { crc: 1, ..push(3, b"three") };
-        assert_eq!(topics.take(bent, BOUNDS), Err(Reason::Checksum));
+        assert_eq!(topics.take(bent, Sum::default(), BOUNDS), Err(Reason::Checksum));
         assert_eq!(*topics.map["a"].body, b"two");
     }
 
@@ -331,11 +392,11 @@ mod tests {
     fn topics_are_bounded() {
         let mut topics = Topics::default();
         for name in ["a", "b"] {
-            topics.put(name, stamp(1), NodeId(1), vec![0; 5000], BOUNDS).unwrap();
+            topics.publish(name, stamp(1), NodeId(1), vec![0; 5000], BOUNDS).unwrap();
         }
-        assert!(topics.put("c", stamp(1), NodeId(1), vec![], BOUNDS).is_err());
-        assert!(topics.put("a", stamp(2), NodeId(1), vec![0; 5001], BOUNDS).is_err());
-        assert!(topics.put("a", stamp(2), NodeId(1), vec![0; 5000], BOUNDS).is_ok());
+        assert!(topics.publish("c", stamp(1), NodeId(1), vec![], BOUNDS).is_err());
+        assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5001], BOUNDS).is_err());
+        assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5000], BOUNDS).is_ok());
         assert!(!is_topic("") && !is_topic("a b") && is_topic("pools/a.toml"));
     }
 
@@ -351,7 +412,7 @@ mod tests {
 
         #[test]
         fn no_push_is_a_panic(body in prop::collection::vec(any::<u8>(), 0..100), old in prop::collection::vec(any::<u8>(), 0..50)) {
-            if let Some(Push { form: Form::Delta(delta), .. }) = Push::read(&body) {
+            if let Some(Push { form: Form::Delta(delta), .. }) = Push::read(body) {
                 let _ = delta.apply(&old, 100);
             }
         }

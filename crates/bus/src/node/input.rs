@@ -4,7 +4,7 @@ use super::Node;
 use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{self, Frame, Head, Kind, Parsed, flags};
-use crate::peer::{Identity, Origin, PeerKey, Step};
+use crate::peer::{Identity, Origin, PeerKey, Step, Sum};
 use keyway_base::Time;
 use std::sync::Arc;
 
@@ -77,7 +77,10 @@ impl Node {
             Step::Frame => {
                 self.dispatch(key, frame.head, frame.path, Came::Slice(frame.body), now)?
             }
-            Step::Whole { head, path, body } => {
+            Step::Whole { head, body, sum, .. } if head.kind == Kind::Push => {
+                self.on_push(key, &head, body, sum, now)?;
+            }
+            Step::Whole { head, path, body, .. } => {
                 self.dispatch(key, head, &path, Came::Whole(Arc::new(body)), now)?;
             }
             Step::Refused(reason) => {
@@ -104,7 +107,7 @@ impl Node {
         match head.kind {
             Kind::Attach => self.on_attach(key, body.bytes()),
             Kind::Topology => self.on_topology(key, body.bytes()),
-            Kind::Push => self.on_push(key, &head, &body, now),
+            Kind::Push => self.on_push(key, &head, body.bytes().to_vec(), Sum::default(), now),
             Kind::Have => self.on_have(key, body.bytes()),
             _ => {
                 self.on_routed(key, &head, path, body, now);

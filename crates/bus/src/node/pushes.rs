@@ -2,11 +2,12 @@
 
 use super::Node;
 use super::input::Came;
+use crate::compress::decompressed;
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{Head, Kind, MESSAGE_LEN_MAX, TTL_MAX, flags};
 use crate::id::NodeId;
-use crate::peer::{Origin, PeerKey};
+use crate::peer::{Origin, PeerKey, Sum};
 use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, Taken, is_topic};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
@@ -31,7 +32,7 @@ impl Node {
             return Err(SendFault::Stale);
         }
         let (id, bounds) = (self.id, self.bounds());
-        self.topics.put(topic, stamp, id, body, bounds).map_err(SendFault::Refused)?;
+        self.topics.publish(topic, stamp, id, body, bounds).map_err(SendFault::Refused)?;
         if let Some(kept) = self.topics.map.get_mut(topic) {
             kept.own = Some((stamp, true));
         }
@@ -186,12 +187,12 @@ impl Node {
             if held.is_on_its_way || held.have >= Some(topic.stamp) {
                 continue;
             }
-            let (body, is_packed) = topic.push_for(name, held.have, compress);
+            let (body, tail, is_packed) = topic.push_for(name, held.have, compress);
             let mut head = Head::plain(Kind::Push, our_id, id);
             head.flags |= if is_packed { flags::COMPRESSED } else { 0 };
             let is_delta = topic.is_delta_from(held.have);
             let Some(peer) = self.peers.get_mut(key) else { return };
-            if peer.push_large(&head, &[], body, &self.settings).is_ok() {
+            if peer.push_large(&head, &[], body, &tail, &self.settings).is_ok() {
                 held.is_on_its_way = true;
                 self.counts.pushes_delta += u64::from(is_delta);
                 self.counts.pushes_full += u64::from(!is_delta);
@@ -208,20 +209,25 @@ impl Node {
         &mut self,
         key: PeerKey,
         head: &Head,
-        body: &Came<'_>,
+        body: Vec<u8>,
+        sum: Sum,
         now: Time,
     ) -> Result<(), Reason> {
         let origin = self.peers.get(key).map(|peer| peer.origin);
         if !matches!(origin, Some(Origin::Uplink(_))) {
             return Err(Reason::Unexpected);
         }
-        let plain = self.plain_body(head, body, MESSAGE_LEN_MAX).ok_or(Reason::Malformed)?;
-        let push = Push::read(&plain).ok_or(Reason::Malformed)?;
-        drop(plain);
+        let (body, sum) = match head.has(flags::COMPRESSED) {
+            true => {
+                (decompressed(&body, MESSAGE_LEN_MAX).ok_or(Reason::Malformed)?, Sum::default())
+            }
+            false => (body, sum),
+        };
+        let push = Push::read(body).ok_or(Reason::Malformed)?;
         let (name, stamp) = (push.topic.clone(), push.stamp);
         let (epoch, version) = (stamp.epoch, stamp.version);
         let bounds = self.bounds();
-        match self.topics.take(push, bounds)? {
+        match self.topics.take(push, sum, bounds)? {
             Taken::New => {
                 self.tell_version(key, &name, true, now);
                 let body =

@@ -208,7 +208,7 @@ impl Node {
         peer.used_at = now;
         match body {
             Came::Slice(body) => peer.push(head, path, body, &self.settings)?,
-            Came::Whole(body) => peer.push_large(head, path, body, &self.settings)?,
+            Came::Whole(body) => peer.push_large(head, path, body, &[], &self.settings)?,
         }
         if !peer.is_listed {
             self.mark(key);

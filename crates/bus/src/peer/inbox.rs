@@ -1,7 +1,7 @@
 //! What came on one channel of a connection: credit, and messages put together from fragments.
 
 use crate::fault::Reason;
-use crate::frame::{Frame, Head, flags};
+use crate::frame::{Frame, Head, Kind, flags};
 
 /// The receiving side of a channel.
 pub(crate) struct Inbox {
@@ -19,12 +19,41 @@ enum Assembly {
         path: Vec<u8>,
         total: usize,
         bytes: Vec<u8>,
+        sum: Sum,
     },
     /// What there was no memory for: the rest is passed over.
     Skipped {
         seq: u64,
         left: usize,
     },
+}
+
+/// Bytes at the end of a message that are not summed: what a push says of its body is there.
+pub(crate) const UNSUMMED: usize = 512;
+
+/// The crc32c of the beginning of a message, made as it comes: all at once it would take as long as a ping
+/// may, of a long one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    crc: u32,
+    len: usize,
+}
+
+impl Sum {
+    fn go_on(&mut self, bytes: &[u8], end: usize) {
+        if end > self.len {
+            self.crc = crc32c::crc32c_append(self.crc, &bytes[self.len..end]);
+            self.len = end;
+        }
+    }
+
+    /// The crc32c of all of `bytes`, of which this is the sum of the beginning.
+    pub fn of(self, bytes: &[u8]) -> u32 {
+        match bytes.get(self.len..) {
+            Some(rest) => crc32c::crc32c_append(self.crc, rest),
+            None => crc32c::crc32c(bytes),
+        }
+    }
 }
 
 /// What a frame was.
@@ -35,7 +64,7 @@ pub(crate) enum Part {
     /// One of several, and not the last.
     Kept,
     /// The last: this is the whole.
-    Done { head: Head, path: Vec<u8>, body: Vec<u8> },
+    Done { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
     /// The first of something there is no memory for.
     Refused(Reason),
 }
@@ -93,7 +122,8 @@ impl Inbox {
         bytes.extend_from_slice(part);
         let head =
             Head { flags: frame.head.flags & !(flags::FRAGMENT | flags::FIRST), ..frame.head };
-        self.assembly = Assembly::Whole { head, path: frame.path.to_vec(), total, bytes };
+        self.assembly =
+            Assembly::Whole { head, path: frame.path.to_vec(), total, bytes, sum: Sum::default() };
         Ok(Part::Kept)
     }
 
@@ -101,13 +131,16 @@ impl Inbox {
         let part = frame.body;
         let is_last = frame.head.has(flags::LAST);
         match &mut self.assembly {
-            Assembly::Whole { head, total, bytes, .. } => {
+            Assembly::Whole { head, total, bytes, sum, .. } => {
                 let len = bytes.len() + part.len();
                 let fits = len <= *total && (len == *total) == is_last && !part.is_empty();
                 if !fits || head.seq != frame.head.seq || head.kind != frame.head.kind {
                     return Err(Reason::Fragments);
                 }
                 bytes.extend_from_slice(part);
+                if head.kind == Kind::Push {
+                    sum.go_on(bytes, bytes.len().saturating_sub(UNSUMMED));
+                }
             }
             Assembly::Skipped { seq, left } => {
                 let fits =
@@ -123,9 +156,9 @@ impl Inbox {
             return Ok(Part::Kept);
         }
         match std::mem::replace(&mut self.assembly, Assembly::None) {
-            Assembly::Whole { head, path, total, bytes } => {
+            Assembly::Whole { head, path, total, bytes, sum } => {
                 *memory += total;
-                Ok(Part::Done { head, path, body: bytes })
+                Ok(Part::Done { head, path, body: bytes, sum })
             }
             _ => Ok(Part::Kept),
         }
@@ -161,7 +194,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{self, Kind, Parsed};
+    use crate::frame::{self, Parsed};
     use crate::id::NodeId;
     use crate::peer::outbox::Outbox;
     use proptest::prelude::*;
@@ -248,7 +281,7 @@ mod tests {
                 let head = Head {
                     kind: Kind::Message, flags: 0, seq: seq as u64, src: NodeId(1), dst: NodeId(2), ttl: 4,
                 };
-                outbox.push_large(&head, &[], Arc::new(vec![seq as u8; *len]));
+                outbox.push_large(&head, &[], Arc::new(vec![seq as u8; *len]), &[]);
             }
             let mut got = Vec::new();
             let mut memory = 1 << 20;

@@ -19,6 +19,7 @@ use crate::push::Held;
 use crate::settings::Settings;
 use crate::wire::{Reader, Writer};
 use handshake::{Handshake, Progress};
+pub(crate) use inbox::Sum;
 use inbox::{Inbox, Part};
 use keyway_base::{Key, Time};
 use outbox::{Outbox, Remains};
@@ -53,7 +54,7 @@ pub(crate) enum Step {
     /// The frame, whole as it is.
     Frame,
     /// A message that was put together.
-    Whole { head: Head, path: Vec<u8>, body: Vec<u8> },
+    Whole { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
     /// A message in parts that is not taken.
     Refused(Reason),
 }
@@ -229,7 +230,7 @@ impl Peer {
         Ok(match part {
             Part::Single => Step::Frame,
             Part::Kept => Step::Done,
-            Part::Done { head, path, body } => Step::Whole { head, path, body },
+            Part::Done { head, path, body, sum } => Step::Whole { head, path, body, sum },
             Part::Refused(reason) => Step::Refused(reason),
         })
     }
@@ -327,19 +328,20 @@ impl Peer {
         Ok(())
     }
 
-    /// Queues a frame whose body may be long.
+    /// Queues a frame whose body may be long, with a few bytes more behind it.
     pub(crate) fn push_large(
         &mut self,
         head: &Head,
         path: &[u8],
         body: Body,
+        tail: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
         let outbox = &mut self.outboxes[head.kind.channel() as usize];
         if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
-        outbox.push_large(head, path, body);
+        outbox.push_large(head, path, body, tail);
         Ok(())
     }
 

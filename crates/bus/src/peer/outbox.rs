@@ -31,6 +31,8 @@ struct Large {
     head: Head,
     path: Vec<u8>,
     body: Body,
+    /// What goes behind the body, in a fragment of its own.
+    tail: Vec<u8>,
     at: usize,
 }
 
@@ -101,15 +103,24 @@ impl Outbox {
         self.entries.push_back(Entry::Small(len as u32, custody(head, path, body)));
     }
 
-    /// Queues a body of any length.
-    pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body) {
-        if body.len() <= FRAGMENT_LEN {
+    /// Queues a body of any length, with a few bytes behind it; the body stays where it is.
+    pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body, tail: &[u8]) {
+        if !tail.is_empty() && body.len() + tail.len() <= FRAGMENT_LEN {
+            return self.push(head, path, &[&body, tail].concat());
+        }
+        if body.len() + tail.len() <= FRAGMENT_LEN {
             return self.push(head, path, &body);
         }
-        self.queued_len += body.len();
+        self.queued_len += body.len() + tail.len();
         let mut head = *head;
         head.flags |= flags::FRAGMENT;
-        self.entries.push_back(Entry::Large(Large { head, path: path.to_vec(), body, at: 0 }));
+        self.entries.push_back(Entry::Large(Large {
+            head,
+            path: path.to_vec(),
+            body,
+            tail: tail.to_vec(),
+            at: 0,
+        }));
     }
 
     /// What the peer says it has taken, and how much may be sent; whether that can be.
@@ -199,7 +210,7 @@ impl Outbox {
         }
         self.queued_len = 0;
         if let Some(Entry::Large(large)) = &begun {
-            self.queued_len = large.body.len() - large.at;
+            self.queued_len = large.len() - large.at;
         }
         self.entries.extend(begun);
     }
@@ -231,26 +242,37 @@ fn parsed(bytes: &[u8]) -> Option<Routed> {
 }
 
 impl Large {
+    fn len(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+
+    /// What is in the next fragment: of the body, or the tail.
+    fn part(&self) -> &[u8] {
+        match self.body.get(self.at..).filter(|rest| !rest.is_empty()) {
+            Some(rest) => &rest[..rest.len().min(FRAGMENT_LEN)],
+            None => &self.tail,
+        }
+    }
+
     fn next_len(&self) -> usize {
         let extra = if self.at == 0 { self.path.len() + 4 } else { 0 };
-        HEAD_LEN + extra + (self.body.len() - self.at).min(FRAGMENT_LEN)
+        HEAD_LEN + extra + self.part().len()
     }
 
     /// Appends the next fragment: bytes of its frame, bytes of the body in it, whether it is the last.
     fn append_next(&mut self, out: &mut Vec<u8>) -> (usize, usize, bool) {
-        let chunk = (self.body.len() - self.at).min(FRAGMENT_LEN);
-        let part = &self.body[self.at..self.at + chunk];
-        let is_first = self.at == 0;
-        self.at += chunk;
-        let is_last = self.at == self.body.len();
+        let part = self.part();
+        let chunk = part.len();
+        let (is_first, is_last) = (self.at == 0, self.at + chunk == self.len());
         let mut head = self.head;
         head.flags |=
             if is_first { flags::FIRST } else { 0 } | if is_last { flags::LAST } else { 0 };
-        let total = (self.body.len() as u32).to_le_bytes();
+        let total = (self.len() as u32).to_le_bytes();
         let len = match is_first {
             true => frame::append(out, &head, &self.path, [&total, part]),
             false => frame::append(out, &head, &[], [part, &[]]),
         };
+        self.at += chunk;
         (len, chunk, is_last)
     }
 }
@@ -296,7 +318,7 @@ mod tests {
         for seq in 1..=3 {
             outbox.push(&head(seq), &[], b"12345");
         }
-        outbox.push_large(&head(4), &[], Arc::new(vec![1; 100_000]));
+        outbox.push_large(&head(4), &[], Arc::new(vec![1; 100_000]), &[]);
         outbox.set_credit(0, 45 * 3 + 70_000);
         let mut out = Vec::new();
         outbox.poll(&mut out, 1 << 20);
@@ -314,7 +336,7 @@ mod tests {
     fn a_large_body_goes_in_fragments_that_say_which_they_are() {
         let mut outbox = Outbox::default();
         outbox.set_credit(0, 1 << 20);
-        outbox.push_large(&head(1), &[9; 8], Arc::new(vec![1; 2 * FRAGMENT_LEN + 1]));
+        outbox.push_large(&head(1), &[9; 8], Arc::new(vec![1; 2 * FRAGMENT_LEN + 1]), &[]);
         let mut out = Vec::new();
         outbox.poll(&mut out, 1 << 20);
         let mut rest = &out[..];
