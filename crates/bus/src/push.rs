@@ -12,6 +12,10 @@ use std::sync::Arc;
 /// Bytes of a topic's name at most.
 pub const TOPIC_LEN_MAX: usize = 63;
 
+/// Longer bodies go whole: a delta is applied in one go, and 64 MiB at once would hold up pings for longer than
+/// the same bytes in fragments.
+const DELTA_BODY_MAX: usize = 8 << 20;
+
 /// When something was published: by epoch, then by version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
@@ -48,19 +52,15 @@ impl Delta {
         let tail = same_len(&old[offset..], &new[offset..], true);
         let inserted = &new[offset..new.len() - tail];
         let removed = old.len() - tail - offset;
-        (inserted.len() < new.len() / 2).then(|| Delta {
-            base,
-            offset,
-            removed,
-            inserted: inserted.to_vec(),
-        })
+        (inserted.len() < new.len() / 2 && old.len().max(new.len()) <= DELTA_BODY_MAX)
+            .then(|| Delta { base, offset, removed, inserted: inserted.to_vec() })
     }
 
     pub fn apply(&self, old: &[u8], len_max: usize) -> Option<Vec<u8>> {
         let end = self.offset.checked_add(self.removed)?;
         let (before, after) = (old.get(..self.offset)?, old.get(end..)?);
         let len = before.len() + self.inserted.len() + after.len();
-        (len <= len_max).then(|| [before, &self.inserted, after].concat())
+        (len <= len_max.min(DELTA_BODY_MAX)).then(|| [before, &self.inserted, after].concat())
     }
 }
 

@@ -63,7 +63,9 @@ fn below(id: u64, at: &Url, count: Arc<AtomicU64>) {
                         driver.node().applied(&topic, Stamp { epoch, version }, true, clock());
                     }
                     // Its root is gone: the measurement is over.
-                    Event::PeerDown { .. } => return,
+                    Event::PeerDown { reason, .. } => {
+                        return println!("node {id} is done: {reason}");
+                    }
                     _ => {}
                 }
             }
@@ -87,13 +89,13 @@ fn pings_beside_a_push() {
         let at = root.urls()[0].clone();
         below(2, &at, Arc::default());
         join(&mut root, 1);
-        let body = noise((64 << 20) - 4096);
+        let mut body = noise((64 << 20) - 4096);
         let mut took = Vec::new();
-        for version in 1..=10u64 {
-            let mut bytes = body.clone();
-            bytes[..8].copy_from_slice(&(version * 77).to_le_bytes());
-            bytes.rotate_left(4096);
-            root.node().publish("large", Stamp { epoch: 1, version }, bytes).unwrap();
+        for version in 1..=10 {
+            // Every byte is another: what has changed is all of it.
+            body.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+            root.node().publish("large", Stamp { epoch: 1, version }, body.clone()).unwrap();
+            let start = Instant::now();
             let mut is_applied = false;
             while !is_applied {
                 let begin = Instant::now();
@@ -101,6 +103,7 @@ fn pings_beside_a_push() {
                     root.node().command(NodeId(2), &["bus.ping"], 10 * SECOND, clock()).unwrap();
                 let mut is_there = false;
                 while !is_there {
+                    assert!(start.elapsed() < 30 * SECOND, "version {version} is not applied");
                     root.turn(Duration::from_millis(5)).unwrap();
                     while let Some(event) = root.poll_event() {
                         is_there |= matches!(event, Event::Result { seq, .. } if seq == sent);

@@ -268,6 +268,35 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_sum_of_a_push_is_made_as_it_comes() {
+        let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(1 << 20));
+        outbox.set_credit(0, 1 << 20);
+        let body: Vec<u8> = (0..200_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+        let head = Head::plain(Kind::Push, NodeId(1), NodeId(2));
+        outbox.push_large(&head, &[], Arc::new(body.clone()), b"what it is");
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1 << 20);
+        let (mut rest, mut done) = (&out[..], None);
+        while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
+            if let Part::Done { body, sum, .. } =
+                inbox.accept(&frame, 1 << 20, &mut (1 << 20)).unwrap()
+            {
+                done = Some((body, sum));
+            }
+            rest = &rest[frame.len..];
+        }
+        let (whole, sum) = done.unwrap();
+        assert_eq!(whole, [&body[..], b"what it is"].concat());
+        assert_eq!(sum.len, whole.len() - UNSUMMED);
+        assert_eq!(sum.of(&body), crc32c::crc32c(&body));
+        assert_eq!(
+            sum.of(&body[..10]),
+            crc32c::crc32c(&body[..10]),
+            "shorter than what was summed"
+        );
+    }
+
     proptest! {
         /// Whatever is queued comes out of the other side, whatever the credit and the room.
         #[test]
