@@ -272,7 +272,7 @@ mod tests {
     fn the_sum_of_a_push_is_made_as_it_comes() {
         let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(1 << 20));
         outbox.set_credit(0, 1 << 20);
-        let body: Vec<u8> = (0..200_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+        let body: Vec<u8> = (0..200_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
         let head = Head::plain(Kind::Push, NodeId(1), NodeId(2));
         outbox.push_large(&head, &[], Arc::new(body.clone()), b"what it is");
         let mut out = Vec::new();
